@@ -1,0 +1,88 @@
+"""Every failure the product names, classed by what happens next, and the exit code each one leads to."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class Kind(StrEnum):
+    """`error.kind` in JSON results."""
+
+    TRANSIENT = "transient"
+    CONFLICT = "conflict"
+    COMMIT_UNKNOWN = "commit-unknown"
+    INVALID = "invalid"
+    CORRUPT = "corrupt"
+
+
+class Exit(IntEnum):
+    """Exit codes of the commands."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    NEEDS_PERSON = 3
+    RETRY_LATER = 4
+    DIFFERENCE = 5
+    INTERRUPTED = 130
+
+
+class IcemirrorError(Exception):
+    """Root of all named errors. The message says what was expected, what was found and what to do."""
+
+    kind: Kind = Kind.TRANSIENT
+
+
+class Transient(IcemirrorError):
+    """Retry later: the catalog or storage did not answer, the disk is full."""
+
+    kind = Kind.TRANSIENT
+
+
+class Conflict(IcemirrorError):
+    """Plan again from fresh state: the mirror's head moved."""
+
+    kind = Kind.CONFLICT
+
+
+class CommitUnknown(IcemirrorError):
+    """Look before retrying and delete nothing: the commit may have landed."""
+
+    kind = Kind.COMMIT_UNKNOWN
+
+
+class Invalid(IcemirrorError):
+    """Needs a person; the message says what to do."""
+
+    kind = Kind.INVALID
+
+
+class Corrupt(IcemirrorError):
+    """A file is not what its checksum or its table says."""
+
+    kind = Kind.CORRUPT
+
+
+class BadConfig(Invalid):
+    """The configuration file cannot be used."""
+
+
+def exit_code(error: BaseException) -> Exit:
+    """The exit code of a command that ended with this error."""
+    match error:
+        case BadConfig():
+            return Exit.USAGE
+        case Invalid() | Corrupt():
+            return Exit.NEEDS_PERSON
+        case IcemirrorError():
+            return Exit.RETRY_LATER
+        case KeyboardInterrupt():
+            return Exit.INTERRUPTED
+        case _:
+            return Exit.UNEXPECTED
+
+
+def worst(codes: list[Exit]) -> Exit:
+    """The exit code of a command over several tables: the first of 1, 3, 4, 0 that occurs."""
+    order = (Exit.UNEXPECTED, Exit.NEEDS_PERSON, Exit.RETRY_LATER, Exit.DONE)
+    return next((code for code in order if code in codes), Exit.DONE)

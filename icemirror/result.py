@@ -1,0 +1,92 @@
+"""What merging a table came to, as `merge --json` prints it and as the state keeps it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from icemirror.cursor import Cursor
+from icemirror.errors import Kind
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SliceResult(_Frozen):
+    """One commit on the mirror."""
+
+    snapshot_id: int
+    events: int
+    inserted: int
+    updated: int
+    deleted: int
+    stale: int
+    unchanged: int
+    data_files: int
+    delete_files: int
+    data_bytes: int
+    delete_bytes: int
+    index_bytes: int
+    seconds: float
+    seconds_by_step: dict[str, float]
+
+
+class ErrorResult(_Frozen):
+    """Why a table failed."""
+
+    kind: Kind
+    message: str
+
+
+class TableResult(_Frozen):
+    """One table of one `merge`."""
+
+    table: str
+    outcome: Literal["merged", "up-to-date", "rebuilt", "failed"]
+    live_rows: int | None = None
+    cursor: Cursor | None = None
+    slices: tuple[SliceResult, ...] = ()
+    seconds: float
+    error: ErrorResult | None = None
+
+
+class PlanResult(_Frozen):
+    """What a merge of one table would do."""
+
+    table: str
+    snapshots: int
+    files: int
+    bytes: int
+    events: int
+    slices: int
+    schema_changes: tuple[str, ...] = ()
+    creates_mirror: bool
+    touched_files: int | None = None
+    estimated_seconds: float | None = None
+
+
+class Position(_Frozen):
+    """Where a mirror stands after a step of the job."""
+
+    cursor: Cursor | None
+    live_rows: int
+    index_bytes: int
+
+
+class Merged(_Frozen):
+    """One slice was committed; there may be more."""
+
+    slice: SliceResult
+    position: Position
+
+
+class UpToDate(_Frozen):
+    """The plan was empty: the mirror holds all of the changelog up to `head`, its metadata location."""
+
+    head: str
+    position: Position
+
+
+Advance = Merged | UpToDate

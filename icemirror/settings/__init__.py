@@ -1,0 +1,1 @@
+"""The one YAML file that configures everything."""

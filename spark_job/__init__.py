@@ -1,0 +1,1 @@
+"""The heavy part: merges new changelog files into mirrors, on Spark."""

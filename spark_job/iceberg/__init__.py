@@ -1,0 +1,1 @@
+"""Iceberg through PyIceberg: tables, lineage, manifests, commits."""

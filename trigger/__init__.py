@@ -1,0 +1,1 @@
+"""The light part: notices that changelogs moved, and launches the job."""
