@@ -1,0 +1,173 @@
+"""`icemirror config check` and `icemirror config schema`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from icemirror.cli.console import config_option, load, out, print_json
+
+if TYPE_CHECKING:
+    from icemirror.settings import Settings, TableSettings
+
+
+@click.group()
+@config_option
+def config(config: str | None) -> None:
+    """Check the configuration; print its JSON schema."""
+
+
+@config.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, with all defaults filled in.")
+def check(config: str | None, as_json: bool) -> None:
+    """Validate the configuration and show what was understood. Secrets are never shown."""
+    settings = load(config)
+    if as_json:
+        print_json(
+            {
+                "file": str(settings.source_path),
+                "tables": [_understood(table) for table in settings.tables],
+                "settings": settings.model_dump(mode="json"),
+            }
+        )
+        return
+    out.print(Text(f"{settings.source_path} is valid", style="bold green"), soft_wrap=True)
+    for section in (_catalogs(settings), _tables(settings), _discover(settings), _running(settings)):
+        if section.row_count:
+            out.print()
+            out.print(section)
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration file, for editors and other checkers."""
+    from icemirror.settings.schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+def _understood(table: TableSettings) -> dict[str, object]:
+    """A table with everything resolved that does not need the catalog."""
+    return {
+        "table": table.name,
+        "changelog": str(table.changelog_id),
+        "mirror": str(table.mirror_id),
+        "primary_keys": list(table.primary_keys) or None,
+        "profile": table.profile,
+        "operation_column": table.resolved_operation_column,
+        "operation_values": table.resolved_operation_values.model_dump(mode="json"),
+        "sequence_column": list(table.resolved_sequence_columns),
+        "partition_by": [str(field) for field in table.partition_by],
+        "group": table.group,
+    }
+
+
+def _grid(title: str, *headers: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    for header in headers:
+        table.add_column(header, header_style="dim", overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    """A row of plain text: names may hold what rich takes for markup."""
+    table.add_row(*(Text(cell) for cell in cells))
+
+
+def _catalogs(settings: Settings) -> Table:
+    from icemirror.settings.masking import mask_properties
+
+    table = _grid("Catalogs", "name", "property", "value")
+    for name in (None, *settings.iceberg.catalogs):
+        shown = name or "(default)"
+        for key, value in mask_properties(settings.catalog_properties(name)).items():
+            _add(table, shown, key, value)
+            shown = ""
+    return table
+
+
+def _tables(settings: Settings) -> Table:
+    table = _grid("Tables", "changelog", "mirror", "key", "profile", "ordered by", "partitioned by", "group")
+    for entry in settings.tables:
+        _add(
+            table,
+            _located(str(entry.changelog_id), entry.changelog_catalog),
+            f"→ {_located(entry.name, entry.mirror_catalog)}",
+            _key(entry),
+            entry.profile,
+            _listed(entry.resolved_sequence_columns, "arrival"),
+            _listed(map(str, entry.partition_by), "–"),
+            entry.group,
+        )
+    return table
+
+
+def _discover(settings: Settings) -> Table:
+    table = _grid("Discovered", "changelogs", "mirrors", "profile", "group")
+    for entry in settings.discover:
+        _add(
+            table,
+            _located(f"{entry.namespace}.{entry.match}", entry.changelog_catalog),
+            f"→ {_located(f'{entry.mirror_namespace or entry.namespace}.*', entry.mirror_catalog)}",
+            entry.profile,
+            entry.group,
+        )
+    return table
+
+
+def _running(settings: Settings) -> Table:
+    from icemirror.settings.masking import mask_url
+    from icemirror.settings.quantities import format_bytes, format_seconds
+
+    trigger, job, telemetry = settings.trigger, settings.job, settings.telemetry
+    events = "no limit" if settings.batch_size is None else f"{settings.batch_size:,} events"
+    table = _grid("Running", "setting", "value")
+    sources = [name for name in ("kafka", "sqs", "http") if getattr(trigger.sources, name) is not None]
+    rows = {
+        "labels": f"project_ref {settings.project_ref}, environment {settings.environment}",
+        "state": _case(trigger.state.model_dump(mode="json")),
+        "launcher": _case(trigger.launcher.model_dump(mode="json")),
+        "sources": _listed(sources, "none; heads are polled"),
+        "looked at": f"every {format_seconds(trigger.poll_interval)} by watch, "
+        f"at least every {format_seconds(settings.merge_interval)}",
+        "coalescing": f"{format_seconds(trigger.quiet_period)} of quiet, "
+        f"{format_seconds(trigger.max_wait)} at most",
+        "jobs": f"{trigger.max_concurrent_jobs} at once per group, lease {format_seconds(trigger.lease)}, "
+        f"linger {format_seconds(job.linger)}",
+        "quarantine": f"after {trigger.max_failures} failures",
+        "one commit": f"{events}, {format_bytes(job.max_slice_bytes)} at most",
+        "index": mask_url(settings.index_location or "beside each table"),
+        "logs": f"{telemetry.log_format}, {telemetry.log_level}",
+        "prometheus": str(telemetry.prometheus or "off"),
+        "otlp": mask_url(telemetry.otlp or "off"),
+        "sentry": "off" if settings.sentry is None else "on",
+    }
+    for name, value in rows.items():
+        _add(table, name, value)
+    return table
+
+
+def _case(section: dict[str, object]) -> str:
+    """`sqlite  path=/data/state.db`."""
+    shown = {key: value for key, value in section.items() if value not in (None, [], {})}
+    return "  ".join((str(shown.pop("type")), *(f"{key}={value}" for key, value in shown.items())))
+
+
+def _located(name: str, catalog: str | None) -> str:
+    return name if catalog is None else f"{name} ({catalog})"
+
+
+def _key(table: TableSettings) -> str:
+    if table.append_only:
+        return "none (append only)"
+    return _listed(table.primary_keys, "identifier fields")
+
+
+def _listed(values: Iterable[str], otherwise: str) -> str:
+    return ", ".join(values) or otherwise

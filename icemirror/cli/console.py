@@ -1,0 +1,88 @@
+"""What all commands share: results on stdout, everything else on stderr, and the configuration file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from icemirror.telemetry.redaction import redact, register_secret
+
+if TYPE_CHECKING:
+    from icemirror.settings import Settings
+
+# Any: click's decorators take functions and commands of every signature.
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_PIPE_WIDTH = 160
+
+
+def _width(is_terminal: bool) -> int | None:
+    """A terminal's own width; in a pipe, tables keep their lines whole."""
+    return None if is_terminal else _PIPE_WIDTH
+
+
+out = Console(highlight=False, width=_width(sys.stdout.isatty()))
+"""Results."""
+
+err = Console(stderr=True, highlight=False, width=_width(sys.stderr.isatty()))
+"""Logs, progress, errors."""
+
+
+def _inherit(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The option as given here, else as given before the command's name."""
+    outer = ctx.parent
+    while value is None and outer is not None:
+        value = outer.params.get("config")
+        outer = outer.parent
+    return value
+
+
+def config_option(command: Command) -> Command:
+    """Adds `-c/--config FILE`, which arrives as the parameter `config`; `load` takes it from there."""
+    return click.option(
+        "-c",
+        "--config",
+        metavar="FILE",
+        callback=_inherit,
+        help="Configuration file.  [default: $ICEMIRROR_CONFIG, then ./icemirror.yaml]",
+    )(command)
+
+
+def load(config: str | None) -> Settings:
+    """The settings of this run."""
+    from icemirror.settings import find_config, load_settings
+
+    settings = load_settings(find_config(config, os.environ), os.environ)
+    for secret in settings.secret_values():
+        register_secret(secret)
+    return settings
+
+
+def print_json(value: object) -> None:
+    """One JSON value on one line of stdout."""
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def print_error(message: str) -> None:
+    """`error: …` on stderr, without secrets."""
+    err.print(
+        Text("error: ", style="bold red").append(redact(message), style="not bold default"), soft_wrap=True
+    )
+
+
+def print_traceback(error: BaseException) -> None:
+    """Where it happened, on stderr, without secrets."""
+    click.echo(redact("".join(traceback.format_exception(error))), err=True)
+
+
+def print_hint(message: str) -> None:
+    """What to do next, on stderr."""
+    err.print(Text(message, style="dim"), soft_wrap=True)

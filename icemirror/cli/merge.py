@@ -1,0 +1,116 @@
+"""`icemirror merge`: merges tables in this process."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import click
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from icemirror.cli.console import config_option, err, load, out, print_error, print_json
+from icemirror.cli.plan import choose_tables, explain
+from icemirror.errors import Exit, Kind, worst
+
+if TYPE_CHECKING:
+    from icemirror.result import TableResult
+    from icemirror.settings import Settings, TableSettings
+
+_NEEDS_PERSON = (Kind.INVALID, Kind.CORRUPT)
+
+
+@click.command()
+@config_option
+@click.option("-t", "--table", "names", multiple=True, metavar="T", help="Only this table; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, merge nothing (the same as `icemirror plan`).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per table on stdout.")
+def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
+    """Merge tables up to their changelogs' heads, in this process.
+
+    Runs on local Spark, or on the Spark that it was submitted to. Needs no trigger and no state: a commit happens
+    only on the very snapshot of the mirror that it was computed from, so running it beside a trigger is safe.
+    """
+    settings = load(config)
+    tables = choose_tables(settings, names)
+    if dry_run:
+        return explain(settings, tables, as_json=as_json)
+    results = _merge(settings, tables, as_json=as_json)
+    if not as_json:
+        out.print(_render(results))
+        for result in results:
+            if result.error:
+                print_error(result.error.message)
+    return worst([_code(result) for result in results])
+
+
+def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bool) -> list[TableResult]:
+    from icemirror.telemetry.logs import configure
+    from spark_job.merge import merge_table
+    from spark_job.wiring import build_pipeline
+
+    configure(
+        log_format=settings.telemetry.log_format,
+        log_level=settings.telemetry.log_level if as_json or not err.is_terminal else "warning",
+        project_ref=settings.project_ref,
+        environment=settings.environment,
+    )
+    pipeline = build_pipeline(settings, run_id=f"merge-{uuid.uuid4()}")
+    results: list[TableResult] = []
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        overall = progress.add_task("tables", total=len(tables))
+        for table in tables:
+            progress.update(overall, description=table.name)
+            result = merge_table(
+                pipeline,
+                table,
+                lambda part, name=table.name: progress.update(
+                    overall, description=f"{name}: {part.events:,} events merged"
+                ),  # type: ignore[misc]  # bound now
+            )
+            results.append(result)
+            progress.advance(overall)
+            if as_json:
+                print_json(result.model_dump(mode="json", exclude=set() if result.error else {"error"}))
+    return results
+
+
+def _code(result: TableResult) -> Exit:
+    if result.error is None:
+        return Exit.DONE
+    return Exit.NEEDS_PERSON if result.error.kind in _NEEDS_PERSON else Exit.RETRY_LATER
+
+
+def _render(results: list[TableResult]) -> Table:
+    table = Table("table", "outcome", box=None, pad_edge=False, header_style="bold")
+    for name in ("commits", "events", "inserted", "updated", "deleted", "stale", "live rows", "seconds"):
+        table.add_column(name, justify="right")
+    styles = {"merged": "green", "up-to-date": "dim", "failed": "red"}
+    for result in results:
+        parts = result.slices
+        table.add_row(
+            result.table,
+            f"[{styles.get(result.outcome, 'default')}]{result.outcome}",
+            f"{len(parts):,}",
+            *(
+                f"{sum(getattr(part, name) for part in parts):,}"
+                for name in ("events", "inserted", "updated", "deleted", "stale")
+            ),
+            "" if result.live_rows is None else f"{result.live_rows:,}",
+            f"{result.seconds:.2f}",
+        )
+    return table

@@ -1,0 +1,41 @@
+"""Which file configures this run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from icemirror.errors import BadConfig
+
+DEFAULT_NAME = "icemirror.yaml"
+_VARIABLES = ("ICEMIRROR_CONFIG", "CONFIG_FILE")
+
+EXAMPLE = """\
+iceberg:
+  catalog:
+    type: sql
+    uri: sqlite:///${HOME}/lake/catalog.db
+    warehouse: file://${HOME}/lake/warehouse
+tables:
+  - namespace: shop
+    changelog_table: orders_changelog
+    mirror_table: orders
+    primary_keys: [id]
+"""
+
+
+def find_config(explicit: str | None, environ: Mapping[str, str]) -> Path:
+    """The given file, else the environment's, else `./icemirror.yaml`."""
+    for text, origin in [(explicit, "--config"), *((environ.get(name), f"${name}") for name in _VARIABLES)]:
+        if text:
+            path = Path(text)
+            if not path.exists():
+                raise BadConfig(f"{text}: there is no such file (from {origin})")
+            return path
+    path = Path(DEFAULT_NAME)
+    if not path.exists():
+        raise BadConfig(
+            "no configuration: give one with -c FILE or $ICEMIRROR_CONFIG, "
+            f"or write ./{DEFAULT_NAME}, such as\n\n{EXAMPLE}"
+        )
+    return path

@@ -1,0 +1,90 @@
+"""What all sections of the configuration share: frozen, closed, secrets hidden, contradictions listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Self, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from icemirror.settings.contradictions import Contradiction, line_errors
+from icemirror.settings.masking import mask_properties, mask_tree, mask_url
+
+Name = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+"""Text that must not be empty."""
+
+Url = Annotated[Name, PlainSerializer(mask_url, return_type=str)]
+"""An address; a password in it is not shown."""
+
+
+def _property_text(value: object) -> str:
+    match value:
+        case str():
+            return str(value)
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+        case None:
+            raise ValueError("has no value")
+        case _:
+            raise ValueError("expected one plain value")
+
+
+Properties = Annotated[
+    dict[Name, Annotated[str, BeforeValidator(_property_text)]],
+    PlainSerializer(mask_properties, return_type=dict[str, str]),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+            "x-type": "properties",
+        }
+    ),
+]
+"""Properties passed on as text; those whose name sounds like a secret are never shown."""
+
+
+class Section(BaseModel):
+    """One mapping of the configuration file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_means_default(cls, data: object) -> object:
+        """`job:` with nothing below it is as if not written; null stays where null is a choice."""
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None or cls._takes_null(key)}
+
+    @classmethod
+    def _takes_null(cls, key: object) -> bool:
+        field = cls.model_fields.get(key) if isinstance(key, str) else None
+        return field is None or type(None) in get_args(field.annotation)
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
+        found = list(self.contradictions())
+        if found:
+            raise ValidationError.from_exception_data(
+                type(self).__name__, line_errors(found), hide_input=True
+            )
+        return self
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """What is wrong with the settings of this section taken together."""
+        return iter(())
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
+        for name, value in super().__repr_args__():
+            yield name, mask_tree(value) if isinstance(value, str | dict) else value

@@ -1,0 +1,190 @@
+"""How a changelog is read and its mirror kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from icemirror.settings.contradictions import Contradiction, repeated
+from icemirror.settings.partitioning import PartitionExpression
+from icemirror.settings.profiles import PROFILES, OperationValues, Profile, ProfileName
+from icemirror.settings.quantities import Seconds
+from icemirror.settings.section import Name, Properties, Section
+
+
+def _as_tuple(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _as_int(value: object) -> object:
+    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+
+
+SequenceColumns = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(_as_tuple),
+    Field(min_length=1),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+            ],
+            "x-type": "text, or a list of text",
+        }
+    ),
+]
+FormatVersion = Annotated[Literal[2, 3], BeforeValidator(_as_int)]
+Group = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
+
+
+class ColumnSelection(Section):
+    """Which columns the mirror has; the values of the others never reach mirror, index or logs."""
+
+    include: tuple[Name, ...] | None = Field(default=None, description="Only these columns.")
+    exclude: tuple[Name, ...] = Field(default=(), description="All columns but these.")
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """One way of choosing at a time."""
+        if self.include is not None and self.exclude:
+            yield Contradiction(("exclude",), "give either include or exclude")
+        if self.include == ():
+            yield Contradiction(("include",), "names no column: leave it out to keep them all")
+
+    def drops(self, column: str) -> bool:
+        """The mirror goes without this column (or the top-level column that it is a part of)."""
+        names = {column, column.split(".", 1)[0]}
+        return bool(names & set(self.exclude)) or (self.include is not None and not names & set(self.include))
+
+
+class MetadataColumns(Section):
+    """Columns that the mirror has beyond those of the changelog."""
+
+    synced_at: Name | None = Field(default=None, description="Name of a column with the time of the merge.")
+    source_sequence: Name | None = Field(
+        default=None, description="Name of a column with the sequence of the row's last change."
+    )
+    created_at: Name | None = Field(
+        default=None, description="Name of a column with the time at which the row came in."
+    )
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Every added column has its own name."""
+        names = [(key, getattr(self, key)) for key in ("synced_at", "source_sequence", "created_at")]
+        yield from repeated([(key, name) for key, name in names if name is not None])
+
+
+class TableOptions(Section):
+    """How a changelog is read and its mirror kept; the same for a listed table and for discovered ones."""
+
+    primary_keys: tuple[Name, ...] = Field(
+        default=(), description="Key columns. Default: the changelog's identifier fields."
+    )
+    changelog_catalog: Name | None = Field(
+        default=None, description="A name under `iceberg.catalogs`. Default: `iceberg.catalog`."
+    )
+    mirror_catalog: Name | None = Field(
+        default=None, description="A name under `iceberg.catalogs`. Default: `iceberg.catalog`."
+    )
+    profile: ProfileName = Field(
+        default="supabase-etl",
+        description="The changelog's writer; gives the defaults of operation and sequence.",
+    )
+    operation_column: Name | None = Field(
+        default=None, description="Column that says what happened. Default: the profile's."
+    )
+    operation_values: OperationValues | None = Field(
+        default=None, description="What the values of the operation column mean. Default: the profile's."
+    )
+    sequence_column: SequenceColumns | None = Field(
+        default=None,
+        description="Column that orders the changes, or columns compared left to right. "
+        "Default: the profile's.",
+    )
+    append_only: bool = Field(default=False, description="A table without a key: rows are only added.")
+    partition_by: tuple[PartitionExpression, ...] = Field(
+        default=(), description="Partitioning of the mirror, used when it is created."
+    )
+    format_version: FormatVersion = Field(
+        default=2, description="Iceberg format of the mirror; 3 uses deletion vectors."
+    )
+    schema_policy: Literal["permissive", "strict"] = Field(
+        default="permissive",
+        description="`strict` stops at a schema change of the changelog instead of following it.",
+    )
+    on_truncate: Literal["rebuild", "stop"] = Field(
+        default="rebuild",
+        description="When the changelog was dropped and made anew (a TRUNCATE or a re-sync).",
+    )
+    on_expired_cursor: Literal["stop", "rebuild"] = Field(
+        default="stop", description="When the changelog no longer has the snapshot that was merged last."
+    )
+    on_bad_row: Literal["stop", "quarantine"] = Field(
+        default="stop", description="`quarantine` puts a bad row into a rejects table and goes on."
+    )
+    delete_mode: Literal["hard", "soft"] = Field(
+        default="hard", description="`soft` keeps deleted rows and flags them."
+    )
+    columns: ColumnSelection = Field(default=ColumnSelection(), description="Which columns the mirror has.")
+    metadata_columns: MetadataColumns = Field(
+        default=MetadataColumns(), description="Columns to add to the mirror."
+    )
+    name_case: Literal["preserve", "lower"] = Field(
+        default="preserve", description="Column names in the mirror."
+    )
+    min_interval: Seconds = Field(
+        default="0s", validate_default=True, description="Not more often than this, unless a backlog waits."
+    )
+    group: Group = Field(default="default", description="Tables of one group share a warm Spark job.")
+    table_properties: Properties = Field(default={}, description="Iceberg properties of the mirror.")
+
+    @property
+    def profile_defaults(self) -> Profile:
+        """What the profile says where the table says nothing."""
+        return PROFILES[self.profile]
+
+    @property
+    def resolved_operation_column(self) -> str | None:
+        """The table's own operation column, else the profile's."""
+        return self.operation_column or self.profile_defaults.operation_column
+
+    @property
+    def resolved_operation_values(self) -> OperationValues:
+        """The table's own operation values, else the profile's."""
+        return self.operation_values or self.profile_defaults.operation_values
+
+    @property
+    def resolved_sequence_columns(self) -> tuple[str, ...]:
+        """The table's own sequence columns, else the profile's."""
+        return self.sequence_column or self.profile_defaults.sequence_columns
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """What the profile leaves open, what a table without a key cannot have, columns that must stay."""
+        if not self.append_only:
+            if self.resolved_operation_column is None:
+                yield Contradiction(
+                    ("operation_column",), f"missing: the profile {self.profile} has no default"
+                )
+            if not self.resolved_sequence_columns:
+                yield Contradiction(
+                    ("sequence_column",), f"missing: the profile {self.profile} has no default"
+                )
+        if self.append_only and self.primary_keys:
+            yield Contradiction(("primary_keys",), "an append_only table has no key: remove one of the two")
+        if self.append_only and self.delete_mode == "soft":
+            yield Contradiction(("delete_mode",), "an append_only table has no deletes to flag")
+        yield from repeated([(("primary_keys", at), name) for at, name in enumerate(self.primary_keys)])
+        yield from repeated(
+            [(("sequence_column", at), name) for at, name in enumerate(self.sequence_column or ())]
+        )
+        yield from repeated(
+            [(("partition_by", at), str(field)) for at, field in enumerate(self.partition_by)]
+        )
+        kept = [(("primary_keys", at), name) for at, name in enumerate(self.primary_keys)]
+        kept += [(("partition_by", at), field.column) for at, field in enumerate(self.partition_by)]
+        for path, name in kept:
+            if self.columns.drops(name):
+                yield Contradiction(path, f"the mirror needs {name!r}, but `columns` leaves it out")
+        yield from super().contradictions()

@@ -1,0 +1,85 @@
+"""One changelog and its mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from icemirror.settings.contradictions import Contradiction, namespace_problems
+from icemirror.settings.section import Name, Section
+from icemirror.settings.table_options import TableOptions
+from icemirror.table_id import TableId
+
+_SHARED_NAMESPACE = ("namespace", "changelog_table", "mirror_table")
+_OWN_NAMESPACES = ("changelog", "mirror")
+_CHOICE = "give either namespace, changelog_table and mirror_table, or changelog and mirror"
+
+
+class TableNames(Section):
+    """A changelog's and a mirror's name, in one namespace or each with its own."""
+
+    namespace: Name | None = Field(
+        default=None, description="Namespace of both tables; nested levels with dots."
+    )
+    changelog_table: Name | None = Field(default=None, description="The changelog's name in `namespace`.")
+    mirror_table: Name | None = Field(default=None, description="The mirror's name in `namespace`.")
+    changelog: Name | None = Field(
+        default=None, description="The changelog's dotted name; with `mirror`, where namespaces differ."
+    )
+    mirror: Name | None = Field(default=None, description="The mirror's dotted name.")
+
+    @property
+    def changelog_id(self) -> TableId:
+        """The changelog's identity in its catalog."""
+        return self._identity(self.changelog, self.changelog_table)
+
+    @property
+    def mirror_id(self) -> TableId:
+        """The mirror's identity in its catalog."""
+        return self._identity(self.mirror, self.mirror_table)
+
+    @property
+    def name(self) -> str:
+        """The mirror's dotted name: what commands, JSON and metrics call this table."""
+        return str(self.mirror_id)
+
+    def _identity(self, dotted: str | None, table: str | None) -> TableId:
+        return TableId.parse(dotted if dotted is not None else f"{self.namespace}.{table}")
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """One complete form of naming."""
+        forms = (_SHARED_NAMESPACE, _OWN_NAMESPACES)
+        used = [form for form in forms if any(getattr(self, key) is not None for key in form)]
+        if len(used) != 1:
+            yield Contradiction((), _CHOICE if used else f"names no tables: {_CHOICE}")
+            return
+        for key in used[0]:
+            value: str | None = getattr(self, key)
+            if value is None:
+                yield Contradiction((key,), "missing")
+            elif key == "namespace":
+                yield from namespace_problems((key,), value)
+            elif key in _OWN_NAMESPACES:
+                yield from _dotted_problems((key,), value)
+            elif "." in value:
+                yield Contradiction((key,), "a name without dots: `changelog` and `mirror` take dotted names")
+
+
+def _dotted_problems(path: tuple[str, ...], dotted: str) -> Iterator[Contradiction]:
+    try:
+        TableId.parse(dotted)
+    except ValueError as error:
+        yield Contradiction(path, str(error))
+
+
+class TableSettings(TableOptions, TableNames):
+    """One changelog and its mirror."""
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Two different tables, named in one way, with options that fit together."""
+        found = list(TableNames.contradictions(self))
+        if not found and (self.changelog_id, self.changelog_catalog) == (self.mirror_id, self.mirror_catalog):
+            key = "mirror" if self.mirror is not None else "mirror_table"
+            yield Contradiction((key,), f"the mirror is the changelog itself: {self.name}")
+        yield from super().contradictions()

@@ -1,0 +1,113 @@
+"""Collapse: of all events of a key, only the greatest in the total order counts.
+
+Only key, operation and sequence columns are read. The order is (sequence, changelog snapshot, file, position).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+
+from icemirror.errors import Invalid
+from spark_job.change_file import ChangeFile
+from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
+from spark_job.key_index.orders import is_sorted
+from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.shape import ChangelogShape, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Events: their key, what they do, their order, and where in the slice they are (file ordinal, row)."""
+
+    keys: Keys
+    operation: NDArray[np.uint8]
+    sequence: U64
+    file: NDArray[np.uint32]
+    row: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, indices: Indices | Mask) -> Changes:
+        """The events at these places."""
+        return Changes(
+            self.keys.take(indices),
+            self.operation[indices],
+            self.sequence[indices],
+            self.file[indices],
+            self.row[indices],
+        )
+
+
+def concat_changes(parts: Sequence[Changes]) -> Changes:
+    """All parts, one after the other."""
+    return Changes(
+        concat_keys([part.keys for part in parts]),
+        np.concatenate([part.operation for part in parts]),
+        np.concatenate([part.sequence for part in parts]),
+        np.concatenate([part.file for part in parts]),
+        np.concatenate([part.row for part in parts]),
+    )
+
+
+def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
+    """The narrow columns of one changelog file."""
+    with open_parquet(io, file.path) as parquet:
+        columns = read_columns(parquet, file.path, shape.narrow_ids)
+    count = len(shape.key_ids)
+    keys, operation, sequence = columns[:count], columns[count], columns[count + 1 :]
+    for key in keys:
+        if key.null_count:
+            row = int(np.flatnonzero(key.is_null().to_numpy(zero_copy_only=False))[0])
+            raise Invalid(
+                f"{file.path}: the key is NULL in row {row}: an event without a key cannot be merged"
+            )
+    rows = len(operation)
+    return Changes(
+        keys=shape.codec.encode(keys),
+        operation=_operations(operation, shape, file.path),
+        sequence=shape.sequence.encode(sequence, file.path),
+        file=np.full(rows, ordinal, dtype=np.uint32),
+        row=np.arange(rows, dtype=np.uint32),
+    )
+
+
+def _operations(column: pa.Array, shape: ChangelogShape, path: str) -> NDArray[np.uint8]:
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    codes = np.empty(len(encoded.dictionary), dtype=np.uint8)
+    for at, value in enumerate(encoded.dictionary.to_pylist()):
+        operation: Operation | None = shape.operations.get(value)
+        if operation is None:
+            known = ", ".join(sorted(shape.operations))
+            raise Invalid(f"{path}: unknown operation {value!r}; known are {known} (operation_values)")
+        codes[at] = operation
+    indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+    return codes[indices]
+
+
+def collapse_changes(changes: Changes) -> Changes:
+    """The greatest event of each key, ascending by key. Events must stand in the order (file, row)."""
+    if not len(changes):
+        return changes
+    order = changes.keys.argsort()
+    if not is_sorted(changes.sequence):
+        parts = [changes.sequence[:, part] for part in reversed(range(changes.sequence.shape[1]))]
+        key_parts = [changes.keys.lo] if changes.keys.hi is None else [changes.keys.lo, changes.keys.hi]
+        order = np.lexsort([*parts, *key_parts])
+    last = np.append(~changes.keys.take(order).same_as_next(), True)
+    return changes.take(order[last])
+
+
+def in_order(changes: Changes) -> Changes:
+    """The events in the order (file, row)."""
+    place = (changes.file.astype(np.uint64) << np.uint64(32)) | changes.row
+    if bool((place[1:] >= place[:-1]).all()):
+        return changes
+    return changes.take(np.argsort(place, kind="stable"))

@@ -1,0 +1,218 @@
+"""The end of a slice: deletes, root and snapshot from what the shards wrote, after the checks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.manifest import DataFile
+
+from icemirror.crash import reach
+from icemirror.errors import CommitUnknown, Corrupt
+from spark_job.deletes import write_deletes
+from spark_job.iceberg.discard import discard
+from spark_job.iceberg.mirror import CURSOR, EPOCH, INDEX_ROOT, LIVE_ROWS, RUN_ID, VERSION, Anchor, Mirror
+from spark_job.iceberg.row_delta import RowDelta
+from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.key_index.root import IndexedFile, Root, write_root
+from spark_job.key_index.segment import SegmentInfo
+from spark_job.plan import Slice
+from spark_job.shard import ShardResult
+
+FORMAT_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a slice did, over all shards."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    stale: int = 0
+    unchanged: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A committed slice."""
+
+    snapshot_id: int
+    tally: Tally
+    data_files: Sequence[DataFile]
+    delete_files: Sequence[DataFile]
+    root: Root
+    index_bytes: int
+    seconds: Mapping[str, float]
+
+
+def commit_slice(
+    mirror: Mirror, part: Slice, shards: Sequence[ShardResult], run_id: str, index_location: str
+) -> Outcome:
+    """Commits what the shards wrote. On a conflict their files are removed; while the outcome is unknown none is."""
+    table, io = mirror.table, mirror.table.io
+    written = [path for shard in shards for path in shard.paths]
+    snapshot_id = table.metadata.new_snapshot_id()
+    delta: RowDelta | None = None
+    try:
+        began = time.perf_counter()
+        live = live_files(io, mirror.head)
+        doomed = _doomed(mirror, shards)
+        reach("write-deletes")
+        delete_files = write_deletes(io, table.metadata, doomed, live)
+        written.extend(file.file_path for file in delete_files)
+        reach("deletes-written")
+        root = next_root(mirror, part, shards, doomed, snapshot_id)
+        _check_counts(root, live, shards, doomed)
+        root_path = f"{index_location}/{root.epoch:010d}-{snapshot_id}.root.puffin"
+        written.append(root_path)
+        root_bytes = write_root(io, root_path, root)
+        reach("root-written")
+        prepared = time.perf_counter()
+        delta = RowDelta(
+            table=table,
+            head=mirror.head,
+            snapshot_id=snapshot_id,
+            data_files=_data_files(shards),
+            delete_files=delete_files,
+            summary=_summary(root, part, shards, run_id, root_path),
+            properties={
+                CURSOR: Anchor(
+                    snapshot_id=snapshot_id, epoch=root.epoch, cursor=part.cursor
+                ).model_dump_json(),
+                INDEX_ROOT: root_path,
+            },
+        )
+        reach("commit")
+        delta.commit()
+        reach("committed")
+    except CommitUnknown:
+        raise
+    except Exception:
+        discard(io, [*written, *(delta.written if delta else ())])
+        raise
+    seconds = {"deletes": prepared - began, "commit": time.perf_counter() - prepared}
+    return Outcome(
+        snapshot_id=snapshot_id,
+        tally=_tally(shards),
+        data_files=delta.data_files,
+        delete_files=delete_files,
+        root=root,
+        index_bytes=root_bytes + sum(shard.segment.bytes for shard in shards if shard.segment),
+        seconds={**_slowest(shards), **seconds},
+    )
+
+
+def next_root(
+    mirror: Mirror,
+    part: Slice,
+    shards: Sequence[ShardResult],
+    doomed: Mapping[str, NDArray[np.int64]],
+    snapshot_id: int,
+) -> Root:
+    """The root after this slice: new segments first, the counts of the data files moved on."""
+    before = mirror.root
+    files = [
+        IndexedFile(path=file.path, rows=file.rows, live=file.live - len(doomed.get(file.path, ())))
+        for file in (before.files if before else ())
+    ]
+    segments: list[SegmentInfo] = []
+    for shard in shards:
+        ordinals = tuple(range(len(files), len(files) + len(shard.data_files)))
+        files.extend(
+            IndexedFile(path=file.file_path, rows=file.record_count, live=file.record_count)
+            for file in shard.data_files
+        )
+        if shard.segment is not None:
+            segments.append(shard.segment.model_copy(update={"files": ordinals}))
+    return Root(
+        snapshot_id=snapshot_id,
+        epoch=mirror.epoch + 1,
+        segments=(*segments, *(before.segments if before else ())),
+        files=tuple(files),
+    )
+
+
+def _doomed(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[np.int64]]:
+    """The positions that go, by data file, ascending."""
+    if mirror.root is None or not shards:
+        return {}
+    file = np.concatenate([shard.removed_file for shard in shards])
+    pos = np.concatenate([shard.removed_pos for shard in shards])
+    order = np.lexsort((pos, file))
+    file, pos = file[order], pos[order]
+    if bool(((file[1:] == file[:-1]) & (pos[1:] == pos[:-1])).any()):
+        raise Corrupt(f"{mirror.table.name()}: two keys were located at one row; nothing was committed")
+    ordinals, starts = np.unique(file, return_index=True)
+    pieces = np.split(pos, starts[1:])
+    return {
+        mirror.root.files[int(ordinal)].path: piece for ordinal, piece in zip(ordinals, pieces, strict=True)
+    }
+
+
+def _check_counts(
+    root: Root,
+    live: Mapping[str, LiveFile],
+    shards: Sequence[ShardResult],
+    doomed: Mapping[str, NDArray[np.int64]],
+) -> None:
+    """Entries of each data file in the index = its rows − its deleted rows in the table, this commit included."""
+    expected = {path: file.rows - file.deleted - len(doomed.get(path, ())) for path, file in live.items()}
+    expected.update((file.file_path, file.record_count) for shard in shards for file in shard.data_files)
+    counted = {file.path: file.live for file in root.files}
+    for path in expected.keys() | counted.keys():
+        if expected.get(path) != counted.get(path):
+            raise Corrupt(
+                f"{path}: the table has {expected.get(path)} live rows there, the key index {counted.get(path)}; "
+                "nothing was committed. The index must be rebuilt."
+            )
+
+
+def _data_files(shards: Sequence[ShardResult]) -> list[DataFile]:
+    files: list[DataFile] = []
+    for shard in shards:
+        for file, spec_id in zip(shard.data_files, shard.spec_ids, strict=True):
+            file.spec_id = spec_id  # not kept by pickle
+            files.append(file)
+    return files
+
+
+def _tally(shards: Sequence[ShardResult]) -> Tally:
+    fates = [shard.fate for shard in shards]
+    return Tally(
+        inserted=sum(fate.inserted for fate in fates),
+        updated=sum(fate.updated for fate in fates),
+        deleted=sum(fate.deleted for fate in fates),
+        stale=sum(fate.stale for fate in fates),
+        unchanged=sum(fate.unchanged for fate in fates),
+    )
+
+
+def _summary(
+    root: Root, part: Slice, shards: Sequence[ShardResult], run_id: str, root_path: str
+) -> dict[str, str]:
+    tally = _tally(shards)
+    return {
+        VERSION: FORMAT_VERSION,
+        RUN_ID: run_id,
+        EPOCH: str(root.epoch),
+        CURSOR: part.cursor.model_dump_json(),
+        LIVE_ROWS: str(root.live_rows),
+        "icemirror.inserted": str(tally.inserted),
+        "icemirror.updated": str(tally.updated),
+        "icemirror.deleted": str(tally.deleted),
+        "icemirror.stale": str(tally.stale),
+        INDEX_ROOT: root_path,
+    }
+
+
+def _slowest(shards: Sequence[ShardResult]) -> dict[str, float]:
+    """Shards run side by side: the slowest one of each step counts."""
+    steps: dict[str, float] = {}
+    for shard in shards:
+        for step, seconds in shard.seconds.items():
+            steps[step] = max(steps.get(step, 0.0), seconds)
+    return steps

@@ -1,0 +1,86 @@
+"""Write: position deletes (format v2) for the rows that go, with bounds that let readers skip them."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+
+from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveFile
+
+# Reserved field ids of the spec, "Position Delete Files".
+_SCHEMA = pa.schema(
+    [
+        pa.field(
+            "file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(DELETED_PATH_ID)}
+        ),
+        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(DELETED_POS_ID)}),
+    ]
+)
+# One delete file for each data file is kindest to readers; beyond this many, one for each partition.
+_MOST_FILES = 64
+_WRITERS = 4
+
+
+def write_deletes(
+    io: FileIO, metadata: TableMetadata, doomed: Mapping[str, NDArray[np.int64]], live: Mapping[str, LiveFile]
+) -> list[DataFile]:
+    """Delete files for positions by data file; each set of positions is ascending and free of doubles."""
+    groups: list[list[str]]
+    if len(doomed) <= _MOST_FILES:
+        groups = [[path] for path in doomed]
+    else:
+        partitions: dict[tuple[int, object], list[str]] = {}
+        for path in sorted(doomed):
+            partitions.setdefault((live[path].spec_id, live[path].partition), []).append(path)
+        groups = list(partitions.values())
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        return list(pool.map(lambda paths: _write_file(io, metadata, paths, doomed, live[paths[0]]), groups))
+
+
+def _write_file(
+    io: FileIO,
+    metadata: TableMetadata,
+    paths: Sequence[str],
+    doomed: Mapping[str, NDArray[np.int64]],
+    target: LiveFile,
+) -> DataFile:
+    positions = [doomed[path] for path in paths]
+    count = sum(map(len, positions))
+    every = np.concatenate(positions)
+    lengths = pa.array(np.repeat(np.arange(len(paths), dtype=np.int32), [len(part) for part in positions]))
+    names = pa.DictionaryArray.from_arrays(lengths, pa.array(paths)).cast(pa.string())
+    location = load_location_provider(metadata.location, metadata.properties).new_data_location(
+        f"{uuid.uuid4()}-deletes.parquet"
+    )
+    output = io.new_output(location)
+    with output.create() as stream:
+        pq.write_table(pa.table([names, pa.array(every)], schema=_SCHEMA), stream, compression="zstd")
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=target.partition,
+        record_count=count,
+        file_size_in_bytes=len(output),
+        lower_bounds={
+            DELETED_PATH_ID: paths[0].encode(),
+            DELETED_POS_ID: struct.pack("<q", int(every.min())),
+        },
+        upper_bounds={
+            DELETED_PATH_ID: paths[-1].encode(),
+            DELETED_POS_ID: struct.pack("<q", int(every.max())),
+        },
+    )
+    file.spec_id = target.spec_id
+    return file

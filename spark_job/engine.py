@@ -1,0 +1,197 @@
+"""How a slice runs: in one Spark task where it is small, sharded by key range where it is large."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from icemirror.errors import Conflict, Corrupt, IcemirrorError, Invalid, Transient
+from spark_job.collapse import Changes, concat_changes
+from spark_job.iceberg.discard import discard
+from spark_job.iceberg.failures import named
+from spark_job.key_index.codec import Encoding
+from spark_job.key_index.keys import U64, Indices
+from spark_job.shard import ShardResult, SliceWork, merge_shard, read_slice
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_ONE_TASK_EVENTS = 200_000
+_ONE_TASK_BYTES = 64 << 20
+_SHARD_EVENTS = 500_000
+_SAMPLE_FILES = 8
+
+
+class Engine(Protocol):
+    """Runs the shards of a slice."""
+
+    def run(self, work: SliceWork) -> list[ShardResult]:
+        """Merges the slice; the results of its shards, or the first named error."""
+
+
+class LazyEngine:
+    """An engine that starts when it is first needed. `start_seconds` is no part of what a merge took."""
+
+    def __init__(self, start: Callable[[], Engine]) -> None:
+        self._start = start
+        self._engine: Engine | None = None
+        self.start_seconds = 0.0
+
+    def run(self, work: SliceWork) -> list[ShardResult]:
+        """Merges the slice, after a start if need be."""
+        if self._engine is None:
+            began = time.perf_counter()
+            self._engine = self._start()
+            self.start_seconds = time.perf_counter() - began
+        return self._engine.run(work)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A named error on its way from a task to the driver; Spark would turn it into text."""
+
+    name: str
+    message: str
+
+
+_NAMED = {error.__name__: error for error in (Transient, Conflict, Invalid, Corrupt)}
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Without Spark: for tests that explore many schedules."""
+
+    shards: int = 1
+
+    def run(self, work: SliceWork) -> list[ShardResult]:
+        """Merges the slice in this process, in as many shards as told."""
+        if self.shards == 1:
+            return [merge_shard(work, lambda: read_slice(work, range(len(work.files))))]
+        bounds = shard_bounds(work, self.shards)
+        parts = cut_by_key(read_slice(work, range(len(work.files))), bounds)
+        return [merge_shard(work, lambda part=part: part) for part in parts if len(part)]  # type: ignore[misc]  # bound now
+
+
+@dataclass(frozen=True)
+class OnSpark:
+    """On a Spark context, in one task or sharded, by the size of the slice."""
+
+    context: SparkContext
+    one_task_events: int = _ONE_TASK_EVENTS
+    one_task_bytes: int = _ONE_TASK_BYTES
+
+    def run(self, work: SliceWork) -> list[ShardResult]:
+        """Merges the slice on Spark."""
+        events = sum(file.events for file in work.files)
+        size = sum(file.bytes for file in work.files)
+        if events <= self.one_task_events and size <= self.one_task_bytes:
+            outcomes = self._one_task(work)
+        else:
+            cores = self.context.defaultParallelism
+            outcomes = self._sharded(work, max(cores, math.ceil(events / _SHARD_EVENTS)))
+        return _raise_failures(work, outcomes)
+
+    def _one_task(self, work: SliceWork) -> list[ShardResult | Failure]:
+        return self.context.parallelize([work], 1).map(_merge_all).collect()
+
+    def _sharded(self, work: SliceWork, shards: int) -> list[ShardResult | Failure]:
+        with named():
+            bounds = shard_bounds(work, shards)
+        shared = self.context.broadcast(work)
+        groups = _file_groups(work, self.context.defaultParallelism)
+        try:
+            return (
+                self.context.parallelize(groups, len(groups))
+                .flatMap(lambda ordinals: _scatter(shared.value, ordinals, bounds))
+                .partitionBy(shards, lambda shard: shard)
+                .mapPartitions(lambda parts: _gather(shared.value, parts))
+                .collect()
+            )
+        finally:
+            shared.unpersist()
+
+
+def _merge_all(work: SliceWork) -> ShardResult | Failure:
+    try:
+        with named():
+            return merge_shard(work, lambda: read_slice(work, range(len(work.files))))
+    except IcemirrorError as error:
+        return Failure(type(error).__name__, str(error))
+
+
+def _scatter(work: SliceWork, ordinals: range, bounds: U64) -> Iterator[tuple[int, Changes | Failure]]:
+    """Map side: the narrow columns of some files, cut by key range. Nothing else is shuffled."""
+    try:
+        with named():
+            parts = cut_by_key(read_slice(work, ordinals), bounds)
+    except IcemirrorError as error:
+        yield 0, Failure(type(error).__name__, str(error))
+        return
+    yield from ((shard, part) for shard, part in enumerate(parts) if len(part))
+
+
+def _gather(
+    work: SliceWork, pairs: Iterable[tuple[int, Changes | Failure]]
+) -> Iterator[ShardResult | Failure]:
+    """Reduce side: everything about a key range is here."""
+    parts: list[Changes] = []
+    for _, part in pairs:
+        if isinstance(part, Failure):
+            yield part
+            return
+        parts.append(part)
+    if not parts:
+        return
+    try:
+        with named():
+            yield merge_shard(work, lambda: concat_changes(parts))
+    except IcemirrorError as error:
+        yield Failure(type(error).__name__, str(error))
+
+
+def _raise_failures(work: SliceWork, outcomes: list[ShardResult | Failure]) -> list[ShardResult]:
+    done = [outcome for outcome in outcomes if isinstance(outcome, ShardResult)]
+    for outcome in outcomes:
+        if isinstance(outcome, Failure):
+            discard(work.mirror_io, [path for result in done for path in result.paths])
+            raise _NAMED.get(outcome.name, Invalid)(outcome.message)
+    return done
+
+
+def _file_groups(work: SliceWork, groups: int) -> list[range]:
+    """Runs of neighbouring files with about the same number of events."""
+    events = np.cumsum([file.events for file in work.files])
+    cuts = np.searchsorted(events, np.linspace(0, events[-1], groups + 1)[1:-1], side="left") + 1
+    edges = np.unique(np.clip(np.concatenate([[0], cuts, [len(work.files)]]), 0, len(work.files)))
+    return [range(int(start), int(end)) for start, end in pairwise(edges)]
+
+
+def shard_bounds(work: SliceWork, shards: int) -> U64:
+    """Where each shard but the first begins, on the leading 64 bits of the key."""
+    if work.shape.codec.encoding is Encoding.HASHED:
+        return np.array([(number << 64) // shards for number in range(1, shards)], dtype=np.uint64)
+    step = max(1, len(work.files) // _SAMPLE_FILES)
+    sample = np.sort(
+        _leading(
+            concat_changes([read_slice(work, range(at, at + 1)) for at in range(0, len(work.files), step)])
+        )
+    )
+    return sample[[len(sample) * number // shards for number in range(1, shards)]]
+
+
+def cut_by_key(changes: Changes, bounds: U64) -> list[Changes]:
+    """The changes of each shard, in their order."""
+    shard: Indices = np.searchsorted(bounds, _leading(changes), side="right")
+    order = np.argsort(shard, kind="stable")
+    edges = np.searchsorted(shard[order], np.arange(len(bounds) + 2))
+    return [changes.take(order[start:end]) for start, end in pairwise(edges)]
+
+
+def _leading(changes: Changes) -> U64:
+    return changes.keys.lo if changes.keys.hi is None else changes.keys.hi

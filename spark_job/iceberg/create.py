@@ -1,0 +1,65 @@
+"""The first run: creates the mirror, empty, with the map back to its changelog in its properties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import parse_transform
+
+from icemirror.errors import Invalid
+from icemirror.settings import TableSettings
+from icemirror.settings.partitioning import PartitionField as PartitionBy
+from spark_job.field_map import FieldMap, dump_map
+from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
+
+
+def create_mirror(
+    catalog: Catalog, settings: TableSettings, changelog: Table, schema: Schema, ids: FieldMap
+) -> Table:
+    """Creates the mirror; one that somebody else created meanwhile is loaded instead."""
+    with suppress(NamespaceAlreadyExistsError):  # somebody else's at the same moment
+        catalog.create_namespace_if_not_exists(settings.mirror_id.namespace)
+    properties = {
+        **settings.table_properties,
+        "format-version": str(settings.format_version),
+        FIELD_MAP: dump_map(ids),
+        SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
+    }
+    spec = partition_spec(settings.name, settings.partition_by, schema)
+    try:
+        return catalog.create_table(
+            settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
+        )
+    except TableAlreadyExistsError:
+        return catalog.load_table(settings.mirror_id.parts)
+
+
+def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schema) -> PartitionSpec:
+    """The spec for partition expressions such as `day(created_at)`."""
+    fields: list[PartitionField] = []
+    for number, wanted in enumerate(partition_by):
+        column = next((field for field in schema.fields if field.name == wanted.column), None)
+        if column is None:
+            raise Invalid(
+                f"{name}: partition_by names column {wanted.column}, which the mirror does not have"
+            )
+        text = wanted.transform if wanted.argument is None else f"{wanted.transform}[{wanted.argument}]"
+        transform = parse_transform(text)
+        if not transform.can_transform(column.field_type):
+            raise Invalid(f"{name}: {text}({wanted.column}) is not defined for type {column.field_type}")
+        suffix = "" if wanted.transform == "identity" else f"_{wanted.transform}"
+        fields.append(
+            PartitionField(
+                source_id=column.field_id,
+                field_id=PARTITION_FIELD_ID_START + number,
+                transform=transform,
+                name=f"{wanted.column}{suffix}",
+            )
+        )
+    return PartitionSpec(*fields)

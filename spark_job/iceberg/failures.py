@@ -1,0 +1,59 @@
+"""Turns what catalogs, storage and Arrow raise into the product's named errors."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyiceberg import exceptions as iceberg
+
+from icemirror.errors import Corrupt, IcemirrorError, Invalid, Transient
+
+_RETRY_MODULES = ("sqlalchemy.exc", "requests.exceptions", "urllib3.exceptions", "botocore.exceptions")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_MAY_NOT = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@contextmanager
+def named(what: str = "") -> Iterator[None]:
+    """Names the errors of a step; `what` (a table, say) leads the message."""
+    try:
+        yield
+    except IcemirrorError:
+        raise
+    except Exception as error:
+        known = name_error(error, f"{what}: " if what else "")
+        if known is None:
+            raise
+        raise known from error
+
+
+def name_error(error: Exception, lead: str) -> IcemirrorError | None:
+    """The named error for a foreign one, or None where it means a defect of ours."""
+    match error:
+        case iceberg.NoSuchTableError() | iceberg.NoSuchNamespaceError():
+            return Invalid(f"{lead}{error}. Check the name and the catalog in the configuration.")
+        case iceberg.UnauthorizedError() | iceberg.ForbiddenError():
+            return Invalid(f"{lead}the catalog refused the credentials: {error}")
+        case iceberg.RESTError() | iceberg.CommitStateUnknownException() | iceberg.CommitFailedException():
+            return Transient(f"{lead}the catalog could not answer: {error}")
+        case FileNotFoundError():
+            return Corrupt(f"{lead}a file that the table names is gone: {error}")
+        case OSError() if error.errno in _FULL:
+            return Transient(
+                f"{lead}the disk is full: {error}. Free some space; the merge goes on by itself."
+            )
+        case OSError() if error.errno in _MAY_NOT:
+            return Invalid(
+                f"{lead}no permission: {error}. Let the user that runs icemirror read and write there."
+            )
+        case pa.ArrowInvalid() | pa.ArrowNotImplementedError():
+            return Corrupt(f"{lead}{error}")
+        case OSError():
+            return Transient(f"{lead}storage or network failed: {error}")
+        case _ if type(error).__module__ in _RETRY_MODULES:
+            return Transient(f"{lead}the catalog cannot be reached: {error}")
+        case _:
+            return None

@@ -1,0 +1,172 @@
+"""Commit: rows, deletes, index and cursor as one snapshot, on exactly the head that was located on."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from pyiceberg.avro.codecs import AvroCompressionCodec
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import (
+    Operation,
+    Snapshot,
+    SnapshotSummaryCollector,
+    Summary,
+    update_snapshot_summaries,
+)
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from icemirror.errors import CommitUnknown, Conflict
+from spark_job.iceberg.seams import NewManifest, list_manifests, write_added, write_list, write_merged
+
+_MERGE_FROM = "commit.manifest.min-count-to-merge"
+_DEFAULT_MERGE_FROM = 30
+_TARGET_MANIFEST_BYTES = "commit.manifest.target-size-bytes"
+_DEFAULT_MANIFEST_BYTES = 8 << 20
+_AVRO_CODEC = "write.avro.compression-codec"
+
+
+@dataclass
+class RowDelta:
+    """A snapshot in the making. `snapshot_id` identifies this attempt, whatever the catalog answers."""
+
+    table: Table
+    head: Snapshot | None
+    snapshot_id: int
+    data_files: Sequence[DataFile]
+    delete_files: Sequence[DataFile]
+    summary: Mapping[str, str]
+    properties: Mapping[str, str]
+    written: list[str] = field(default_factory=list)
+
+    def commit(self) -> None:
+        """Commits, or raises `Conflict` (it did not happen) or `CommitUnknown` (it may have)."""
+        updates, requirements = self._prepare()
+        try:
+            self.table.catalog.commit_table(self.table, requirements, updates)
+        except CommitFailedException as error:
+            if not self._landed():  # a transport's own retry of a commit that landed is refused, too
+                raise Conflict(f"the mirror moved while this merge was under way: {error}") from error
+        except Exception as error:
+            if not self._look_for(error):
+                raise
+
+    def _look_for(self, error: Exception) -> bool:
+        """After an unclear answer: did the commit land?"""
+        try:
+            return self._landed()
+        except Exception as unseen:
+            raise CommitUnknown(
+                f"snapshot {self.snapshot_id} may have been committed: {error}; looking for it failed: {unseen}"
+            ) from error
+
+    def _landed(self) -> bool:
+        fresh = self.table.catalog.load_table(self.table.name())
+        return fresh.metadata.snapshot_by_id(self.snapshot_id) is not None
+
+    def _prepare(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+        metadata = self.table.metadata
+        parent_id = self.head.snapshot_id if self.head else None
+        sequence_number = metadata.next_sequence_number()
+        path = self._metadata_path(f"snap-{self.snapshot_id}-0-{uuid.uuid4()}.avro")
+        write_list(
+            self.table.io.new_output(path),
+            self.snapshot_id,
+            parent_id,
+            sequence_number,
+            self._codec,
+            self._manifests(),
+        )
+        snapshot = Snapshot.model_validate(
+            {
+                "snapshot-id": self.snapshot_id,
+                "parent-snapshot-id": parent_id,
+                "sequence-number": sequence_number,
+                "manifest-list": path,
+                "summary": self._summarise(),
+                "schema-id": metadata.current_schema_id,
+            }
+        )
+        to_main = {"ref-name": MAIN_BRANCH, "snapshot-id": self.snapshot_id, "type": SnapshotRefType.BRANCH}
+        updates = (
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate.model_validate(to_main),
+            SetPropertiesUpdate(updates=dict(self.properties)),
+        )
+        fence = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id})
+        return updates, (AssertTableUUID(uuid=metadata.table_uuid), fence)
+
+    @property
+    def _codec(self) -> AvroCompressionCodec:
+        named = self.table.metadata.properties.get(_AVRO_CODEC, "gzip")
+        return cast(AvroCompressionCodec, named)
+
+    def _metadata_path(self, name: str) -> str:
+        path = self.table.location_provider().new_metadata_location(name)
+        self.written.append(path)
+        return path
+
+    def _new_manifest(self, content: ManifestContent, spec_id: int) -> NewManifest:
+        metadata = self.table.metadata
+        output = self.table.io.new_output(self._metadata_path(f"{uuid.uuid4()}.avro"))
+        spec = metadata.specs()[spec_id]
+        return NewManifest(content, spec, metadata.schema(), output, self.snapshot_id, self._codec)
+
+    def _manifests(self) -> list[ManifestFile]:
+        added: list[ManifestFile] = []
+        for content, files in (
+            (ManifestContent.DATA, self.data_files),
+            (ManifestContent.DELETES, self.delete_files),
+        ):
+            by_spec: dict[int, list[DataFile]] = defaultdict(list)
+            for file in files:
+                by_spec[file.spec_id].append(file)
+            added.extend(
+                write_added(self._new_manifest(content, spec_id), group) for spec_id, group in by_spec.items()
+            )
+        existing = list_manifests(self.table.io, self.head.manifest_list) if self.head else []
+        live = [
+            manifest for manifest in existing if manifest.has_added_files() or manifest.has_existing_files()
+        ]
+        return added + self._merge(live)
+
+    def _merge(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Many small manifests of one kind become one, so that planning a read stays flat."""
+        metadata = self.table.metadata
+        least = int(metadata.properties.get(_MERGE_FROM, _DEFAULT_MERGE_FROM))
+        target = int(metadata.properties.get(_TARGET_MANIFEST_BYTES, _DEFAULT_MANIFEST_BYTES))
+        kinds: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
+        for manifest in manifests:
+            kinds[manifest.content, manifest.partition_spec_id].append(manifest)
+        kept: list[ManifestFile] = []
+        for (content, spec_id), group in kinds.items():
+            small = [manifest for manifest in group if manifest.manifest_length < target]
+            if len(small) < least:
+                kept.extend(group)
+                continue
+            kept.extend(manifest for manifest in group if manifest.manifest_length >= target)
+            kept.append(write_merged(self._new_manifest(content, spec_id), self.table.io, small))
+        return kept
+
+    def _summarise(self) -> Summary:
+        metadata = self.table.metadata
+        collector = SnapshotSummaryCollector()
+        for file in (*self.data_files, *self.delete_files):
+            collector.add_file(file, schema=metadata.schema(), partition_spec=metadata.specs()[file.spec_id])
+        operation = Operation.OVERWRITE if self.delete_files else Operation.APPEND
+        previous = self.head.summary if self.head else None
+        return update_snapshot_summaries(Summary(operation, **collector.build(), **self.summary), previous)

@@ -1,0 +1,56 @@
+"""Opens the catalogs of the configuration and loads tables from them."""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.table import Table
+
+from icemirror.catalog_name import catalog_name, without_name
+from icemirror.errors import Invalid, Transient
+from icemirror.settings import Settings, TableSettings
+from icemirror.table_id import TableId
+from spark_job.iceberg.failures import named
+
+
+class Catalogs:
+    """The catalogs by name, each opened once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._open: dict[str | None, Catalog] = {}
+
+    def get(self, name: str | None) -> Catalog:
+        """A catalog by its name under `catalogs`; None is the default one."""
+        if name not in self._open:
+            properties = self._settings.catalog_properties(name)
+            title = catalog_name(properties, name)
+            with named(f"catalog {title}"):
+                try:
+                    self._open[name] = load_catalog(title, **without_name(properties))
+                except (ValueError, ModuleNotFoundError) as error:
+                    raise Invalid(f"catalog {title}: {error}") from error
+        return self._open[name]
+
+    def load_changelog(self, table: TableSettings) -> Table:
+        """The changelog, which must exist."""
+        found = self._load(self.get(table.changelog_catalog), table.changelog_id)
+        if found is None:
+            raise Invalid(
+                f"{table.changelog_id}: there is no such table in the catalog, so {table.name} has no changelog. "
+                "Check changelog_table and namespace, or wait until the writer has created it."
+            )
+        return found
+
+    def load_mirror(self, table: TableSettings) -> Table | None:
+        """The mirror, if it exists."""
+        return self._load(self.get(table.mirror_catalog), table.mirror_id)
+
+    def _load(self, catalog: Catalog, table: TableId) -> Table | None:
+        with named(str(table)):
+            try:
+                return catalog.load_table(table.parts)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return None
+            except FileNotFoundError as error:
+                raise Transient(f"{table}: its metadata file is not there: {error}") from error

@@ -1,0 +1,30 @@
+"""A mirror's key and order are fixed when it is created: its index is built on them."""
+
+from __future__ import annotations
+
+from icemirror.errors import Invalid
+from spark_job.iceberg.mirror import Mirror
+from spark_job.shape import ChangelogShape
+
+
+def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:
+    """Refuses a key or sequence that differs from the one that the mirror was built with."""
+    schema = mirror.table.schema()
+    then = {schema.find_column_name(field_id) for field_id in schema.identifier_field_ids}
+    known = [mirror.field_map[key_id] for key_id in shape.key_ids if key_id in mirror.field_map]
+    now = {schema.find_column_name(field_id) for field_id in known}
+    if then != now or len(known) != len(shape.key_ids):
+        raise Invalid(
+            f"{name}: its key is {_listed(then)}, now it shall be {_listed(now)}. "
+            "Set primary_keys back, or drop the mirror to have it rebuilt."
+        )
+    for segment in mirror.root.segments if mirror.root else ():
+        if segment.codec != shape.codec or len(segment.greatest) != shape.sequence.parts + 1:
+            raise Invalid(
+                f"{name}: the type of its key or its sequence_column changed since it was built. "
+                "Set them back, or drop the mirror to have it rebuilt."
+            )
+
+
+def _listed(names: set[str | None]) -> str:
+    return ", ".join(sorted(filter(None, names))) or "nothing"

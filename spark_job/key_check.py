@@ -1,0 +1,108 @@
+"""The check that counts cannot make: the row that the index points at really has the event's key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+
+from icemirror.errors import Corrupt
+from spark_job.change_file import ChangeFile
+from spark_job.collapse import Changes
+from spark_job.key_index.keys import Indices
+from spark_job.parquet_columns import open_parquet, read_at
+from spark_job.shape import ChangelogShape
+
+
+@dataclass(frozen=True)
+class KeySides:
+    """Where the keys of the events and of the located rows are read from."""
+
+    changelog_io: FileIO
+    changelog_files: Sequence[ChangeFile]
+    shape: ChangelogShape
+    mirror_io: FileIO
+    mirror_paths: Sequence[str]
+    mirror_key_ids: tuple[int, ...]
+
+
+def choose_sample(rows: Indices, file: NDArray[np.int32], most: int | None) -> Indices:
+    """At most `most` of the located rows, from few files so that few are opened; all of them if None."""
+    if most is None or len(rows) <= most:
+        return rows
+    few = np.unique(file[rows])[:: max(1, len(np.unique(file[rows])) // 4)][:4]
+    near = rows[np.isin(file[rows], few)]
+    return near[:: max(1, len(near) // most)][:most]
+
+
+def check_keys(
+    sides: KeySides, changes: Changes, rows: Indices, file: NDArray[np.int32], pos: NDArray[np.int64]
+) -> None:
+    """Compares the keys of these changes with those at (file, pos) in the mirror."""
+    if not len(rows):
+        return
+    order = rows[np.lexsort((pos[rows], file[rows]))]
+    found = _read(sides.mirror_io, sides.mirror_paths, sides.mirror_key_ids, file[order], pos[order])
+    codes = sides.shape.codec.encode(found)
+    expected = changes.keys.take(order)
+    same = codes.lo == expected.lo
+    if codes.hi is not None and expected.hi is not None:
+        same &= codes.hi == expected.hi
+    if same.all() and not sides.shape.codec.lossless:
+        same = _same_values(sides, changes, order, found)
+    if not same.all():
+        wrong = int(order[np.flatnonzero(~same)[0]])
+        raise Corrupt(
+            f"{sides.mirror_paths[int(file[wrong])]}: row {int(pos[wrong])} does not have the key that the index says; "
+            "nothing was committed. The index must be rebuilt."
+        )
+
+
+def _same_values(
+    sides: KeySides, changes: Changes, order: Indices, found: list[pa.Array]
+) -> NDArray[np.bool_]:
+    """Equal codes of a hash do not prove equal keys."""
+    by_source = order[np.lexsort((changes.row[order], changes.file[order]))]
+    paths = [file.path for file in sides.changelog_files]
+    values = _read(
+        sides.changelog_io,
+        paths,
+        sides.shape.key_ids,
+        changes.file[by_source].astype(np.int32),
+        changes.row[by_source].astype(np.int64),
+    )
+    place = np.empty(len(order), dtype=np.int64)
+    place[np.argsort(order)] = np.argsort(by_source)
+    same = np.ones(len(order), dtype=np.bool_)
+    for left, right in zip(found, values, strict=True):
+        here = right.take(pa.array(place))
+        same &= np.array(
+            [one == other for one, other in zip(left.to_pylist(), here.to_pylist(), strict=True)]
+        )
+    return same
+
+
+def _read(
+    io: FileIO,
+    paths: Sequence[str],
+    field_ids: Sequence[int],
+    file: NDArray[np.int32],
+    row: NDArray[np.int64],
+) -> list[pa.Array]:
+    """Columns at (file, row), which must be ascending."""
+    parts: list[list[pa.Array]] = []
+    for ordinal in np.unique(file):
+        path = paths[int(ordinal)]
+        with open_parquet(io, path) as parquet:
+            parts.append(read_at(parquet, path, field_ids, row[file == ordinal]))
+    return [pa.concat_arrays(_alike(column)) for column in zip(*parts, strict=True)]
+
+
+def _alike(pieces: Sequence[pa.Array]) -> list[pa.Array]:
+    """Pieces of one column from files of different age may differ in width: int32 and int64."""
+    kinds = {piece.type for piece in pieces}
+    return list(pieces) if len(kinds) == 1 else [piece.cast(pa.int64()) for piece in pieces]

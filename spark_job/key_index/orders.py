@@ -1,0 +1,122 @@
+"""The order of each entry: sequence parts, then the changelog's snapshot sequence number.
+
+A Parquet file of its own, addressed by entry number. It is read only for late and replayed events: an event
+that is greater than a segment's greatest order is newer than everything in it.
+"""
+
+from __future__ import annotations
+
+import io as stdio
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, InputStream
+
+from icemirror.errors import Corrupt
+from spark_job.key_index.keys import U64, Indices, Mask
+from spark_job.key_index.puffin import Span
+
+BLOB_TYPE = "icemirror-key-order-v1"
+_ROW_GROUP_ENTRIES = 16_384
+
+
+def encode_orders(orders: U64) -> bytes:
+    """The Parquet file for a matrix of orders, one row for each entry."""
+    columns = [f"part_{part}" for part in range(orders.shape[1])]
+    schema = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in columns])
+    table = pa.table(
+        [np.ascontiguousarray(orders[:, part]).view(np.int64) for part in range(orders.shape[1])],
+        schema=schema,
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        row_group_size=_ROW_GROUP_ENTRIES,
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding="DELTA_BINARY_PACKED",
+        write_statistics=False,
+        store_schema=False,
+    )
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def read_orders(io: FileIO, path: str, span: Span, entries: U64, parts: int) -> U64:
+    """The orders of these entries, one row for each."""
+    with io.new_input(path).open() as stream:
+        try:
+            file = pq.ParquetFile(_Window(stream, span))
+            groups = (entries // _ROW_GROUP_ENTRIES).astype(np.intp)
+            wanted, place = np.unique(groups, return_inverse=True)
+            table = file.read_row_groups(wanted.tolist())
+        except (pa.ArrowException, OSError) as error:
+            raise Corrupt(f"{path}: the orders of the key index cannot be read ({error})") from error
+    rows = place * _ROW_GROUP_ENTRIES + (entries % _ROW_GROUP_ENTRIES).astype(np.intp)
+    if table.num_columns != parts or (len(rows) and int(rows.max()) >= table.num_rows):
+        raise Corrupt(f"{path}: the key index holds fewer orders than entries")
+    return np.stack([column.to_numpy().view(np.uint64)[rows] for column in table.columns], axis=1)
+
+
+def compare_orders(left: U64, right: U64) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """−1, 0 or 1 for each row: left is less than, equal to or greater than right, part by part."""
+    result = np.zeros(len(left), dtype=np.int8)
+    for part in range(left.shape[1]):
+        undecided = result == 0
+        result[undecided & (left[:, part] > right[:, part])] = 1
+        result[undecided & (left[:, part] < right[:, part])] = -1
+    return result
+
+
+def greatest_order(orders: U64) -> tuple[int, ...]:
+    """The greatest row."""
+    best = np.ones(len(orders), dtype=np.bool_)
+    for part in range(orders.shape[1]):
+        best &= orders[:, part] == orders[best, part].max()
+    return tuple(int(value) for value in orders[np.argmax(best)])
+
+
+def sort_by_order(orders: U64) -> Indices:
+    """The stable ascending order of the rows."""
+    return np.lexsort([orders[:, part] for part in reversed(range(orders.shape[1]))])
+
+
+def is_sorted(orders: U64) -> bool:
+    """Does each row come after or equal the one before it?"""
+    return bool((compare_orders(orders[1:], orders[:-1]) >= 0).all())
+
+
+def exceeds(orders: U64, bound: tuple[int, ...]) -> Mask:
+    """Which rows are greater than the bound?"""
+    return compare_orders(orders, np.broadcast_to(np.array(bound, dtype=np.uint64), orders.shape)) > 0
+
+
+class _Window(stdio.RawIOBase):
+    """A span of an open file, as a file of its own."""
+
+    def __init__(self, stream: InputStream, span: Span) -> None:
+        self._stream, self._span, self._at = stream, span, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._at, self._span.length)[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(self._span.length - self._at, 0)
+        size = left if size < 0 else min(size, left)
+        self._stream.seek(self._span.offset + self._at)
+        data = self._stream.read(size)
+        self._at += len(data)
+        return data

@@ -1,0 +1,41 @@
+"""Merges one table up to its changelog's head, slice by slice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from icemirror.errors import IcemirrorError
+from icemirror.result import ErrorResult, Merged, Position, SliceResult, TableResult
+from icemirror.settings import TableSettings
+from icemirror.telemetry.logs import bind, get_log
+from spark_job.pipeline import Pipeline
+
+log = get_log(__name__)
+
+
+def merge_table(
+    pipeline: Pipeline, table: TableSettings, on_slice: Callable[[SliceResult], None] = lambda _: None
+) -> TableResult:
+    """The result of merging a table; a named error ends it and becomes part of the result."""
+    began = pipeline.clock()
+    slices: list[SliceResult] = []
+    position: Position | None = None
+    failure: IcemirrorError | None = None
+    with bind(table=table.name, run=pipeline.run_id):
+        try:
+            while isinstance(step := pipeline.advance(table), Merged):
+                slices.append(step.slice)
+                on_slice(step.slice)
+            position = step.position
+        except IcemirrorError as error:
+            log.error("merge failed", error=error)  # noqa: TRY400 (our own log, which adds the traceback)
+            failure = error
+    return TableResult(
+        table=table.name,
+        outcome="failed" if failure else "merged" if slices else "up-to-date",
+        live_rows=position.live_rows if position else None,
+        cursor=position.cursor if position else None,
+        slices=tuple(slices),
+        seconds=round(pipeline.clock() - began, 4),
+        error=ErrorResult(kind=failure.kind, message=str(failure)) if failure else None,
+    )

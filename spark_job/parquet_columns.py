@@ -1,0 +1,88 @@
+"""Reads columns of Iceberg's Parquet files by field id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+
+from icemirror.errors import Corrupt, Invalid
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@contextmanager
+def open_parquet(io: FileIO, path: str) -> Iterator[pq.ParquetFile]:
+    """Opens a data file; one that is missing or damaged is named."""
+    try:
+        with io.new_input(path).open(seekable=True) as stream, pq.ParquetFile(stream) as parquet:
+            yield parquet
+    except FileNotFoundError as error:
+        raise Corrupt(f"{path}: the file is gone, although the table still names it") from error
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Corrupt(f"{path}: not a readable Parquet file ({error})") from error
+    except OSError as error:
+        if error.errno is None and type(error) is OSError:  # Arrow's word for a damaged page or footer
+            raise Corrupt(f"{path}: the Parquet file is damaged ({error})") from error
+        raise
+
+
+def column_names(parquet: pq.ParquetFile, path: str) -> dict[int, str]:
+    """Field id → name, for the top level of a file."""
+    names: dict[int, str] = {}
+    for field in parquet.schema_arrow:
+        field_id = (field.metadata or {}).get(_FIELD_ID)
+        if field_id is None:
+            raise Invalid(
+                f"{path}: column {field.name} has no Iceberg field id; the file was not written by an Iceberg writer"
+            )
+        names[int(field_id)] = field.name
+    return names
+
+
+def read_columns(
+    parquet: pq.ParquetFile, path: str, field_ids: Sequence[int], row_groups: Sequence[int] | None = None
+) -> list[pa.Array]:
+    """Whole columns in the order of the ids, each in one piece."""
+    names = column_names(parquet, path)
+    missing = [field_id for field_id in field_ids if field_id not in names]
+    if missing:
+        raise Invalid(
+            f"{path}: has no column with field id {missing[0]}, which is part of key, operation or sequence"
+        )
+    wanted = [names[field_id] for field_id in field_ids]
+    groups = range(parquet.num_row_groups) if row_groups is None else row_groups
+    table = parquet.read_row_groups(list(groups), columns=list(dict.fromkeys(wanted)))
+    return [_in_one_piece(table[name]) for name in wanted]
+
+
+def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def row_group_starts(parquet: pq.ParquetFile) -> NDArray[np.int64]:
+    """The first row of each row group, and the number of rows as the last element."""
+    sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+
+
+def read_at(
+    parquet: pq.ParquetFile, path: str, field_ids: Sequence[int], rows: NDArray[np.int64]
+) -> list[pa.Array]:
+    """Values of these columns at ascending row numbers, reading only the row groups that hold them."""
+    starts = row_group_starts(parquet)
+    if len(rows) and int(rows[-1]) >= starts[-1]:
+        raise Corrupt(f"{path}: has {starts[-1]} rows, but row {int(rows[-1])} was asked for")
+    groups = np.unique(np.searchsorted(starts, rows, side="right") - 1)
+    within = np.zeros(parquet.num_row_groups, dtype=np.int64)
+    within[groups] = np.concatenate([[0], np.cumsum(np.diff(starts)[groups])[:-1]])
+    group_of = np.searchsorted(starts, rows, side="right") - 1
+    places = rows - starts[group_of] + within[group_of]
+    columns = read_columns(parquet, path, field_ids, groups.tolist())
+    return [column.take(pa.array(places)) for column in columns]

@@ -1,0 +1,222 @@
+"""The merge, top to bottom: take → plan → collapse → locate → write → index → commit → plan again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from icemirror.crash import reach
+from icemirror.errors import Conflict, Invalid
+from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult, UpToDate
+from icemirror.settings import Settings, TableSettings
+from icemirror.telemetry.logs import get_log
+from spark_job.commit_slice import Outcome, commit_slice
+from spark_job.engine import LazyEngine
+from spark_job.field_map import mirror_schema, schema_changes
+from spark_job.iceberg.create import create_mirror, partition_spec
+from spark_job.iceberg.failures import named
+from spark_job.iceberg.lineage import added_files, history_since
+from spark_job.iceberg.mirror import Mirror, read_mirror
+from spark_job.iceberg.tables import Catalogs
+from spark_job.index_location import index_location
+from spark_job.key_change import require_same_key
+from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices
+from spark_job.shape import ChangelogShape, resolve_shape
+from spark_job.shard import SliceWork
+from spark_job.support import require_supported
+
+_MOST_ATTEMPTS = 8
+_MOST_EVENTS = 4_000_000  # keeps a slice's key tuples within the memory of one worker, whatever its bytes
+SAMPLE_ROWS = 32
+
+log = get_log(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A table with what there is to merge."""
+
+    settings: TableSettings
+    changelog: Table
+    shape: ChangelogShape
+    mirror: Mirror | None
+    slices: tuple[Slice, ...]
+    snapshots: int
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Merges the tables of a configuration. `key_check_rows` bounds the key check at each commit; None: every row."""
+
+    settings: Settings
+    catalogs: Catalogs
+    engine: LazyEngine
+    run_id: str
+    key_check_rows: int | None = SAMPLE_ROWS
+
+    def advance(self, table: TableSettings) -> Advance:
+        """Merges the next slice of a table, or finds that there is none."""
+        for _ in range(_MOST_ATTEMPTS):
+            began = self.clock()
+            prepared = self.prepare(table)
+            if not prepared.slices:
+                return UpToDate(
+                    head=prepared.changelog.metadata_location, position=_position(prepared.mirror)
+                )
+            planned = self.clock() - began
+            try:
+                return self._merge(prepared, prepared.slices[0], planned)
+            except Conflict as error:
+                log.info("fenced out, planning again", reason=str(error))
+        raise Conflict(
+            f"{table.name}: the mirror moved during {_MOST_ATTEMPTS} attempts in a row; who else writes to it?"
+        )
+
+    def prepare(self, table: TableSettings) -> Prepared:
+        """Takes stock: the mirror first, then the changelog's head, so that an empty plan proves the mirror current."""
+        require_supported(table)
+        loaded = self.catalogs.load_mirror(table)
+        with named(table.name):
+            mirror = read_mirror(loaded, table.name) if loaded else None
+            changelog = self.catalogs.load_changelog(table)
+            shape = resolve_shape(table, changelog.schema())
+            if mirror is not None:
+                require_same_key(table.name, mirror, shape)
+            slices, snapshots = self._plan(table, changelog, mirror)
+        return Prepared(table, changelog, shape, mirror, slices, snapshots)
+
+    def explain(self, table: TableSettings) -> PlanResult:
+        """What merging a table up to its head would do; changes nothing."""
+        prepared = self.prepare(table)
+        schema, _ = mirror_schema(prepared.changelog.schema(), prepared.shape.row_ids, prepared.shape.key_ids)
+        partition_spec(table.name, table.partition_by, schema)
+        return PlanResult(
+            table=table.name,
+            snapshots=prepared.snapshots,
+            files=sum(len(part.files) for part in prepared.slices),
+            bytes=sum(part.bytes for part in prepared.slices),
+            events=sum(part.events for part in prepared.slices),
+            slices=len(prepared.slices),
+            schema_changes=_changes(prepared),
+            creates_mirror=prepared.mirror is None,
+        )
+
+    def clock(self) -> float:
+        """Seconds, in which the start of Spark takes no time."""
+        return time.perf_counter() - self.engine.start_seconds
+
+    def _plan(
+        self, table: TableSettings, changelog: Table, mirror: Mirror | None
+    ) -> tuple[tuple[Slice, ...], int]:
+        uuid = str(changelog.metadata.table_uuid)
+        source = mirror.cursor.source if mirror and mirror.cursor else None
+        if source is not None and source.uuid != uuid:
+            raise Invalid(
+                f"{table.changelog_id}: was dropped and made anew (uuid {uuid}, merged so far: {source.uuid}). "
+                f"Drop the mirror {table.name} to have it rebuilt from the new one."
+            )
+        history = history_since(changelog, str(table.changelog_id), source)
+        files = added_files(changelog.io, str(table.changelog_id), history)
+        snapshots = [
+            ChangelogSnapshot(
+                snapshot.snapshot_id,
+                snapshot.sequence_number or 0,
+                tuple(files.get(snapshot.snapshot_id, ())),
+            )
+            for snapshot in history.snapshots
+        ]
+        done = {source.snapshot_id: source.files_done} if source and source.files_done is not None else {}
+        limits = SliceLimits(
+            events=min(self.settings.batch_size or _MOST_EVENTS, _MOST_EVENTS),
+            bytes=self.settings.job.max_slice_bytes,
+        )
+        return tuple(plan_slices(uuid, snapshots, done, limits)), len(snapshots)
+
+    def _merge(self, prepared: Prepared, part: Slice, planned: float) -> Merged:
+        began = self.clock()
+        table = prepared.settings
+        with named(table.name):
+            mirror = self._ensure_mirror(prepared)
+            work = self._work(prepared, mirror, part)
+            shards = self.engine.run(work) if part.files else []
+            outcome = commit_slice(mirror, part, shards, self.run_id, work.index_location)
+        seconds = self.clock() - began + planned
+        steps = {"plan": planned, **outcome.seconds}
+        result = _slice_result(
+            part, outcome, seconds, {step: round(value, 4) for step, value in steps.items()}
+        )
+        log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
+        return Merged(slice=result, position=_after(part, outcome))
+
+    def _ensure_mirror(self, prepared: Prepared) -> Mirror:
+        if prepared.mirror is None:
+            schema, ids = mirror_schema(
+                prepared.changelog.schema(), prepared.shape.row_ids, prepared.shape.key_ids
+            )
+            catalog = self.catalogs.get(prepared.settings.mirror_catalog)
+            reach("create-mirror")
+            table = create_mirror(catalog, prepared.settings, prepared.changelog, schema, ids)
+            reach("mirror-created")
+            return read_mirror(table, prepared.settings.name)
+        if changes := _changes(prepared):
+            raise Invalid(
+                f"{prepared.settings.changelog_id}: its schema changed ({'; '.join(changes)}). "
+                "Following schema changes is not supported by this version; nothing was merged."
+            )
+        return prepared.mirror
+
+    def _work(self, prepared: Prepared, mirror: Mirror, part: Slice) -> SliceWork:
+        root = mirror.root
+        return SliceWork(
+            changelog_io=prepared.changelog.io,
+            mirror_io=mirror.table.io,
+            files=part.files,
+            shape=prepared.shape,
+            field_map=mirror.field_map,
+            metadata=mirror.table.metadata,
+            segments=root.segments if root else (),
+            indexed_paths=tuple(file.path for file in root.files) if root else (),
+            index_location=index_location(mirror.table.metadata, self.settings.index_location),
+            key_check_rows=self.key_check_rows,
+        )
+
+
+def _changes(prepared: Prepared) -> tuple[str, ...]:
+    if prepared.mirror is None:
+        return ()
+    mirror = prepared.mirror
+    return schema_changes(
+        prepared.changelog.schema(), prepared.shape.row_ids, mirror.table.schema(), mirror.field_map
+    )
+
+
+def _position(mirror: Mirror | None) -> Position:
+    if mirror is None:
+        return Position(cursor=None, live_rows=0, index_bytes=0)
+    return Position(cursor=mirror.cursor, live_rows=mirror.live_rows, index_bytes=mirror.index_bytes)
+
+
+def _after(part: Slice, outcome: Outcome) -> Position:
+    return Position(cursor=part.cursor, live_rows=outcome.root.live_rows, index_bytes=outcome.root.bytes)
+
+
+def _slice_result(part: Slice, outcome: Outcome, seconds: float, steps: dict[str, float]) -> SliceResult:
+    tally = outcome.tally
+    return SliceResult(
+        snapshot_id=outcome.snapshot_id,
+        events=part.events,
+        inserted=tally.inserted,
+        updated=tally.updated,
+        deleted=tally.deleted,
+        stale=tally.stale,
+        unchanged=tally.unchanged,
+        data_files=len(outcome.data_files),
+        delete_files=len(outcome.delete_files),
+        data_bytes=sum(file.file_size_in_bytes for file in outcome.data_files),
+        delete_bytes=sum(file.file_size_in_bytes for file in outcome.delete_files),
+        index_bytes=outcome.index_bytes,
+        seconds=round(seconds, 4),
+        seconds_by_step=steps,
+    )

@@ -1,0 +1,81 @@
+"""Plan: which changelog files the next commits take, and where the cursor stands after each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from icemirror.cursor import Cursor, Source
+from spark_job.change_file import ChangeFile
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogSnapshot:
+    """A snapshot after the cursor, with the files that it added."""
+
+    snapshot_id: int
+    sequence_number: int
+    files: tuple[ChangeFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The work of one commit. Its files are in the order of events."""
+
+    files: tuple[ChangeFile, ...]
+    cursor: Cursor
+
+    @property
+    def events(self) -> int:
+        """Events to read."""
+        return sum(file.events for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files to read."""
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceLimits:
+    """The most that one commit takes; a single larger file is taken alone."""
+
+    events: int
+    bytes: int
+
+
+def plan_slices(
+    uuid: str, snapshots: Sequence[ChangelogSnapshot], done: Mapping[int, int], limits: SliceLimits
+) -> list[Slice]:
+    """Cuts the snapshots into slices; `done` tells how many files of a snapshot are merged already."""
+    slices: list[Slice] = []
+    files: list[ChangeFile] = []
+    events = size = 0
+
+    def close(snapshot: ChangelogSnapshot, files_done: int | None) -> None:
+        nonlocal files, events, size
+        source = Source(
+            uuid=uuid,
+            snapshot_id=snapshot.snapshot_id,
+            sequence_number=snapshot.sequence_number,
+            files_done=files_done,
+        )
+        slices.append(Slice(tuple(files), Cursor(sources=(source,))))
+        files, events, size = [], 0, 0
+
+    last_whole: ChangelogSnapshot | None = None
+    for snapshot in snapshots:
+        for number, file in enumerate(snapshot.files):
+            if number < done.get(snapshot.snapshot_id, 0):
+                continue
+            if files and (events + file.events > limits.events or size + file.bytes > limits.bytes):
+                if number == 0 and last_whole is not None:
+                    close(last_whole, None)
+                else:
+                    close(snapshot, number)
+            files.append(file)
+            events, size = events + file.events, size + file.bytes
+        last_whole = snapshot
+    if last_whole is not None:
+        close(last_whole, None)
+    return slices

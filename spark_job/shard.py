@@ -1,0 +1,171 @@
+"""One shard of a slice: collapse → locate → write → index, from key tuples to files.
+
+A small slice is one shard in one Spark task; a large one is cut by key range. Everything here runs without Spark.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.metadata import TableMetadata
+
+from icemirror.crash import reach
+from spark_job.change_file import ChangeFile
+from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
+from spark_job.data_files import WrittenRows, write_rows
+from spark_job.field_map import FieldMap
+from spark_job.iceberg.discard import discard
+from spark_job.key_check import KeySides, check_keys, choose_sample
+from spark_job.key_index.keys import U64
+from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
+from spark_job.locate import Fate, Located, decide, locate_keys
+from spark_job.shape import ChangelogShape
+from spark_job.source_rows import read_rows
+
+
+@dataclass(frozen=True)
+class SliceWork:
+    """All that a task needs to know of a slice; sent to the tasks."""
+
+    changelog_io: FileIO
+    mirror_io: FileIO
+    files: tuple[ChangeFile, ...]
+    shape: ChangelogShape
+    field_map: FieldMap
+    metadata: TableMetadata
+    segments: tuple[SegmentInfo, ...]
+    indexed_paths: tuple[str, ...]
+    index_location: str
+    key_check_rows: int | None
+    replay: bool = False
+
+    def orders(self, changes: Changes) -> U64:
+        """Sequence and changelog snapshot of each change."""
+        snapshots = np.array([file.sequence_number for file in self.files], dtype=np.uint64)
+        return np.column_stack([changes.sequence, snapshots[changes.file]])
+
+
+@dataclass(frozen=True)
+class ShardResult:
+    """What a shard wrote, and the old rows that must go."""
+
+    events: int
+    fate: Fate
+    data_files: tuple[DataFile, ...]
+    spec_ids: tuple[int, ...]
+    segment: SegmentInfo | None
+    removed_file: NDArray[np.int32]
+    removed_pos: NDArray[np.int64]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> list[str]:
+        """Every file that the shard wrote."""
+        segment = [self.segment.path] if self.segment else []
+        return [file.file_path for file in self.data_files] + segment
+
+
+def read_slice(work: SliceWork, ordinals: range) -> Changes:
+    """The events of some files of the slice, in the order of events."""
+    return concat_changes(
+        [read_changes(work.changelog_io, work.files[ordinal], ordinal, work.shape) for ordinal in ordinals]
+    )
+
+
+def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
+    """Merges the events that `read` gives; files of a failed attempt are removed again."""
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "collapse"):
+        events = read()
+        changes = collapse_changes(in_order(events))
+    with _timed(seconds, "locate"):
+        orders = work.orders(changes)
+        located = locate_keys(work.mirror_io, work.segments, changes.keys, orders)
+        fate = decide(changes, located, replay=work.replay)
+        _check(work, changes, located, fate)
+    written = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))
+    try:
+        with _timed(seconds, "write"):
+            reach("write-data")
+            if fate.writes.any():
+                written = _write(work, changes.take(fate.writes))
+            reach("data-written")
+        with _timed(seconds, "index"):
+            segment = _index(work, changes, orders, fate, written)
+            reach("segment-written")
+    except BaseException:
+        discard(work.mirror_io, [file.file_path for file in written.files])
+        raise
+    return ShardResult(
+        events=len(events),
+        fate=fate,
+        data_files=written.files,
+        spec_ids=tuple(file.spec_id for file in written.files),
+        segment=segment,
+        removed_file=located.file[fate.removes],
+        removed_pos=located.pos[fate.removes],
+        seconds=seconds,
+    )
+
+
+def _check(work: SliceWork, changes: Changes, located: Located, fate: Fate) -> None:
+    key_ids = tuple(work.field_map[key_id] for key_id in work.shape.key_ids)
+    sides = KeySides(work.changelog_io, work.files, work.shape, work.mirror_io, work.indexed_paths, key_ids)
+    sample = choose_sample(np.flatnonzero(fate.removes), located.file, work.key_check_rows)
+    check_keys(sides, changes, sample, located.file, located.pos)
+
+
+def _write(work: SliceWork, winners: Changes) -> WrittenRows:
+    """The winners, ascending by key: read in the order of their files, written by key where keys have an order.
+
+    Neighbouring keys then lie at neighbouring positions, which the index stores as runs and readers skip by.
+    """
+    by_source = np.lexsort((winners.row, winners.file))
+    rows = read_rows(
+        work.changelog_io,
+        work.files,
+        winners.file[by_source],
+        winners.row[by_source],
+        work.field_map,
+        work.metadata.schema(),
+    )
+    place = np.empty_like(by_source)
+    place[by_source] = np.arange(len(by_source))
+    if not work.shape.codec.lossless:
+        written = write_rows(work.mirror_io, work.metadata, rows)
+        return WrittenRows(written.files, written.file[place], written.pos[place])
+    if not bool((by_source == np.arange(len(by_source))).all()):
+        rows = rows.take(pa.array(place))
+    return write_rows(work.mirror_io, work.metadata, rows)
+
+
+def _index(
+    work: SliceWork, changes: Changes, orders: U64, fate: Fate, written: WrittenRows
+) -> SegmentInfo | None:
+    known = fate.writes | fate.tombstones
+    if not known.any():
+        return None
+    file = np.full(len(changes), TOMBSTONE, dtype=np.int32)
+    pos = np.zeros(len(changes), dtype=np.int64)
+    file[fate.writes] = written.file
+    pos[fate.writes] = written.pos
+    entries = Entries(changes.keys.take(known), file[known], pos[known], orders[known])
+    paths = [data_file.file_path for data_file in written.files]
+    path = f"{work.index_location}/{uuid.uuid4()}.segment.puffin"
+    return write_segment(work.mirror_io, path, entries, work.shape.codec, paths, tuple(range(len(paths))))
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    seconds[step] = time.perf_counter() - began

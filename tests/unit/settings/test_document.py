@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+from icemirror.settings.document import Document, read_document, typed
+
+
+def messages(document: Document) -> list[tuple[int, str]]:
+    return [(problem.line, problem.message) for problem in document.problems]
+
+
+def test_scalars_stay_as_written() -> None:
+    text = "a: 1.10\nb: no\nc: 12:30:45\nd: 2026-01-02\ne: 0x1F\nf: '7'\ng: ~\nh:\ni: [1, x]\n"
+    assert read_document(text).value == {
+        "a": "1.10",
+        "b": "no",
+        "c": "12:30:45",
+        "d": "2026-01-02",
+        "e": "0x1F",
+        "f": "7",
+        "g": None,
+        "h": None,
+        "i": ["1", "x"],
+    }
+
+
+def test_free_form_parts_get_their_types_back_and_quotes_keep_text() -> None:
+    text = "replicas: 2\nenabled: true\nratio: 0.5\nname: '2'\nlist: [1, {x: no}]\nday: 2026-01-02\n"
+    assert typed(read_document(text).value) == {
+        "replicas": 2,
+        "enabled": True,
+        "ratio": 0.5,
+        "name": "2",
+        "list": [1, {"x": False}],
+        "day": "2026-01-02",
+    }
+
+
+def test_every_value_knows_its_line() -> None:
+    document = read_document("a: 1\nb:\n  - c: 2\n    d: 3\n  - {e: 4}\n")
+    assert document.line(("a",)) == 1
+    assert document.line(("b", 0, "d")) == 4
+    assert document.line(("b", 1, "e")) == 5
+    assert document.line(("b", 0, "missing", "deeper")) == 3
+
+
+def test_a_key_given_twice_is_refused() -> None:
+    document = read_document("a: 1\nb: 2\na: 3\n")
+    assert messages(document) == [(3, "given twice; first in line 1")]
+
+
+def test_merged_mappings_give_defaults_and_the_mapping_itself_wins() -> None:
+    document = read_document("base: &base {a: 1, b: 2}\nuse:\n  <<: *base\n  b: 3\n")
+    assert document.problems == []
+    assert document.value == {"base": {"a": "1", "b": "2"}, "use": {"a": "1", "b": "3"}}
+    assert document.line(("use", "b")) == 4
+
+
+def test_the_first_of_several_merged_mappings_wins() -> None:
+    document = read_document("x: &x {a: 1}\ny: &y {a: 2, b: 2}\nuse: {<<: [*x, *y]}\n")
+    assert document.value == {"x": {"a": "1"}, "y": {"a": "2", "b": "2"}, "use": {"a": "1", "b": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a: [1\nb: 2\n", 2, "not valid YAML"),
+        ("a: b: c\n", 1, "not valid YAML: mapping values are not allowed here (column 5)"),
+        ("a:\n\t- b\n", 2, "indent with spaces, not tabs"),
+        ("s: {dsn: ${DSN}}\n", 1, 'quote "${NAME}"'),
+        ("a: *nowhere\n", 1, "found undefined alias"),
+        ("a: 1\n---\nb: 2\n", 2, "but found another document"),
+        ("a: \x00\n", 1, "a character that YAML does not allow"),
+        ("a: !!python/object/apply:os.system [id]\n", 1, "is not allowed"),
+        ("a: !secret x\n", 1, "the tag '!secret' is not allowed"),
+        ("a: !!binary aGk=\n", 1, "is not allowed"),
+        ("a: !!int x\n", 1, "does not fit its tag"),
+        ("a: 1\n? [b, c]\n: d\n", 2, "a key must be plain text"),
+        ("a: &a [*a]\n", 1, "an alias that contains itself"),
+        ("a:\n  <<: 3\n", 2, "<< needs a mapping"),
+    ],
+)
+def test_what_yaml_cannot_hold_here_is_named_with_its_line(text: str, line: int, message: str) -> None:
+    found = messages(read_document(text))
+    assert found[0][0] == line
+    assert message in found[0][1]
+
+
+def test_aliases_cannot_blow_up_memory() -> None:
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    document = read_document("\n".join(levels))
+    assert len(document.problems) == 1
+    assert "is an alias out of hand?" in document.problems[0].message
+
+
+def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
+    for depth in (150, 350, 1500):
+        document = read_document("a: " + "[" * depth + "]" * depth)
+        assert document.problems[0].message == "nested too deeply"

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import BadConfig, Exit, exit_code
+from icemirror.settings import find_config, load_settings
+from icemirror.settings.find import EXAMPLE
+from icemirror.settings.trigger import SqliteState
+from tests.unit.settings.samples import CATALOG, TABLES, Load, Refuse
+
+
+def test_all_problems_are_listed_at_once_in_the_order_of_the_file(refuse: Refuse) -> None:
+    text = """\
+project_ref: shop
+iceberg:
+  catalog: {type: slq, uri: sqlite:////data/c.db}
+  catlogs: {}
+poll_interval: 3s
+tables:
+  - namespace: shop
+    changelog_table: orders_changelog
+    mirorr_table: orders
+    primary_keys: id
+    profile: supabase
+  - changelog: orders
+    partition_by: [days(ts)]
+merge_interval: 5 min
+batch_size: many
+trigger:
+  state: {type: sqllite}
+  launcher: {type: emr-serverless, app_id: a, execution_role_arn: "arn:aws:iam::1:role/r"}
+  max_failures: 0
+"""
+    assert refuse(text) == [
+        (
+            "icemirror.yaml:3: iceberg.catalog.type: expected one of rest, sql, glue, hive, dynamodb, bigquery, "
+            "in-memory; found 'slq'; did you mean sql?"
+        ),
+        "icemirror.yaml:4: iceberg.catlogs: unknown key; did you mean catalogs?",
+        "icemirror.yaml:5: poll_interval: unknown key; it belongs under trigger",
+        "icemirror.yaml:9: tables[0].mirorr_table: unknown key; did you mean mirror_table?",
+        "icemirror.yaml:10: tables[0].primary_keys: expected a list",
+        (
+            "icemirror.yaml:11: tables[0].profile: expected supabase-etl, debezium, dms, kafka-connect or generic; "
+            "found 'supabase'; did you mean supabase-etl?"
+        ),
+        "icemirror.yaml:13: tables[1].partition_by[0]: 'days(ts)': unknown transform 'days'; did you mean day?",
+        "icemirror.yaml:14: merge_interval: '5 min' is not a duration: the units are ms, s, m, h and d",
+        "icemirror.yaml:15: batch_size: expected a whole number; found 'many'",
+        (
+            "icemirror.yaml:17: trigger.state.type: expected dynamodb, kubernetes or sqlite; found 'sqllite'; "
+            "did you mean sqlite?"
+        ),
+        "icemirror.yaml:18: trigger.launcher.app_id: unknown key; did you mean application_id?",
+        "icemirror.yaml:18: trigger.launcher.entry_point: missing: The job's entry point, `s3://…`.",
+        "icemirror.yaml:19: trigger.max_failures: must be at least 1; found '0'",
+    ]
+
+
+def test_several_problems_have_a_head_line_and_exit_code_2(load: Load, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig) as refused:
+        load(f"a: 1\nb: 2\n{CATALOG}{TABLES}")
+    assert str(refused.value).splitlines()[0] == f"2 problems in {tmp_path}/icemirror.yaml"
+    assert exit_code(refused.value) is Exit.USAGE
+
+
+def test_what_belongs_together_is_checked_although_another_key_is_unknown(refuse: Refuse) -> None:
+    found = refuse(f"{CATALOG}{TABLES}trigger: {{quiet_perod: 1m, max_wait: 30s}}\n")
+    assert found == [
+        "icemirror.yaml:3: trigger.quiet_perod: unknown key; did you mean quiet_period?",
+        "icemirror.yaml:3: trigger.quiet_period: longer than max_wait, so it could never pass",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"", "icemirror.yaml: the file is empty"),
+        (b"# nothing\n", "icemirror.yaml: the file is empty"),
+        (b"- a\n", "icemirror.yaml:1: expected keys and values at the top"),
+        (b"hello\n", "icemirror.yaml:1: expected keys and values at the top"),
+        (b"a: \xff\xfe\n", "icemirror.yaml: not UTF-8 text (byte 3)"),
+        ("a: 1\n".encode("utf-16"), "icemirror.yaml: not UTF-8 text"),
+        (b"a: [\n", "icemirror.yaml:2: not valid YAML"),
+        (b"tables: []\n", "icemirror.yaml:1: iceberg: missing: The Iceberg catalogs."),
+        (b"iceberg: 3\ntables: []\n", "icemirror.yaml:1: iceberg: expected a mapping of keys to values"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(refuse: Refuse, text: bytes, problem: str) -> None:
+    assert refuse(text)[0].startswith(problem)
+
+
+def test_a_byte_order_mark_does_no_harm(load: Load) -> None:
+    assert load(b"\xef\xbb\xbf" + (CATALOG + TABLES).encode()).tables[0].name == "shop.orders"
+
+
+def test_a_key_given_twice_is_told_beside_other_problems(refuse: Refuse) -> None:
+    assert refuse(f"{CATALOG}{TABLES}batch_size: 1\nbatch_size: 0\nnonsense: 1\n") == [
+        "icemirror.yaml:4: batch_size: given twice; first in line 3",
+        (
+            "icemirror.yaml:5: nonsense: unknown key; there are: project_ref, environment, iceberg, tables, discover, "
+            "merge_interval, batch_size, index_location, job, trigger, telemetry, sentry"
+        ),
+    ]
+
+
+def test_a_problem_of_the_whole_file_does_not_hide_others(refuse: Refuse) -> None:
+    found = refuse(f"{CATALOG}{TABLES}? [a, b]\n: c\nbatch_size: 0\n")
+    assert [line.split(": ", 1)[1] for line in found] == [
+        "a key must be plain text",
+        "batch_size: must be more than 0; found '0'",
+    ]
+
+
+def test_a_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="this is a folder"):
+        load_settings(tmp_path, {})
+    with pytest.raises(BadConfig, match="there is no such file"):
+        load_settings(tmp_path / "nowhere.yaml", {})
+
+
+def test_a_section_without_content_is_as_if_not_written(load: Load) -> None:
+    settings = load(f"{CATALOG}{TABLES}job:\ntrigger:\ndiscover:\nmerge_interval:\nbatch_size:\n")
+    assert settings == load(CATALOG + TABLES)
+
+
+def test_null_is_kept_where_it_is_a_choice(load: Load) -> None:
+    assert load(f"{CATALOG}{TABLES}telemetry: {{prometheus: null}}\n").telemetry.prometheus is None
+
+
+def test_the_state_is_beside_the_configuration_unless_said_otherwise(load: Load, tmp_path: Path) -> None:
+    def path(text: str) -> Path:
+        state = load(CATALOG + TABLES + text).trigger.state
+        assert isinstance(state, SqliteState)
+        return state.path
+
+    assert path("") == tmp_path / ".icemirror" / "state.db"
+    assert path("trigger: {state: {type: sqlite, path: run/state.db}}") == tmp_path / "run" / "state.db"
+    assert path("trigger: {state: {type: sqlite, path: /data/state.db}}") == Path("/data/state.db")
+
+
+def test_the_settings_know_their_file(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(CATALOG + TABLES)
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings(Path("icemirror.yaml"), {})
+    assert settings.source_path == tmp_path / "icemirror.yaml"
+    assert isinstance(settings.trigger.state, SqliteState)
+    assert settings.trigger.state.path.is_absolute()
+
+
+def test_the_given_file_wins_then_the_environment_then_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("given", "ours", "older", "icemirror.yaml"):
+        (tmp_path / name).touch()
+    environ = {"ICEMIRROR_CONFIG": "ours", "CONFIG_FILE": "older"}
+    assert find_config("given", environ) == Path("given")
+    assert find_config(None, environ) == Path("ours")
+    assert find_config(None, {"CONFIG_FILE": "older", "ICEMIRROR_CONFIG": ""}) == Path("older")
+    assert find_config(None, {}) == Path("icemirror.yaml")
+
+
+def test_a_named_file_that_is_missing_is_an_error_that_says_who_named_it(tmp_path: Path) -> None:
+    missing = str(tmp_path / "nowhere")
+    with pytest.raises(BadConfig, match=r"no such file \(from --config\)"):
+        find_config(missing, {})
+    with pytest.raises(BadConfig, match=r"no such file \(from \$CONFIG_FILE\)"):
+        find_config(None, {"CONFIG_FILE": missing})
+
+
+def test_without_any_file_the_error_shows_how_to_write_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: Load
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadConfig) as refused:
+        find_config(None, {})
+    assert EXAMPLE in str(refused.value)
+    assert load(EXAMPLE, {"HOME": "/home/me"}).catalog_properties(None) == {
+        "type": "sql",
+        "uri": "sqlite:////home/me/lake/catalog.db",
+        "warehouse": "file:///home/me/lake/warehouse",
+    }

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import pytest
+
+from icemirror.settings.address import Address
+from icemirror.settings.trigger import (
+    DynamoDbState,
+    EmrServerlessLauncher,
+    KubernetesLauncher,
+    KubernetesState,
+    LocalLauncher,
+    SqliteState,
+)
+from tests.unit.settings.samples import CATALOG, TABLES, Load, Refuse
+
+EMR = (
+    "{type: emr-serverless, application_id: a, execution_role_arn: 'arn:aws:iam::1:role/r', "
+    "entry_point: 's3://b/main.py'"
+)
+KUBERNETES = "{type: kubernetes, namespace: jobs, image: i, service_account: spark"
+
+
+def test_the_embedded_default_is_sqlite_and_local_spark(load: Load) -> None:
+    trigger = load(CATALOG + TABLES).trigger
+    assert isinstance(trigger.state, SqliteState)
+    assert isinstance(trigger.launcher, LocalLauncher)
+    assert (trigger.poll_interval, trigger.quiet_period, trigger.max_wait, trigger.lease) == (1, 2, 30, 600)
+    assert (trigger.max_concurrent_jobs, trigger.max_failures) == (1, 5)
+    assert (trigger.sources.kafka, trigger.sources.sqs, trigger.sources.http) == (None, None, None)
+
+
+def test_state_and_launcher_go_by_their_type(load: Load) -> None:
+    trigger = load(
+        f"{CATALOG}{TABLES}trigger: {{state: {{type: dynamodb, table: t}}, launcher: {EMR}}}}}\n"
+    ).trigger
+    assert trigger.state == DynamoDbState(type="dynamodb", table="t")
+    assert isinstance(trigger.launcher, EmrServerlessLauncher)
+    assert trigger.launcher.timeout == 6 * 3600
+    trigger = load(
+        f"{CATALOG}{TABLES}trigger: {{state: {{type: kubernetes, namespace: n}}, launcher: {KUBERNETES}, "
+        "template: {spec: {executor: {instances: 2, labels: {version: '2'}}}}}}\n"
+    ).trigger
+    assert trigger.state == KubernetesState(type="kubernetes", namespace="n")
+    assert isinstance(trigger.launcher, KubernetesLauncher)
+    assert trigger.launcher.api_version == "sparkoperator.k8s.io/v1beta2"
+    assert trigger.launcher.template == {"spec": {"executor": {"instances": 2, "labels": {"version": "2"}}}}
+
+
+def test_sources_are_read(load: Load) -> None:
+    sources = load(
+        f"{CATALOG}{TABLES}trigger: {{sources: {{kafka: {{bootstrap_servers: 'a:1, b:2', topics: [t], "
+        "security_protocol: SASL_SSL, sasl_mechanism: PLAIN, username: u, password: p}, "
+        "sqs: {queue_url: 'https://q'}, http: {token: x}}}\n"
+    ).trigger.sources
+    assert sources.kafka is not None
+    assert sources.kafka.bootstrap_servers == ("a:1", "b:2")
+    assert sources.kafka.group_id == "icemirror"
+    assert sources.sqs is not None
+    assert sources.http is not None
+
+
+def test_the_quiet_period_may_be_as_long_as_the_longest_wait(load: Load) -> None:
+    assert (
+        load(f"{CATALOG}{TABLES}trigger: {{quiet_period: 30s, max_wait: 30s}}\n").trigger.quiet_period == 30
+    )
+
+
+def test_telemetry_binds_prometheus_on_this_machine_by_default(load: Load) -> None:
+    telemetry = load(CATALOG + TABLES).telemetry
+    assert telemetry.prometheus == Address("127.0.0.1", 9464)
+    assert (telemetry.log_format, telemetry.log_level, telemetry.otlp) == ("json", "info", None)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "problem"),
+    [
+        ("{state: {path: x}}", "trigger.state.type: missing"),
+        ("{state: {type: sqlite, path: ~/x}}", "trigger.state.path: `~` is not expanded: write ${HOME}"),
+        ("{state: {type: sqlite, pth: x}}", "trigger.state.pth: unknown key; did you mean path?"),
+        ("{state: {type: dynamodb}}", "trigger.state.table: missing: The table's name."),
+        ("{quiet_period: 31s}", "trigger.quiet_period: longer than max_wait"),
+        ("{max_failures: 0}", "trigger.max_failures: must be at least 1; found '0'"),
+        ("{max_concurrent_jobs: 0}", "trigger.max_concurrent_jobs: must be at least 1; found '0'"),
+        ("{poll_interval: 0s}", "trigger.poll_interval: must be more than 0"),
+        ("{lease: 0s}", "trigger.lease: must be more than 0"),
+        (
+            f"{{launcher: {EMR}}}}}",
+            "trigger.state.type: sqlite is a file on this machine, which jobs of emr-serverless",
+        ),
+        (f"{{launcher: {KUBERNETES}}}}}", "trigger.state.type: sqlite is a file on this machine"),
+        (
+            f"{{state: {{type: dynamodb, table: t}}, launcher: {EMR}, archives: [env.tar.gz]}}}}",
+            "trigger.launcher.archives[0]: expected an address in S3",
+        ),
+        (
+            "{sources: {kafka: {bootstrap_servers: a, security_protocol: SASL_SSL, username: u, password: p}}}",
+            "trigger.sources.kafka.sasl_mechanism: missing: SASL_SSL needs it",
+        ),
+        (
+            "{sources: {kafka: {bootstrap_servers: a, password: p}}}",
+            "trigger.sources.kafka.password: not used by PLAIN",
+        ),
+        ("{sources: {http: {}}}", "trigger.sources.http.token: missing"),
+        ("{sources: {nats: {}}}", "trigger.sources.nats: unknown key"),
+    ],
+)
+def test_what_could_not_run_is_refused(refuse: Refuse, trigger: str, problem: str) -> None:
+    (found,) = refuse(f"{CATALOG}{TABLES}trigger: {trigger}\n")
+    assert found.removeprefix("icemirror.yaml:3: ").startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("batch_size: 0", "batch_size: must be more than 0; found '0'"),
+        ("merge_interval: 0s", "merge_interval: must be more than 0"),
+        ("job: {max_slice_bytes: 0}", "job.max_slice_bytes: must be more than 0"),
+        (
+            "job: {spark: {driver.memory: 1g}}",
+            'job.spark["driver.memory"]: a Spark property begins with `spark.`',
+        ),
+        ("telemetry: {prometheus: '9464'}", "telemetry.prometheus: '9464' is not an address"),
+        (
+            "telemetry: {log_level: INFO}",
+            "telemetry.log_level: expected debug, info, warning or error; found 'INFO'",
+        ),
+        ("telemetry: {otlp: 'localhost:4318'}", "telemetry.otlp: expected an address such as http://"),
+        ("sentry: {}", "sentry.dsn: missing"),
+    ],
+)
+def test_what_makes_no_sense_elsewhere_is_refused(refuse: Refuse, text: str, problem: str) -> None:
+    (found,) = refuse(f"{CATALOG}{TABLES}{text}\n")
+    assert found.removeprefix("icemirror.yaml:3: ").startswith(problem)
