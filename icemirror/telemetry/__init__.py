@@ -1,1 +1,1 @@
-"""Logs, metrics and error reports."""
+"""Logs, metrics and error reports. Importing it loads neither OpenTelemetry nor Sentry."""

@@ -1,0 +1,100 @@
+"""How one log record looks: as JSON for machines, as a short line for people. Secrets are masked here."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from icemirror.errors import IcemirrorError
+from icemirror.telemetry.redaction import redact, redact_tree
+
+Bound = Callable[[], Mapping[str, str]]
+
+_COLOURS = {"debug": "\x1b[2m", "warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
+_PLAIN = "\x1b[0m"
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    fields = getattr(record, "fields", None)
+    return dict(fields) if isinstance(fields, Mapping) else {}
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError, KeyError):  # a library's message that does not fit its arguments
+        return str(record.msg)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object, in one line, whatever is logged."""
+
+    def __init__(self, labels: Mapping[str, str], bound: Bound) -> None:
+        super().__init__()
+        self._labels = labels
+        self._bound = bound
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        when = datetime.fromtimestamp(record.created, UTC)
+        head: dict[str, object] = {
+            "ts": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "event": _message(record),
+            "project_ref": None,
+            "environment": None,
+            **self._labels,
+            "table": None,
+            "run": None,
+            "batch": None,
+            **self._bound(),
+        }
+        # A field may name its table; it may not pass for something else in the head of the line.
+        fields = {
+            f"{name}_" if name in ("ts", "level", "event", "logger", *self._labels) else name: value
+            for name, value in _fields(record).items()
+        }
+        line: dict[str, object] = {**head, **fields, "logger": record.name}
+        if record.exc_info and (error := record.exc_info[1]):
+            kind = error.kind if isinstance(error, IcemirrorError) else None
+            line["error"] = {"kind": kind, "type": type(error).__name__, "message": str(error)}
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(redact_tree(line))
+
+
+class TextFormatter(logging.Formatter):
+    """`12:30:01 info  shop.orders  merged events=2000 seconds=0.7`."""
+
+    def __init__(self, bound: Bound, colours: Callable[[], bool]) -> None:
+        super().__init__()
+        self._bound = bound
+        self._colours = colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and a traceback below it if there is one."""
+        level = record.levelname.lower()
+        fields = {**self._bound(), **_fields(record)}
+        table = fields.pop("table", None)
+        when = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
+        words = [when, f"{level:<7}", *([str(table)] if table else []), _message(record)]
+        words += [f"{name}={_show(value)}" for name, value in fields.items() if value is not None]
+        line = _printable(redact(" ".join(words)))
+        if record.exc_info and (error := record.exc_info[1]):
+            # A named error says itself what to do; of any other one wants to know where it came from.
+            named = isinstance(error, IcemirrorError)
+            text = f"{error}" if named else self.formatException(record.exc_info)
+            line += "".join(f"\n  {_printable(part)}" for part in redact(text).splitlines())
+        colour = _COLOURS.get(level) if self._colours() else None
+        return f"{colour}{line}{_PLAIN}" if colour else line
+
+
+def _show(value: object) -> str:
+    text = str(redact_tree(value))
+    return json.dumps(text, ensure_ascii=False) if " " in text or not text else text
+
+
+def _printable(text: str) -> str:
+    """Without what would move the cursor or colour the terminal: parts of a line may come from outside."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

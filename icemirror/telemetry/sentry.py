@@ -1,0 +1,95 @@
+"""Errors to Sentry, where an address for them is set: what failed and where, never what the data was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from icemirror import __version__
+from icemirror.telemetry.logs import bound, get_log
+from icemirror.telemetry.redaction import redact, redact_tree
+
+if TYPE_CHECKING:
+    from sentry_sdk.transport import Transport
+    from sentry_sdk.types import Event, Hint
+
+log = get_log(__name__)
+
+SERVICE = "iceberg-merger"
+WITHHELD = "(withheld: the message of a library's error may quote data; the log has it)"
+
+# Parts of an event that can carry values: arguments, requests, what was logged before, who and where.
+_DROPPED = ("breadcrumbs", "extra", "request", "user", "server_name", "modules")
+
+Report = Callable[[BaseException], None]
+
+
+def open_sentry(
+    dsn: str | None,
+    *,
+    project_ref: str,
+    environment: str,
+    release: str = f"icemirror@{__version__}",
+    transport: Transport | None = None,
+) -> Report:
+    """A function that reports an error with the table and the run that are bound; one that does nothing if off."""
+    if not dsn:
+        return _report_nothing
+    try:
+        import sentry_sdk
+        from sentry_sdk.integrations.atexit import AtexitIntegration
+        from sentry_sdk.integrations.dedupe import DedupeIntegration
+        from sentry_sdk.integrations.excepthook import ExcepthookIntegration
+        from sentry_sdk.integrations.threading import ThreadingIntegration
+    except ModuleNotFoundError as missing:
+        log.warning("no errors to Sentry: install icemirror[telemetry]", missing=missing.name)
+        return _report_nothing
+    sentry_sdk.init(
+        dsn=dsn,
+        release=release,
+        environment=environment,
+        transport=transport,
+        # Only what reports a crash: the others record arguments, log lines and requests.
+        default_integrations=False,
+        auto_enabling_integrations=False,
+        integrations=[
+            AtexitIntegration(callback=_leave_quietly),
+            DedupeIntegration(),
+            ExcepthookIntegration(),
+            ThreadingIntegration(),
+        ],
+        # Personal data is off unless asked for; naming `send_default_pii` itself is deprecated.
+        include_local_variables=False,
+        max_breadcrumbs=0,
+        before_send=strip_event,
+    )
+    sentry_sdk.get_global_scope().set_tags({"service": SERVICE, "project_ref": project_ref})
+
+    def report(error: BaseException) -> None:
+        with sentry_sdk.new_scope() as scope:
+            for name, value in bound().items():
+                scope.set_tag(name, value)
+            scope.capture_exception(error)
+
+    return report
+
+
+def strip_event(event: Event, hint: Hint) -> Event:
+    """What may be sent of an event: its class and place, our own messages, tags; secrets masked."""
+    # Any: the type of an event is a dictionary in which every part may be missing or of another form.
+    parts: dict[str, Any] = {name: part for name, part in event.items() if name not in _DROPPED}
+    for raised in (parts.get("exception") or {}).get("values") or []:
+        # Our own messages never quote rows or keys; those of libraries do («could not convert 'Ann' …»).
+        ours = str(raised.get("module") or "").startswith("icemirror.")
+        raised["value"] = redact(str(raised.get("value") or "")) if ours else WITHHELD
+        for frame in (raised.get("stacktrace") or {}).get("frames") or []:
+            frame.pop("vars", None)
+    return redact_tree(parts)  # type: ignore[return-value]  # the same dictionary, masked
+
+
+def _report_nothing(error: BaseException) -> None:
+    pass
+
+
+def _leave_quietly(pending: int, timeout: float) -> None:
+    """Sentry's own way prints to stderr, where only log lines belong."""

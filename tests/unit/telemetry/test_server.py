@@ -1,0 +1,201 @@
+"""The web server of watch and serve, over real sockets on loopback."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from icemirror.errors import Exit, Invalid, exit_code
+from icemirror.settings.address import Address
+from icemirror.telemetry.page import render_page
+from icemirror.telemetry.redaction import forget_secrets, register_secret
+from icemirror.telemetry.server import Sources, StatusServer, start_optional_server, start_server
+
+ANYWHERE = Address("127.0.0.1", 0)
+TABLE = {"table": "shop.orders", "state": "idle", "lag": {"seconds": 0.0}, "error": None}
+
+Reply = tuple[int, dict[str, str], str]
+Ask = Callable[..., Reply]
+
+
+def sources(**changes: object) -> Sources:
+    given = {"status": lambda: [TABLE], "metrics": lambda: b"merger_lag_seconds 1.0\n"} | changes
+    return Sources(**given)  # type: ignore[arg-type]
+
+
+def ask(server: StatusServer, path: str, method: str = "GET", **headers: str) -> Reply:
+    connection = http.client.HTTPConnection(server.address.host, server.address.port, timeout=5)
+    try:
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., StatusServer]]:
+    servers: list[StatusServer] = []
+
+    def start(address: Address = ANYWHERE, **changes: object) -> StatusServer:
+        servers.append(start_server(address, sources(**changes)))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def test_each_address_of_the_contract_answers(serve: Callable[..., StatusServer]) -> None:
+    server = serve()
+    assert ask(server, "/healthz")[::2] == (200, "ok\n")
+    assert ask(server, "/readyz")[::2] == (200, "ready\n")
+    status, headers, body = ask(server, "/metrics")
+    assert (status, body) == (200, "merger_lag_seconds 1.0\n")
+    assert headers["content-type"].startswith("text/plain; version=0.0.4")
+    status, headers, body = ask(server, "/api/status?x=1")
+    assert (status, json.loads(body), headers["content-type"]) == (200, [TABLE], "application/json")
+    status, headers, body = ask(server, "/")
+    assert status == 200
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert server.url == f"http://127.0.0.1:{server.address.port}/"
+
+
+def test_the_rest_is_not_found_and_only_get_is_answered(serve: Callable[..., StatusServer]) -> None:
+    server = serve()
+    for path in ("/favicon.ico", "/../etc/passwd", "/api", "/metrics/", "/%2e%2e/"):
+        assert ask(server, path)[0] == 404, path
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"):
+        status, headers, _ = ask(server, "/api/status", method)
+        assert (status, headers["allow"]) == (405, "GET"), method
+
+
+def test_readiness_is_asked_for_each_time(serve: Callable[..., StatusServer]) -> None:
+    ready = [False, True]
+    server = serve(ready=lambda: ready.pop(0))
+    assert ask(server, "/readyz")[0] == 503
+    assert ask(server, "/readyz")[0] == 200
+
+
+def test_metrics_without_the_packages_say_what_to_install(serve: Callable[..., StatusServer]) -> None:
+    status, _, body = ask(serve(metrics=lambda: None), "/metrics")
+    assert status == 503
+    assert "icemirror[telemetry]" in body
+
+
+def test_a_failing_source_is_a_500_that_tells_nothing_and_the_server_goes_on(
+    serve: Callable[..., StatusServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> object:
+        raise OSError("database password is hunter2")
+
+    server = serve(status=fail)
+    status, _, body = ask(server, "/api/status")
+    assert (status, body) == (500, "failed; the log says why\n")
+    assert ask(server, "/healthz")[0] == 200
+    assert "request failed" in caplog.text
+
+
+def test_secrets_are_masked_in_the_status(serve: Callable[..., StatusServer]) -> None:
+    register_secret('hun"ter2')
+    try:
+        server = serve(status=lambda: [{"table": "t", "error": {"message": 'refused: hun"ter2 is wrong'}}])
+        assert json.loads(ask(server, "/api/status")[2])[0]["error"]["message"] == "refused: *** is wrong"
+    finally:
+        forget_secrets()
+
+
+def test_status_with_numbers_that_json_does_not_know_is_still_json(
+    serve: Callable[..., StatusServer],
+) -> None:
+    server = serve(status=lambda: [{"table": "t", "lag": {"seconds": float("inf")}}])
+    assert "Infinity" not in ask(server, "/api/status")[2]
+
+
+def test_page_escapes_its_labels_and_loads_nothing_from_elsewhere() -> None:
+    page = render_page(project_ref='<script>alert("x")</script>', environment="a&b")
+    text = page.body.decode()
+    assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; · a&amp;b" in text
+    assert text.count("<script") == 1
+    assert "{{" not in text
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?:https?:)?//""", text)
+    assert "innerHTML" not in text
+    assert "default-src 'none'" in page.content_security_policy
+    assert "unsafe" not in page.content_security_policy
+
+
+def test_pages_cannot_be_framed_sniffed_or_kept(serve: Callable[..., StatusServer]) -> None:
+    for path in ("/", "/api/status", "/metrics", "/nothing"):
+        _, headers, _ = ask(serve(), path)
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert headers["server"].strip() == "icemirror"
+
+
+def test_a_foreign_name_that_points_at_loopback_reads_nothing(serve: Callable[..., StatusServer]) -> None:
+    server = serve()
+    for path in ("/", "/api/status"):
+        assert ask(server, path, Host="attacker.example:9464")[0] == 403
+        assert ask(server, path, Host="")[0] == 403
+        for name in ("localhost:1", "127.0.0.1", "[::1]:9464"):
+            assert ask(server, path, Host=name)[0] == 200, name
+    assert ask(server, "/metrics", Host="host.docker.internal:9464")[0] == 200
+
+
+def test_a_body_with_get_does_not_pass_for_a_second_request(serve: Callable[..., StatusServer]) -> None:
+    server = serve()
+    smuggled = b"GET /api/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    first = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(smuggled)
+    with socket.create_connection((server.address.host, server.address.port), timeout=5) as connection:
+        connection.sendall(first + smuggled)
+        got = b""
+        while chunk := connection.recv(4096):
+            got += chunk
+    assert got.count(b"HTTP/1.1 ") == 1
+
+
+def test_port_in_use_is_a_named_error_with_a_remedy(serve: Callable[..., StatusServer]) -> None:
+    taken = serve().address
+    with pytest.raises(
+        Invalid, match=rf"cannot listen on {taken}: port {taken.port} is in use.*--http"
+    ) as caught:
+        start_server(taken, sources())
+    assert exit_code(caught.value) == Exit.NEEDS_PERSON
+
+
+def test_an_address_nobody_chose_is_given_up_with_a_warning(
+    serve: Callable[..., StatusServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert start_optional_server(serve().address, sources()) is None
+    assert "going on without status page and metrics" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [("no-such-host.invalid", "there is no host"), ("192.0.2.1", "no address of this machine")],
+)
+def test_other_reasons_not_to_listen_are_named(host: str, reason: str) -> None:
+    with pytest.raises(Invalid, match=reason):
+        start_server(Address(host, 0), sources())
+
+
+def test_the_port_is_free_again_after_close() -> None:
+    server = start_server(ANYWHERE, sources())
+    ask(server, "/healthz")
+    server.close()
+    again = start_server(server.address, sources())
+    again.close()
+
+
+def test_ipv6_loopback_works_where_there_is_one(serve: Callable[..., StatusServer]) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 here")
+    assert ask(serve(Address("::1", 0)), "/healthz")[0] == 200
