@@ -138,7 +138,7 @@ def next_root(
 
 def _doomed(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[np.int64]]:
     """The positions that go, by data file, ascending."""
-    if mirror.root is None or not shards:
+    if mirror.root is None or not any(len(shard.removed_file) for shard in shards):
         return {}
     file = np.concatenate([shard.removed_file for shard in shards])
     pos = np.concatenate([shard.removed_pos for shard in shards])

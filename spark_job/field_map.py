@@ -1,4 +1,4 @@
-"""The map from a changelog's field ids to the mirror's, and schemas seen through it."""
+"""The map from a changelog's field ids to the mirror's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 FieldMap = Mapping[int, int]
 
@@ -42,46 +42,6 @@ def _ids(kind: IcebergType) -> Iterator[int]:
             yield from _ids(kind.value_type)
         case _:
             return
-
-
-def through_map(schema: Schema, ids: FieldMap) -> Schema:
-    """The same schema under the mirror's ids, without the fields that the mirror does not have."""
-    return Schema(*_renumber(schema.as_struct(), ids).fields)
-
-
-def _renumber(struct: StructType, ids: FieldMap) -> StructType:
-    return StructType(
-        *(
-            NestedField(
-                ids[field.field_id],
-                field.name,
-                _renumber_type(field.field_type, ids),
-                required=field.required,
-            )
-            for field in struct.fields
-            if field.field_id in ids
-        )
-    )
-
-
-def _renumber_type(kind: IcebergType, ids: FieldMap) -> IcebergType:
-    match kind:
-        case StructType():
-            return _renumber(kind, ids)
-        case ListType():
-            return ListType(
-                ids[kind.element_id], _renumber_type(kind.element_type, ids), kind.element_required
-            )
-        case MapType():
-            return MapType(
-                ids[kind.key_id],
-                _renumber_type(kind.key_type, ids),
-                ids[kind.value_id],
-                _renumber_type(kind.value_type, ids),
-                kind.value_required,
-            )
-        case _:
-            return kind
 
 
 def dump_map(ids: FieldMap) -> str:

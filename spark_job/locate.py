@@ -51,10 +51,13 @@ def locate_keys(io: FileIO, segments: tuple[SegmentInfo, ...], keys: Keys, order
     newer = np.ones(count, dtype=np.int8)
     open_keys = np.arange(count, dtype=np.intp)
     for segment in segments:
-        if not len(open_keys) or _apart(segment, keys, open_keys):
+        left = keys.take(open_keys)
+        within = left.bounds(segment.first_key, segment.last_key)
+        if within.start == within.stop:
             continue
-        found = find_keys(io, segment, keys.take(open_keys))
-        hits = open_keys[found.asked]
+        found = find_keys(io, segment, left.take(within))
+        asked = found.asked + within.start
+        hits = open_keys[asked]
         ordinals = np.array(
             [*segment.files, DEAD], dtype=np.int32
         )  # −1 picks the last: a tombstone stays one
@@ -65,14 +68,9 @@ def locate_keys(io: FileIO, segments: tuple[SegmentInfo, ...], keys: Keys, order
             known = read_orders(io, segment.path, segment.orders, found.entry[late], orders.shape[1])
             newer[hits[late]] = compare_orders(orders[hits[late]], known)
         undecided = np.ones(len(open_keys), dtype=np.bool_)
-        undecided[found.asked] = False
+        undecided[asked] = False
         open_keys = open_keys[undecided]
     return Located(file, pos, newer)
-
-
-def _apart(segment: SegmentInfo, keys: Keys, places: NDArray[np.intp]) -> bool:
-    """No key can be in the segment, by its range."""
-    return keys.at(int(places[-1])) < segment.first_key or keys.at(int(places[0])) > segment.last_key
 
 
 def decide(changes: Changes, located: Located, *, replay: bool = False) -> Fate:

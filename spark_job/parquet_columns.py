@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt, Invalid
 
-_FIELD_ID = b"PARQUET:field_id"
+FIELD_ID = b"PARQUET:field_id"
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def column_names(parquet: pq.ParquetFile, path: str) -> dict[int, str]:
     """Field id → name, for the top level of a file."""
     names: dict[int, str] = {}
     for field in parquet.schema_arrow:
-        field_id = (field.metadata or {}).get(_FIELD_ID)
+        field_id = (field.metadata or {}).get(FIELD_ID)
         if field_id is None:
             raise Invalid(
                 f"{path}: column {field.name} has no Iceberg field id; the file was not written by an Iceberg writer"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from icemirror.errors import Corrupt
 from spark_job.change_file import ChangeFile
-from spark_job.field_map import FieldMap, through_map
-from spark_job.iceberg.seams import project, schema_of
-from spark_job.parquet_columns import column_names, open_parquet, row_group_starts
+from spark_job.field_map import FieldMap
+from spark_job.parquet_columns import FIELD_ID, column_names, open_parquet, row_group_starts
 
 
 def read_rows(
@@ -27,31 +27,48 @@ def read_rows(
     mirror: Schema,
 ) -> pa.Table:
     """The rows at (file, row), which must be ascending, one after the other."""
-    batches: list[pa.RecordBatch] = []
+    target = schema_to_pyarrow(mirror)
+    tables: list[pa.Table] = []
     for ordinal in np.unique(file):
         path = files[int(ordinal)].path
         rows = row[file == ordinal].astype(np.int64)
         with open_parquet(io, path) as parquet:
-            batches.extend(_read_file(parquet, path, rows, ids, mirror))
-    return pa.Table.from_batches(batches)
+            tables.extend(_read_file(parquet, path, rows, ids, target))
+    return pa.concat_tables(tables)
 
 
 def _read_file(
-    parquet: pq.ParquetFile, path: str, rows: NDArray[np.int64], ids: FieldMap, mirror: Schema
-) -> list[pa.RecordBatch]:
-    wanted = [name for field_id, name in column_names(parquet, path).items() if field_id in ids]
+    parquet: pq.ParquetFile, path: str, rows: NDArray[np.int64], ids: FieldMap, target: pa.Schema
+) -> Iterator[pa.Table]:
+    """The rows of one file, a row group at a time; row groups without a winner are not read."""
+    sources = {
+        ids[field_id]: name for field_id, name in column_names(parquet, path).items() if field_id in ids
+    }
     starts = row_group_starts(parquet)
     if int(rows[-1]) >= starts[-1]:
         raise Corrupt(f"{path}: has {starts[-1]} rows, but row {int(rows[-1])} was asked for")
     bounds = np.searchsorted(rows, starts)
-    batches: list[pa.RecordBatch] = []
     for group in range(parquet.num_row_groups):
         here = rows[bounds[group] : bounds[group + 1]] - starts[group]
         if not len(here):
             continue
-        table = parquet.read_row_group(group, columns=wanted)
+        table = parquet.read_row_group(group, columns=list(sources.values()))
         if len(here) < table.num_rows:
             table = table.take(pa.array(here))
-        file_schema = through_map(schema_of(table.schema), ids)
-        batches.extend(project(batch, file_schema, mirror) for batch in table.combine_chunks().to_batches())
-    return batches
+        yield _project(table, sources, target)
+
+
+def _project(table: pa.Table, sources: Mapping[int, str], target: pa.Schema) -> pa.Table:
+    """The columns of the mirror, found by its field ids; one that the file does not have is NULL.
+
+    Arrow's own casts are used because PyIceberg's projection turns a NULL list of structs into an empty one
+    (apache/iceberg-python#3833).
+    """
+    columns: list[pa.ChunkedArray] = []
+    for field in target:
+        name = sources.get(int(field.metadata[FIELD_ID]))
+        if name is None:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+        else:
+            columns.append(table[name].cast(field.type))
+    return pa.table(columns, schema=target)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import FileIO, OutputFile
-from pyiceberg.io.pyarrow import ParquetFormatModel, _to_requested_schema, pyarrow_to_schema
+from pyiceberg.io.pyarrow import ParquetFormatModel
 from pyiceberg.manifest import (
     DataFile,
     ManifestContent,
@@ -90,22 +90,6 @@ def write_list(
     """The manifest list of a v2 snapshot."""
     with write_manifest_list(2, output, snapshot_id, parent_id, sequence_number, codec) as writer:
         writer.add_manifests(manifests)
-
-
-def project(batch: pa.RecordBatch, file_schema: Schema, requested: Schema) -> pa.RecordBatch:
-    """A batch in the requested schema: columns by field id, missing ones NULL, types widened, ids added."""
-    return _to_requested_schema(
-        requested_schema=requested,
-        file_schema=file_schema,
-        batch=batch,
-        include_field_ids=True,
-        format_model=ParquetFormatModel(),
-    )
-
-
-def schema_of(arrow_schema: pa.Schema) -> Schema:
-    """The Iceberg schema of a Parquet file whose columns carry field ids."""
-    return pyarrow_to_schema(arrow_schema)
 
 
 def write_parquet(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class Keys:
     def __len__(self) -> int:
         return len(self.lo)
 
-    def take(self, indices: Indices | Mask) -> Keys:
+    def take(self, indices: Indices | Mask | slice) -> Keys:
         """The keys at these places."""
         return Keys(self.lo[indices], None if self.hi is None else self.hi[indices])
 
@@ -42,6 +43,11 @@ class Keys:
         """For each key but the first: is it the previous one plus one (with an equal high half)?"""
         next_lo: Mask = self.lo[1:] - self.lo[:-1] == np.uint64(1)
         return next_lo if self.hi is None else next_lo & (self.hi[1:] == self.hi[:-1])
+
+    def bounds(self, first: int, last: int) -> slice:
+        """Where the keys from `first` to `last` lie among ascending keys."""
+        places = range(len(self))
+        return slice(bisect_left(places, first, key=self.at), bisect_right(places, last, key=self.at))
 
     def at(self, index: int) -> int:
         """One key as a plain integer."""

@@ -1,0 +1,1 @@
+"""The independent judge: what a mirror must hold, found twice over without any code of the product."""

@@ -1,0 +1,184 @@
+"""The generator's journal: every event, kept outside Iceberg in one SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from icemirror.cli.demo.oracle.canonical import render_rows
+from icemirror.cli.demo.oracle.subject import Subject
+
+VERSION = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS commits (
+    subject TEXT NOT NULL, commit_no INTEGER NOT NULL, snapshot_id INTEGER NOT NULL, events INTEGER NOT NULL,
+    landed INTEGER NOT NULL, PRIMARY KEY (subject, commit_no)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (
+    subject TEXT NOT NULL, commit_no INTEGER NOT NULL, file_no INTEGER NOT NULL, path TEXT NOT NULL,
+    PRIMARY KEY (subject, commit_no, file_no)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS events (
+    subject TEXT NOT NULL, commit_no INTEGER NOT NULL, file_no INTEGER NOT NULL, pos INTEGER NOT NULL,
+    operation TEXT NOT NULL, sequence TEXT NOT NULL, key BLOB NOT NULL, image BLOB NOT NULL,
+    PRIMARY KEY (subject, commit_no, file_no, pos)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit on a changelog; `commit_no` counts from 0 in the order of the snapshots."""
+
+    commit_no: int
+    snapshot_id: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """A point in a changelog's history: all commits before `commit_no`, and the first files of that one."""
+
+    commit_no: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A changelog file, where the generator put it."""
+
+    commit_no: int
+    file_no: int
+    path: str
+
+
+class Journal:
+    """Written in step with the changelogs: the events, then the commit, then the mark that it landed."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    @classmethod
+    def open(cls, path: Path | None) -> Journal:
+        """The journal in this file (made if need be); None: in memory."""
+        # Made in one thread and then written in another; never by two at once.
+        connection = sqlite3.connect(path or ":memory:", check_same_thread=False)
+        # A power cut may cost the journal; a killed process may not.
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.executescript(_TABLES)
+        journal = cls(connection)
+        found = journal.read_meta("version")
+        if found is None:
+            journal.write_meta("version", str(VERSION))
+        elif found != str(VERSION):
+            raise ValueError(f"journal {path} has version {found}, expected {VERSION}")
+        return journal
+
+    def close(self) -> None:
+        """Closes the file."""
+        self.connection.close()
+
+    def read_meta(self, name: str) -> str | None:
+        """A remark that was written, or None."""
+        row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def write_meta(self, name: str, value: str) -> None:
+        """Keeps a remark about how the data were made."""
+        with self.connection:
+            self.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def record(self, subject: Subject, snapshot_id: int, files: Sequence[tuple[str, pa.Table]]) -> Commit:
+        """Notes a commit that is about to be made: its files, and their events in order."""
+        commit_no = self._next_commit_no(subject.name)
+        commit = Commit(commit_no, snapshot_id, sum(table.num_rows for _, table in files))
+        with self.connection:
+            self.connection.execute(
+                "INSERT INTO commits VALUES (?, ?, ?, ?, 0)",
+                (subject.name, commit_no, snapshot_id, commit.events),
+            )
+            for file_no, (path, table) in enumerate(files):
+                self.connection.execute(
+                    "INSERT INTO files VALUES (?, ?, ?, ?)", (subject.name, commit_no, file_no, path)
+                )
+                self.connection.executemany(
+                    "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    _event_rows(subject, commit_no, file_no, table),
+                )
+        return commit
+
+    def mark_landed(self, subject: Subject, commit: Commit) -> None:
+        """Notes that the changelog holds this commit now."""
+        with self.connection:
+            self.connection.execute(
+                "UPDATE commits SET landed = 1 WHERE subject = ? AND commit_no = ?",
+                (subject.name, commit.commit_no),
+            )
+
+    def settle(self, subject: Subject, snapshot_ids: Iterable[int]) -> None:
+        """After an interruption: the commits without a mark landed if the changelog has their snapshot."""
+        present = set(snapshot_ids)
+        pending = self.connection.execute(
+            "SELECT commit_no, snapshot_id FROM commits WHERE subject = ? AND NOT landed", (subject.name,)
+        ).fetchall()
+        for commit_no, snapshot_id in pending:
+            if snapshot_id in present:
+                self.mark_landed(subject, Commit(commit_no, snapshot_id, 0))
+            else:
+                self._forget(subject.name, commit_no)
+
+    def commits(self, subject: Subject) -> list[Commit]:
+        """All commits on a changelog, oldest first."""
+        rows = self.connection.execute(
+            "SELECT commit_no, snapshot_id, events FROM commits WHERE subject = ? ORDER BY commit_no",
+            (subject.name,),
+        )
+        return [Commit(*row) for row in rows]
+
+    def files(self, subject: Subject, until: Until) -> list[WrittenFile]:
+        """The changelog files up to that point, in order."""
+        rows = self.connection.execute(
+            "SELECT commit_no, file_no, path FROM files "
+            "WHERE subject = ? AND (commit_no, file_no) < (?, ?) ORDER BY commit_no, file_no",
+            (subject.name, until.commit_no, until.files),
+        )
+        return [WrittenFile(*row) for row in rows]
+
+    def until(self, subject: Subject, snapshot_id: int | None, files_done: int | None = None) -> Until:
+        """The point after a changelog snapshot, or after its first `files_done` files; None: the newest."""
+        if snapshot_id is None:
+            return Until(self._next_commit_no(subject.name), 0)
+        row = self.connection.execute(
+            "SELECT commit_no FROM commits WHERE subject = ? AND snapshot_id = ?", (subject.name, snapshot_id)
+        ).fetchone()
+        if row is None:
+            raise LookupError(f"{subject.name}: the journal knows no changelog snapshot {snapshot_id}")
+        return Until(row[0] + 1, 0) if files_done is None else Until(row[0], files_done)
+
+    def _next_commit_no(self, subject_name: str) -> int:
+        query = "SELECT coalesce(max(commit_no) + 1, 0) FROM commits WHERE subject = ?"
+        return int(self.connection.execute(query, (subject_name,)).fetchone()[0])
+
+    def _forget(self, subject_name: str, commit_no: int) -> None:
+        with self.connection:
+            for table in ("events", "files", "commits"):
+                self.connection.execute(
+                    f"DELETE FROM {table} WHERE subject = ? AND commit_no = ?",  # noqa: S608
+                    (subject_name, commit_no),
+                )
+
+
+def _event_rows(
+    subject: Subject, commit_no: int, file_no: int, table: pa.Table
+) -> Iterable[tuple[str, int, int, int, str, str, bytes, bytes]]:
+    operations = table.column(subject.operation).to_pylist()
+    sequences = table.column(subject.sequence).to_pylist()
+    keys = render_rows(table, subject.key_columns)
+    images = render_rows(table, subject.columns)
+    for pos, (operation, sequence, key, image) in enumerate(
+        zip(operations, sequences, keys, images, strict=True)
+    ):
+        yield subject.name, commit_no, file_no, pos, operation, sequence, key, image

@@ -1,0 +1,36 @@
+"""What is judged: a source table's columns and key, and the two columns that tell a change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+OPERATION_COLUMN = "cdc_operation"
+SEQUENCE_COLUMN = "sequence_number"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A table under judgement, by the name that the journal knows it by."""
+
+    name: str
+    columns: pa.Schema
+    key: tuple[str, ...]
+    operation: str = OPERATION_COLUMN
+    sequence: str = SEQUENCE_COLUMN
+
+    @classmethod
+    def of(cls, name: str, changelog: Schema) -> Subject:
+        """The table behind a changelog: the schema without the change columns, identifier fields as key."""
+        arrow = schema_to_pyarrow(changelog, include_field_ids=False)
+        columns = [field for field in arrow if field.name not in (OPERATION_COLUMN, SEQUENCE_COLUMN)]
+        key = tuple(f.name for f in changelog.fields if f.field_id in set(changelog.identifier_field_ids))
+        return cls(name, pa.schema(columns), key)
+
+    @property
+    def key_columns(self) -> pa.Schema:
+        """The key's columns with their types."""
+        return pa.schema([self.columns.field(name) for name in self.key])

@@ -1,0 +1,1 @@
+"""Tests, in folders that say what must be running for them."""

@@ -1,0 +1,78 @@
+"""A changelog that follows a schedule, and the real pipeline that mirrors it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.table import Table
+
+from icemirror.settings import Settings, TableSettings, load_settings
+from spark_job.engine import Engine, LazyEngine
+from spark_job.iceberg.tables import Catalogs
+from spark_job.pipeline import Pipeline
+from tests.oracle.schedules import Schedule
+from tests.oracle.world import World
+
+_CONFIG = """
+iceberg:
+  catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/warehouse"}}
+trigger:
+  state: {{type: sqlite, path: "{folder}/state.db"}}
+tables:
+  - namespace: lab
+    changelog_table: world_changelog
+    mirror_table: world
+{options}
+"""
+
+
+def write_config(folder: Path, options: str = "", tail: str = "") -> Path:
+    """A configuration for one table `lab.world`; `options` are lines of its settings."""
+    path = folder / "icemirror.yaml"
+    lines = "\n".join(f"    {line}" for line in options.splitlines())
+    path.write_text(_CONFIG.format(folder=folder, options=lines) + tail)
+    return path
+
+
+@dataclass
+class MirroredWorld:
+    """Everything that one schedule needs."""
+
+    settings: Settings
+    pipeline: Pipeline
+    world: World
+
+    @classmethod
+    def make(
+        cls,
+        folder: Path,
+        schedule: Schedule,
+        engine: Engine,
+        *,
+        options: str = "",
+        tail: str = "",
+        ask_files: bool = True,
+    ) -> MirroredWorld:
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = load_settings(write_config(folder, options, tail), os.environ)
+        catalogs = Catalogs(settings)
+        catalogs.get(None).create_namespace_if_not_exists("lab")
+        world = World(catalogs.get(None), "lab", schedule, ask_files=ask_files)
+        pipeline = Pipeline(
+            settings, catalogs, LazyEngine(lambda: engine), run_id="test", key_check_rows=None
+        )
+        return cls(settings, pipeline, world)
+
+    @property
+    def table(self) -> TableSettings:
+        """The one table."""
+        return self.settings.tables[0]
+
+    @property
+    def mirror(self) -> Table:
+        """The mirror as it is now."""
+        found = self.pipeline.catalogs.load_mirror(self.table)
+        assert found is not None
+        return found

@@ -1,0 +1,106 @@
+"""A changelog that follows a schedule, its journal, and the judge over mirrors of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from icemirror.cli.demo.changelog import Changelog
+from icemirror.cli.demo.oracle.journal import Journal, Until
+from icemirror.cli.demo.oracle.judge import Judge
+from icemirror.cli.demo.oracle.mirror_rows import read_by_duckdb, read_by_pyiceberg, read_cursor
+from icemirror.cli.demo.oracle.raw_files import live_rows_of_files
+from icemirror.cli.demo.oracle.verdict import Verdict
+from icemirror.cursor import Cursor
+from tests.oracle.schedules import Schedule
+from tests.oracle.value_pools import MISREAD_BY_PYICEBERG
+
+
+class World:
+    """`commit_next` moves the changelog on; `verdict` holds a mirror against both oracles.
+
+    The journal is kept in memory unless a path is given. `ask_files=False` leaves the second oracle out:
+    needed where the files are not on this machine's disk, and quicker.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        namespace: str,
+        schedule: Schedule,
+        *,
+        changelog_name: str = "world_changelog",
+        journal_path: Path | None = None,
+        ask_files: bool = True,
+    ) -> None:
+        self.schedule = schedule
+        self.shape = schedule.shape
+        self.subject = self.shape.subject
+        self.identifier = (namespace, changelog_name)
+        self.journal = Journal.open(journal_path)
+        self.judge = Judge(self.journal, ask_files)
+        self.changelog = Changelog.open(
+            catalog, self.identifier, self.subject, self.shape.schema, self.journal
+        )
+        self._commits = schedule.commits()
+        misread = MISREAD_BY_PYICEBERG.intersection(schedule.columns)
+        self._reader = read_by_duckdb if misread else read_by_pyiceberg
+
+    @property
+    def name(self) -> str:
+        """The changelog's dotted name."""
+        return ".".join(self.identifier)
+
+    def commit_next(self) -> int:
+        """Makes the schedule's next commit; its changelog snapshot id."""
+        files = [self.shape.to_arrow(events) for events in next(self._commits)]
+        return self.changelog.commit(files).snapshot_id
+
+    def commit_many(self, count: int) -> int:
+        """Makes several commits; the last one's snapshot id."""
+        return [self.commit_next() for _ in range(count)][-1]
+
+    def expected(
+        self, at_snapshot_id: int | None = None, files_done: int | None = None
+    ) -> dict[bytes, bytes]:
+        """Key → row, as canonical bytes, on which both oracles agree; default: at the changelog's head."""
+        return self.judge.expected(self.subject, self.journal.until(self.subject, at_snapshot_id, files_done))
+
+    def expected_table(self, at_snapshot_id: int | None = None, files_done: int | None = None) -> pa.Table:
+        """The same rows as Arrow, in no order."""
+        until = self.journal.until(self.subject, at_snapshot_id, files_done)
+        self.judge.expected(self.subject, until)
+        return live_rows_of_files(self.subject, self.journal.files(self.subject, until))
+
+    def verdict(
+        self, mirror: Table, snapshot_id: int | None = None, at: Cursor | int | None = None
+    ) -> Verdict:
+        """A mirror's snapshot (default: its head) against the changelog at `at`: a cursor or a changelog
+        snapshot id; default: the cursor that the mirror's snapshot carries."""
+        return self.judge.judge_mirror(self.subject, mirror, snapshot_id, self._until(at), self._reader)
+
+    def verdict_of_rows(self, rows: pa.Table, at: Cursor | int | None = None) -> Verdict:
+        """Rows from any reader against the changelog at `at` (default: its head)."""
+        until = self._until(at) or self.journal.until(self.subject, None)
+        return self.judge.judge_rows(self.subject, rows, until)
+
+    def verdicts_of_history(self, mirror: Table) -> dict[int, Verdict]:
+        """Each snapshot of the mirror that carries a cursor, against the changelog at that cursor."""
+        return {
+            snapshot.snapshot_id: self.verdict(mirror, snapshot.snapshot_id)
+            for snapshot in mirror.snapshots()
+            if read_cursor(mirror, snapshot.snapshot_id) is not None
+        }
+
+    def _until(self, at: Cursor | int | None) -> Until | None:
+        match at:
+            case None:
+                return None
+            case Cursor():
+                source = at.source
+                return self.journal.until(self.subject, source.snapshot_id, source.files_done)
+            case snapshot_id:
+                return self.journal.until(self.subject, snapshot_id)
