@@ -35,6 +35,11 @@ class Changes:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def places(self) -> U64:
+        """Where each event stands in the slice, as one number that orders by (file, row)."""
+        return (self.file.astype(np.uint64) << np.uint64(32)) | self.row
+
     def take(self, indices: Indices | Mask) -> Changes:
         """The events at these places."""
         return Changes(
@@ -96,8 +101,9 @@ def collapse_changes(changes: Changes) -> Changes:
     """The greatest event of each key, ascending by key. Events must stand in the order (file, row)."""
     if not len(changes):
         return changes
-    order = changes.keys.argsort()
-    if not is_sorted(changes.sequence):
+    if is_sorted(changes.sequence):
+        order = changes.keys.argsort()
+    else:
         parts = [changes.sequence[:, part] for part in reversed(range(changes.sequence.shape[1]))]
         key_parts = [changes.keys.lo] if changes.keys.hi is None else [changes.keys.lo, changes.keys.hi]
         order = np.lexsort([*parts, *key_parts])
@@ -107,7 +113,7 @@ def collapse_changes(changes: Changes) -> Changes:
 
 def in_order(changes: Changes) -> Changes:
     """The events in the order (file, row)."""
-    place = (changes.file.astype(np.uint64) << np.uint64(32)) | changes.row
+    place = changes.places
     if bool((place[1:] >= place[:-1]).all()):
         return changes
     return changes.take(np.argsort(place, kind="stable"))

@@ -10,13 +10,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from icemirror.errors import Conflict, Corrupt, IcemirrorError, Invalid, Transient
+from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
 from spark_job.key_index.codec import Encoding
-from spark_job.key_index.keys import U64, Indices
+from spark_job.key_index.keys import U64, Keys
+from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.shard import ShardResult, SliceWork, merge_shard, read_slice
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ _ONE_TASK_EVENTS = 200_000
 _ONE_TASK_BYTES = 64 << 20
 _SHARD_EVENTS = 500_000
 _SAMPLE_FILES = 8
+_SAMPLE_KEYS = 1000
 
 
 class Engine(Protocol):
@@ -177,21 +181,26 @@ def shard_bounds(work: SliceWork, shards: int) -> U64:
     if work.shape.codec.encoding is Encoding.HASHED:
         return np.array([(number << 64) // shards for number in range(1, shards)], dtype=np.uint64)
     step = max(1, len(work.files) // _SAMPLE_FILES)
-    sample = np.sort(
-        _leading(
-            concat_changes([read_slice(work, range(at, at + 1)) for at in range(0, len(work.files), step)])
-        )
-    )
+    sample = np.sort(np.concatenate([_sample_keys(work, file) for file in work.files[::step]]))
     return sample[[len(sample) * number // shards for number in range(1, shards)]]
+
+
+def _sample_keys(work: SliceWork, file: ChangeFile) -> U64:
+    """Some keys of one file, spread evenly over its middle row group."""
+    with open_parquet(work.changelog_io, file.path) as parquet:
+        middle = parquet.num_row_groups // 2
+        columns = read_columns(parquet, file.path, work.shape.key_ids, [middle])
+    every = pa.array(np.arange(0, len(columns[0]), max(1, len(columns[0]) // _SAMPLE_KEYS)))
+    return _leading(work.shape.codec.encode([column.take(every) for column in columns]))
 
 
 def cut_by_key(changes: Changes, bounds: U64) -> list[Changes]:
     """The changes of each shard, in their order."""
-    shard: Indices = np.searchsorted(bounds, _leading(changes), side="right")
-    order = np.argsort(shard, kind="stable")
+    shard = np.searchsorted(bounds, _leading(changes.keys), side="right").astype(np.uint16)
+    order = np.argsort(shard, kind="stable")  # 16 bits: numpy sorts them by radix
     edges = np.searchsorted(shard[order], np.arange(len(bounds) + 2))
     return [changes.take(order[start:end]) for start, end in pairwise(edges)]
 
 
-def _leading(changes: Changes) -> U64:
-    return changes.keys.lo if changes.keys.hi is None else changes.keys.hi
+def _leading(keys: Keys) -> U64:
+    return keys.lo if keys.hi is None else keys.hi

@@ -17,6 +17,8 @@ from spark_job.key_index.keys import Indices
 from spark_job.parquet_columns import open_parquet, read_at
 from spark_job.shape import ChangelogShape
 
+_SAMPLE_FILES = 2
+
 
 @dataclass(frozen=True)
 class KeySides:
@@ -34,7 +36,7 @@ def choose_sample(rows: Indices, file: NDArray[np.int32], most: int | None) -> I
     """At most `most` of the located rows, from few files so that few are opened; all of them if None."""
     if most is None or len(rows) <= most:
         return rows
-    few = np.unique(file[rows])[:: max(1, len(np.unique(file[rows])) // 4)][:4]
+    few = np.unique(file[rows])[:_SAMPLE_FILES]
     near = rows[np.isin(file[rows], few)]
     return near[:: max(1, len(near) // most)][:most]
 

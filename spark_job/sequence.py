@@ -25,7 +25,8 @@ from icemirror.errors import Invalid
 
 U64 = NDArray[np.uint64]
 _SIGN_BIT = np.uint64(1 << 63)
-_HEX_LENGTH = 33
+_HEX_DIGITS = 16
+_HEX_LENGTH = 2 * _HEX_DIGITS + 1
 _NOT_HEX = 0xFF
 _NIBBLE = np.full(256, _NOT_HEX, dtype=np.uint8)
 _NIBBLE[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=np.uint8)
@@ -111,22 +112,23 @@ def _numbers(array: pa.Array) -> U64:
 
 
 def _hex_pairs(array: pa.Array, name: str, file: str) -> tuple[U64, U64]:
+    """`{commit_lsn:016x}/{tx_ordinal:016x}`, all values at once."""
     array = array.cast(pa.string())
     count = len(array)
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + count + 1]
-    wrong = np.flatnonzero(np.diff(offsets) != _HEX_LENGTH)
-    if not len(wrong) and count:
-        text = np.frombuffer(array.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]].reshape(
-            count, _HEX_LENGTH
-        )
-        nibbles = _NIBBLE[text]
-        digits = np.delete(nibbles, 16, axis=1)
-        wrong = np.flatnonzero((digits == _NOT_HEX).any(axis=1) | (text[:, 16] != ord("/")))
-    if len(wrong):
-        raise Invalid(
-            f"{file}: {name} in row {int(wrong[0])} is not of the form 16 hex digits, slash, 16 hex digits"
-        )
     if not count:
         return np.empty(0, np.uint64), np.empty(0, np.uint64)
-    packed = ((digits[:, 0::2] << 4) | digits[:, 1::2]).view(">u8").astype(np.uint64)
-    return packed[:, 0], packed[:, 1]
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + count + 1]
+    wrong = np.diff(offsets) != _HEX_LENGTH
+    if not wrong.any():
+        text = np.frombuffer(array.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]].reshape(count, -1)
+        high, low = _NIBBLE[text[:, :_HEX_DIGITS]], _NIBBLE[text[:, _HEX_DIGITS + 1 :]]
+        slash = text[:, _HEX_DIGITS] == ord("/")
+        if slash.all() and high.max() != _NOT_HEX and low.max() != _NOT_HEX:
+            return _pack(high), _pack(low)
+        wrong = ~slash | (high == _NOT_HEX).any(axis=1) | (low == _NOT_HEX).any(axis=1)
+    row = int(np.flatnonzero(wrong)[0])
+    raise Invalid(f"{file}: {name} in row {row} is not of the form 16 hex digits, slash, 16 hex digits")
+
+
+def _pack(nibbles: NDArray[np.uint8]) -> U64:
+    return ((nibbles[:, 0::2] << 4) | nibbles[:, 1::2]).view(">u8").astype(np.uint64)[:, 0]

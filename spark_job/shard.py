@@ -129,7 +129,7 @@ def _write(work: SliceWork, winners: Changes) -> WrittenRows:
 
     Neighbouring keys then lie at neighbouring positions, which the index stores as runs and readers skip by.
     """
-    by_source = np.lexsort((winners.row, winners.file))
+    by_source = np.argsort(winners.places)
     rows = read_rows(
         work.changelog_io,
         work.files,

@@ -1,0 +1,135 @@
+"""Mistakes that the model check must find: without them, "it holds" would prove nothing.
+
+Each is planted in the harness, never in the product: as a rule that replaces `step`, or as a flaw of the world
+around it. `why` is what the check must say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from icemirror.state.actions import Held, Launch
+from icemirror.state.events import Completed, Dispatch, Event, Recorded, Recover, RunState, Started, Unown
+from icemirror.state.policy import Policy
+from icemirror.state.rows import Rows, SlotRow, SlotState, TableRow
+from icemirror.state.step import Step, step
+
+Rule = Callable[[Rows, Event, Policy], Step]
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A mistake, bounds within which it shows, and what it breaks."""
+
+    why: str
+    bounds: dict[str, Any] = field(default_factory=dict)
+    rule: Rule | None = None
+
+
+def _new_token(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Recover(), Step(SlotRow() as row, (Launch(slot, gen),)):
+            return Step(replace(row, gen=gen + 1), (Launch(slot, gen + 1),))
+    return result
+
+
+def _no_new_gen(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Dispatch(), Step(SlotRow() as row, (Launch(slot, _),)):
+            gen = rows.slot(slot).gen or row.gen
+            return Step(replace(row, gen=gen), (Launch(slot, gen),))
+    return result
+
+
+def _any_owner_completes(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Completed):
+        row = replace(rows.table(event.table), owner=event.me.owner)
+        return step(Rows({**rows.tables, event.table: row}, rows.slots), event, policy)
+    return step(rows, event, policy)
+
+
+def _free_queued(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Recover) and event.run is RunState.QUEUED:
+        event = replace(event, run=RunState.GONE)
+    return step(rows, event, policy)
+
+
+def _relaunch_dead(rows: Rows, event: Event, policy: Policy) -> Step:
+    match event:
+        case Recover(_, slot, gen, str(), RunState.GONE) if rows.slot(slot).state is SlotState.LAUNCHING:
+            return Step(None, (Launch(slot, gen),))
+    return step(rows, event, policy)
+
+
+def _start_by_gen(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Started):
+        row = rows.slot(event.me.slot)
+        if row.gen == event.me.gen and row.state is not SlotState.FREE:
+            started = replace(row, state=SlotState.RUNNING, run_id=event.me.run_id, lease_until=1.0)
+            return Step(started, (Held(row.gen),))
+    return step(rows, event, policy)
+
+
+def _record_blindly(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Recorded):
+        row = rows.slot(event.slot)
+        return Step(replace(row, state=SlotState.RUNNING, run_id=event.run_id, lease_until=1.0))
+    return step(rows, event, policy)
+
+
+def _no_charge_for_death(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Unown(_, name), Step(TableRow() as row):
+            return Step(replace(row, failures=rows.table(name).failures, quarantined=False))
+    return result
+
+
+def _no_charge_for_launch(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Recover(_, slot, _, str()), Step(SlotRow() as row) if rows.slot(slot).state is SlotState.LAUNCHING:
+            return Step(replace(row, failures=rows.slot(slot).failures, quarantined=False))
+    return result
+
+
+S1 = "S1 cursor moves back"
+S2_SLOT = "S2 healthy worker lost its slot"
+S2_TABLE = "S2 healthy worker works on a table that it does not own"
+S3 = "S3 more runs than slots"
+S4 = "S4 covered claims an unmerged commit"
+L1 = "L1 work lost or stuck"
+L2_LAUNCHES = "L2 launches for ever"
+L2 = "L2 livelock"
+
+BUGS: dict[str, Bug] = {
+    "dirty read after the merge": Bug(S4, {"commit": 2}),
+    "terminal run advances covered": Bug(S4, {"commit": 1, "crash": 1}),
+    "no scan after freeing the slot": Bug(L1, {"sweep": False, "commit": 2}),
+    "recovery with a new token": Bug(S3, {"commit": 1}, _new_token),
+    "no gen bump when a slot is taken": Bug(L2, {"commit": 2, "crash": 1}, _no_new_gen),
+    "acknowledge before notice": Bug(L1, {"repair": False, "commit": 1, "wcrash": 1}),
+    "no repair of lost hints": Bug(L1, {"repair": False, "commit": 1, "lose": 1}),
+    "complete without owner check": Bug(
+        S2_TABLE, {"commit": 2, "zombie": 1, "slots": 2, "eager": True, "triggers": 1}, _any_owner_completes
+    ),
+    "no mirror fence": Bug(S1, {"commit": 2, "zombie": 1}),
+    "head loaded before locating": Bug(S1, {"commit": 2, "zombie": 1}),
+    "queued run freed on lease expiry": Bug(S3, {"commit": 1}, _free_queued),
+    "dead run launched again with its token": Bug(L2, {"commit": 1, "nostart": 1}, _relaunch_dead),
+    "start fenced by gen only": Bug(S2_SLOT, {"commit": 1, "forget": 1}, _start_by_gen),
+    "slot polled by token, not run id": Bug(S2_SLOT, {"commit": 1, "forget": 1}),
+    "record without compare-and-set": Bug(S2_SLOT, {"commit": 1}, _record_blindly),
+    "dead owner not charged": Bug(
+        L2_LAUNCHES,
+        {"tables": 2, "commit": 2, "limit": 2, "poison": "kill", "triggers": 1},
+        _no_charge_for_death,
+    ),
+    "dead launch not charged": Bug(
+        L2_LAUNCHES, {"commit": 1, "limit": 2, "poison": "nostart"}, _no_charge_for_launch
+    ),
+}

@@ -1,0 +1,82 @@
+"""Breadth-first search of every state that a model can reach, then of every way in which it can come to rest."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from tests.sim.protocol.model import Model, Violation
+
+
+class Verdict(NamedTuple):
+    """How many states were seen, what does not hold ("" if all does), and the steps that lead there."""
+
+    states: int
+    why: str
+    trace: list[str]
+
+
+def check(model: Model, cap: int = 5_000_000) -> Verdict:
+    """Safety in every state, liveness from every state."""
+    states = [model.start()]
+    ids = {states[0]: 0}
+    parent: list[tuple[int, str]] = [(-1, "")]
+    preds: list[list[int]] = [[]]
+    degree: list[int] = []
+
+    def trace(i: int) -> list[str]:
+        steps = []
+        while i > 0:
+            i, label = parent[i]
+            steps.append(label)
+        return steps[::-1]
+
+    for n, state in enumerate(states):  # the list grows while it is walked
+        degree.append(0)
+        if n > cap:
+            return Verdict(n, "state cap reached", [])
+        for is_fault, label, new in model.successors(state):
+            if isinstance(new, Violation):
+                return Verdict(len(states), new.why, [*trace(n), label])
+            found = ids.get(new)
+            if found is None:
+                canonical = model.canon(new)
+                found = ids.setdefault(canonical, len(states))
+                if found == len(states):
+                    states.append(canonical)
+                    preds.append([])
+                    parent.append((n, sys.intern(label)))
+                    if why := model.unsafe(canonical):
+                        return Verdict(len(states), why, trace(found))
+            if not is_fault and found != n:
+                degree[n] += 1
+                preds[found].append(n)
+    return _liveness(model, states, ids, preds, degree, trace)
+
+
+def _liveness(model, states, ids, preds, degree, trace) -> Verdict:  # noqa: ANN001
+    """Peels states whose every fault-free successor is peeled; what remains can run for ever."""
+    todo = [i for i, left in enumerate(degree) if left == 0]
+    for i in todo:
+        if not model.good(states[i]):
+            return Verdict(len(states), "L1 work lost or stuck", trace(i))
+    while todo:
+        for before in preds[todo.pop()]:
+            degree[before] -= 1
+            if degree[before] == 0:
+                todo.append(before)
+    at = next((i for i, left in enumerate(degree) if left), None)
+    if at is None:
+        return Verdict(len(states), "", [])
+    seen: dict[int, int] = {}
+    path: list[str] = []
+    while at not in seen:  # walk what remains until it closes a loop, to show it
+        seen[at] = len(path)
+        steps = [
+            (ids[model.canon(new)], label) for fault, label, new in model.successors(states[at]) if not fault
+        ]
+        at, label = next((i, label) for i, label in steps if degree[i] and i != at)
+        path.append(label)
+    loop = path[seen[at] :]
+    why = "L2 launches for ever" if "launch" in loop else "L2 livelock"
+    return Verdict(len(states), why, [*trace(at), "LOOP", *loop])

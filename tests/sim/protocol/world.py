@@ -1,0 +1,258 @@
+"""The states that the model check explores: the real rows and workers, and a small world around them.
+
+Rows and workers are the product's own dataclasses, kept once each and referred to by number, so that states are
+cheap to compare. `Canon` gives states that differ only by names the same form: only the order of generations and
+of counters matters, and nobody asks about a run that is over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from icemirror.state.events import Holder
+from icemirror.state.rows import Owner, SlotId, SlotRow, SlotState, TableRow
+from icemirror.state.worker import Doing, Worker
+
+GROUP = "g"
+ACTIVE = (SlotState.RUNNING, SlotState.LINGERING)
+HAS_DIRTY = (Doing.MERGE, Doing.COMPLETE)
+END = Worker(Holder(SlotId(GROUP, 0), 0, ""), Doing.END)
+Key = tuple[Any, ...]
+Form = tuple[Any, ...]  # tables, slots, (run without its plan, its place before, whether it goes on), calls
+T = TypeVar("T")
+
+
+class Env(NamedTuple):
+    """A table's changelog and mirror, and the hints under way; `noticed` is the head at the last notice."""
+
+    head: int = 0
+    hints: int = 0
+    noticed: int = 0
+    cursor: int = 0
+
+
+class Run(NamedTuple):
+    """A run that the launcher has accepted. `k` tells apart runs of one token that the launcher forgot.
+
+    `at` is where a merge is: C about to locate on the mirror, H about to load the changelog's head, M to commit.
+    """
+
+    slot: int
+    tgen: int
+    k: int
+    worker: int
+    at: str = ""
+    zombie: int = 0
+    loc: int = 0
+    h: int = 0
+
+
+class Budget(NamedTuple):
+    """How many of each fault may still happen."""
+
+    commit: int = 0
+    crash: int = 0
+    zombie: int = 0
+    lose: int = 0
+    dup: int = 0
+    fail: int = 0
+    nostart: int = 0
+    forget: int = 0
+    wcrash: int = 0
+
+
+Pc = tuple[Any, ...]  # ("launch", slot, gen), ("record", slot, gen, k), ("notice", table) or ("dispatch",)
+
+
+class State(NamedTuple):
+    """Everything. Tables, slots and workers are numbers in `Pool`s."""
+
+    tabs: tuple[int, ...]
+    slots: tuple[int, ...]
+    runs: tuple[Run, ...]
+    pcs: tuple[Pc, ...]
+    envs: tuple[Env, ...]
+    bud: Budget
+
+
+class Pool(Generic[T]):
+    """Every distinct value once, by number."""
+
+    def __init__(self) -> None:
+        self.values: list[T] = []
+        self._numbers: dict[T, int] = {}
+
+    def number(self, value: T) -> int:
+        found = self._numbers.setdefault(value, len(self.values))
+        if found == len(self.values):
+            self.values.append(value)
+        return found
+
+    def __getitem__(self, number: int) -> T:
+        return self.values[number]
+
+
+def run_id(tgen: int, k: int) -> str:
+    return f"{tgen}.{k}"
+
+
+class Canon:
+    """The same form for states that differ only by names."""
+
+    def __init__(
+        self,
+        tables: Pool[TableRow],
+        slots: Pool[SlotRow],
+        workers: Pool[Worker],
+        *,
+        limited: bool,
+        strict: bool,
+        quiet: bool,
+    ) -> None:
+        self._tables, self._slots, self._workers = tables, slots, workers
+        self._limited, self._strict, self._quiet = limited, strict, quiet
+        self._forms: dict[Key, Form] = {}
+        self._renamed: dict[Key, int] = {}
+        self.end = workers.number(END)
+
+    def __call__(self, s: State) -> State:
+        cores = tuple([r[:6] for r in s.runs])
+        key = (s.tabs, s.slots, cores, s.pcs, s.bud.forget > 0)
+        form = self._forms.get(key)
+        if form is None:
+            form = self._forms[key] = self._form(s)
+        tabs, slots, runs, pcs = form
+        plans = s.runs
+        kept = tuple([Run(*core, *plans[n][6:]) if goes_on else Run(*core) for core, n, goes_on in runs])
+        return State(tabs, slots, kept, pcs, s.envs, s.bud)
+
+    def _form(self, s: State) -> Form:
+        tabs, slots = [self._tables[n] for n in s.tabs], [self._slots[n] for n in s.slots]
+        all_runs = [self._settled(r, tabs, slots) for r in s.runs]
+        pcs = [p for p in s.pcs if not self._pointless(p, slots, all_runs, forget=s.bud.forget > 0)]
+        runs = [(r, n) for n, r in enumerate(all_runs) if self._counts(r, slots, pcs)]
+        gens = [self._gen_order(i, slots, tabs, [r for r, _ in runs], pcs) for i in range(len(slots))]
+        dirties = [self._dirty_order(f"t{i}", t, [r for r, _ in runs]) for i, t in enumerate(tabs)]
+        return (
+            tuple(self._table(n, m, gens) for n, m in zip(s.tabs, dirties, strict=True)),
+            tuple(self._slot(n, m) for n, m in zip(s.slots, gens, strict=True)),
+            tuple(sorted((self._run(r, gens, dirties)[:6], n, r.worker != self.end) for r, n in runs)),
+            tuple(sorted((p[0], p[1], gens[p[1]][p[2]], *p[3:]) if len(p) > 2 else p for p in pcs)),
+        )
+
+    def _settled(self, r: Run, tabs: list[TableRow], slots: list[SlotRow]) -> Run:
+        """A fenced job whose only way is out, is out."""
+        w, x = self._workers[r.worker], slots[r.slot]
+        if w.doing is Doing.END:
+            return Run(r.slot, r.tgen, r.k, self.end)
+        mine = x.state in ACTIVE and x.gen == w.me.gen and x.run_id == w.me.run_id
+        out = w.doing is Doing.RESCAN and (x.state is not SlotState.FREE or x.gen != w.me.gen)
+        if r.zombie and not mine:
+            out |= w.doing in (Doing.BEAT, Doing.LINGER, Doing.LEAVE)
+            if w.doing in (Doing.REPORT, Doing.COMPLETE, Doing.FAIL) and w.turn and self._strict:
+                out |= tabs[int(w.turn.table[1:])].owner != w.me.owner
+        return Run(r.slot, r.tgen, r.k, self.end) if out else r
+
+    def _pointless(self, p: Pc, slots: list[SlotRow], runs: list[Run], *, forget: bool) -> bool:
+        """A call whose answer nobody will use."""
+        if p[0] not in ("launch", "record") or not self._strict:
+            return False
+        x = slots[p[1]]
+        if (x.state, x.gen, x.run_id) == (SlotState.LAUNCHING, p[2], None):
+            return False
+        return p[0] == "record" or (not forget and any((r.slot, r.tgen) == p[1:3] for r in runs))
+
+    def _counts(self, r: Run, slots: list[SlotRow], pcs: list[Pc]) -> bool:
+        x = slots[r.slot]
+        asked_about = x.state is not SlotState.FREE and (x.gen == r.tgen or x.run_id == run_id(r.tgen, r.k))
+        launching = any(p[0] != "notice" and p[1:3] == (r.slot, r.tgen) for p in pcs)
+        return r.worker != self.end or asked_about or launching
+
+    def _gen_order(
+        self, i: int, slots: list[SlotRow], tabs: list[TableRow], runs: list[Run], pcs: list[Pc]
+    ) -> dict[int, int]:
+        used = {0, slots[i].gen}
+        for r in runs:
+            if r.slot == i:
+                used.add(r.tgen)
+                if r.worker != self.end:
+                    used.add(self._workers[r.worker].me.gen)
+        used |= {p[2] for p in pcs if p[0] in ("launch", "record") and p[1] == i}
+        used |= {t.owner.gen for t in tabs if t.owner and t.owner.slot.index == i}
+        if slots[i].run_id:
+            used.add(_token_gen(slots[i].run_id))
+        return {gen: order for order, gen in enumerate(sorted(used))}
+
+    def _dirty_order(self, name: str, t: TableRow, runs: list[Run]) -> dict[int, int]:
+        used = {t.dirty, t.covered}
+        for r in runs:
+            w = self._workers[r.worker]
+            if w.turn and w.turn.table == name and w.doing in HAS_DIRTY:
+                used.add(w.turn.dirty)
+        return {dirty: order for order, dirty in enumerate(sorted(used))}
+
+    def _table(self, number: int, dirty: dict[int, int], gens: list[dict[int, int]]) -> int:
+        t = self._tables[number]
+        owner = t.owner and Owner(t.owner.slot, gens[t.owner.slot.index][t.owner.gen])
+        key = ("table", number, dirty[t.dirty], dirty[t.covered], owner)
+        if (found := self._renamed.get(key)) is not None:
+            return found
+        clean = t.dirty == t.covered
+        new = replace(
+            t,
+            dirty=dirty[t.dirty],
+            covered=dirty[t.covered],
+            owner=owner,
+            not_before=1.0 if t.not_before else 0.0,
+            failures=t.failures if self._limited else 0,
+            first_dirty_at=0.0 if clean else t.first_dirty_at,
+            last_dirty_at=0.0 if clean else t.last_dirty_at,
+            yielded_at=t.yielded_at if self._quiet else None,
+            completed_at=None,
+            error=None,
+        )
+        return self._renamed.setdefault(key, self._tables.number(new))
+
+    def _slot(self, number: int, gens: dict[int, int]) -> int:
+        x = self._slots[number]
+        name = x.run_id and _rename(x.run_id, gens)
+        key = ("slot", number, gens[x.gen], name)
+        if (found := self._renamed.get(key)) is not None:
+            return found
+        new = replace(
+            x,
+            gen=gens[x.gen],
+            run_id=name,
+            lease_until=0.0 if x.state is SlotState.FREE else 1.0,
+            failures=x.failures if self._limited else 0,
+            not_before=0.0,  # to wait before a slot is taken is to dispatch late, which is explored anyway
+            error=None,
+        )
+        return self._renamed.setdefault(key, self._slots.number(new))
+
+    def _run(self, r: Run, gens: list[dict[int, int]], dirties: list[dict[int, int]]) -> Run:
+        order = gens[r.slot]
+        if r.worker == self.end:
+            return Run(r.slot, order[r.tgen], r.k, self.end)
+        w = self._workers[r.worker]
+        turn, dirty = w.turn, 0
+        if turn and w.doing in HAS_DIRTY:
+            dirty = dirties[int(turn.table[1:])][turn.dirty]
+        key = ("worker", r.worker, order[w.me.gen], order[r.tgen], dirty)
+        number = self._renamed.get(key)
+        if number is None:
+            me = replace(w.me, gen=order[w.me.gen], run_id=_rename(w.me.run_id, order))
+            turn = turn and replace(turn, dirty=dirty, slices=min(turn.slices, 1), conflicts=0)
+            new = replace(w, me=me, turn=turn, proven=w.proven and self._limited)
+            number = self._renamed.setdefault(key, self._workers.number(new))
+        return r._replace(tgen=order[r.tgen], worker=number)
+
+
+def _token_gen(name: str) -> int:
+    return int(name.split(".")[0])
+
+
+def _rename(name: str, gens: dict[int, int]) -> str:
+    tgen, k = name.split(".")
+    return run_id(gens[int(tgen)], int(k))

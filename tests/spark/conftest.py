@@ -1,0 +1,18 @@
+"""One Spark for all tests that need a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark import SparkContext
+
+from spark_job.session import open_spark
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkContext]:
+    """A local context with two cores."""
+    context = open_spark({"spark.master": "local[2]"})
+    yield context
+    context.stop()
