@@ -102,6 +102,7 @@ def test_no_row_value_and_no_secret_leaves(sentry: tuple[Report, KeptTransport])
     assert "Ann" not in text
     assert "hunter2" not in text
     assert '"vars"' not in text
+    assert sentry_sdk.get_client().options["include_local_variables"] is False
     cause, ours = event["exception"]["values"]
     assert cause["value"] == WITHHELD
     assert ours["value"] == "shop.orders: column id is not a long; secret ***"

@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench soak lock clean
+
+help: ## Show this
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv with the icemirror command in it (quick when that is done)
+	@scripts/setup.sh
+
+demo: setup ## Changelogs, a trigger, Spark and mirrors on this machine, end to end
+	@.venv/bin/icemirror demo
+
+test: lint ## Lint, then all tests, the quick folders first
+	@.venv/bin/python -m pytest
+
+lint: setup ## Style, types and the directions of imports
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/ruff format --check --quiet .
+	@.venv/bin/mypy --no-error-summary
+	@scripts/quietly.sh .venv/bin/lint-imports
+	@echo "lint: style, types and the directions of imports are as they should be"
+
+format: setup ## Put the code into its usual form
+	@.venv/bin/ruff check --quiet --fix .
+	@.venv/bin/ruff format --quiet .
+
+bench: setup ## Measure, and print what was measured on what
+	@.venv/bin/python -m benchmarks
+
+soak: setup ## Random faults for as long as you let it; resumable
+	@.venv/bin/python -m tests.soak
+
+lock: setup ## Lock the dependencies anew, with hashes
+	@scripts/lock.sh
+
+clean: ## Remove the environment, the demo's data, caches and build output
+	@rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,29 @@
+"""What a test needs and may not find: skipped on a user's machine, a failure where CI=true."""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn, TypeVar
+
+import pytest
+
+Thing = TypeVar("Thing")
+
+
+def in_ci() -> bool:
+    """Is this a run in which everything must be there?"""
+    return os.environ.get("CI", "").lower() == "true"
+
+
+def need(thing: Thing | None, reason: str) -> Thing:
+    """The thing, if it is there (neither None nor False)."""
+    if thing is None or thing is False:
+        do_without(reason)
+    return thing
+
+
+def do_without(reason: str) -> NoReturn:
+    """Skip this test, or fail it under CI=true."""
+    if in_ci():
+        pytest.fail(f"{reason} (skipped where CI is not true)", pytrace=False)
+    pytest.skip(reason)

@@ -1,0 +1,46 @@
+"""The job uses nothing that Spark 3.5 does not have: the same merge under PySpark 3.5."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_job.engine import InProcess
+from tests.mirrors import MirroredWorld
+from tests.oracle.schedules import Schedule
+
+# Both ways to run a slice: a limit below the number of events shards the first slice.
+_MERGE = """
+import sys, pyspark, spark_job.engine as engine
+print(pyspark.__version__, file=sys.stderr)
+engine._ONE_TASK_EVENTS = int(sys.argv.pop(1))
+engine.OnSpark.__init__.__defaults__ = (engine._ONE_TASK_EVENTS, engine._ONE_TASK_BYTES)
+from icemirror.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("one_task_events", [0, 1_000_000], ids=["sharded", "one task"])
+def test_merges_under_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_task_events: int) -> None:
+    lab = MirroredWorld.make(tmp_path, Schedule(seed=35, key="composite", largest_commit=2000), InProcess())
+    for _ in range(2):
+        lab.world.commit_many(3)
+        config = str(lab.settings.source_path)
+        run = subprocess.run(
+            [sys.executable, "-c", _MERGE, str(one_task_events), "merge", "--json", "-c", config],
+            env={**os.environ, "PYTHONPATH": str(pyspark35_folder)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        assert run.stderr.startswith("3.5."), run.stderr[:200]
+        assert json.loads(run.stdout)["outcome"] == "merged"
+    for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
+        assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"

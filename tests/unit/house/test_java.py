@@ -1,0 +1,172 @@
+"""The Java that Spark is started with: chosen among fake trees, and among what is really installed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Exit, Invalid, exit_code
+from spark_job import java as subject
+from spark_job.java import (
+    Java,
+    choose_java,
+    find_java,
+    installed_javas,
+    parse_major,
+    probe,
+    remedy,
+    set_java_home,
+)
+
+
+def plant_java(home: Path, version: str, *, release: bool = True, executable: bool = True) -> Path:
+    """A directory that looks like an installed Java of this version."""
+    binary = home / "bin" / "java"
+    binary.parent.mkdir(parents=True)
+    binary.write_text(
+        f"#!/bin/sh\necho '    java.home = {home}' >&2\necho '    java.version = {version}' >&2\n"
+    )
+    binary.chmod(0o755 if executable else 0o644)
+    if release:
+        (home / "release").write_text(f'IMPLEMENTOR="Somebody"\nJAVA_VERSION="{version}"\n')
+    return home
+
+
+@pytest.mark.parametrize(
+    ("version", "major"),
+    [
+        ("17.0.15", 17),
+        ("21", 21),
+        ("21-ea", 21),
+        ("1.8.0_392", 8),
+        ("25.0.3", 25),
+        ("11.0.2+9", 11),
+        ("?", None),
+    ],
+)
+def test_major_version_is_read_from_old_and_new_numbering(version: str, major: int | None) -> None:
+    assert parse_major(version) == major
+
+
+@pytest.mark.parametrize("major", [8, 11, 16, 18, 20, 22, 23, 24, 25, 26])
+def test_unfit_versions_are_never_chosen(major: int) -> None:
+    assert choose_java([Java(Path("/j"), major)]) is None
+
+
+def test_first_fitting_one_wins_over_unfit_ones_before_it() -> None:
+    fit = Java(Path("/21"), 21)
+    assert choose_java([Java(Path("/25"), 25), Java(Path("/8"), 8), fit, Java(Path("/17"), 17)]) == fit
+
+
+def test_java_home_wins_over_path_and_usual_places(tmp_path: Path) -> None:
+    home = plant_java(tmp_path / "mine", "21.0.4")
+    other = plant_java(tmp_path / "other", "17.0.1")
+    plant_java(tmp_path / "jvm" / "17", "17.0.9")
+    environ = {"JAVA_HOME": str(home), "PATH": str(other / "bin")}
+    assert find_java(environ, [f"{tmp_path}/jvm/*"]) == home
+
+
+def test_too_new_java_home_and_path_give_way_to_a_fitting_one_in_the_usual_places(tmp_path: Path) -> None:
+    newer = plant_java(tmp_path / "temurin-25", "25.0.3")
+    fit = plant_java(tmp_path / "jvm" / "java-21", "21.0.4")
+    environ = {"JAVA_HOME": str(newer), "PATH": str(newer / "bin")}
+    assert find_java(environ, [f"{tmp_path}/jvm/*"]) == fit
+
+
+def test_in_the_usual_places_17_comes_before_21(tmp_path: Path) -> None:
+    plant_java(tmp_path / "jvm" / "a-21", "21.0.4")
+    older = plant_java(tmp_path / "jvm" / "b-17", "17.0.9")
+    assert find_java({}, [f"{tmp_path}/jvm/*"]) == older
+
+
+def test_home_directory_places_are_searched_under_home(tmp_path: Path) -> None:
+    fit = plant_java(tmp_path / ".sdkman/candidates/java/17.0.9-tem", "17.0.9")
+    assert find_java({"HOME": str(tmp_path)}, ["~/.sdkman/candidates/java/*"]) == fit
+    with pytest.raises(Invalid, match="found no Java"):
+        find_java({}, ["~/.sdkman/candidates/java/*"])
+
+
+def test_path_through_symbolic_links_leads_to_the_real_home(tmp_path: Path) -> None:
+    home = plant_java(tmp_path / "jvm" / "java-17", "17.0.9")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    assert find_java({"PATH": str(tmp_path / "bin")}, []) == home
+
+
+def test_a_java_without_release_file_is_asked_and_a_shim_leads_to_its_home(tmp_path: Path) -> None:
+    home = plant_java(tmp_path / "real", "17.0.9", release=False)
+    shim = tmp_path / "shims" / "bin" / "java"
+    shim.parent.mkdir(parents=True)
+    shim.write_text(f'#!/bin/sh\nexec "{home}/bin/java" "$@"\n')
+    shim.chmod(0o755)
+    assert probe(tmp_path / "shims") == Java(home, 17)
+
+
+def test_a_java_that_hangs_fails_or_cannot_run_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "PROBE_TIMEOUT_SECONDS", 0.2)
+    for name, script in (
+        ("hangs", "exec sleep 60"),
+        ("fails", f"echo 'java.home = {tmp_path}'; echo 'java.version = 17'; exit 1"),
+        ("silent", "true"),
+    ):
+        binary = tmp_path / name / "bin" / "java"
+        binary.parent.mkdir(parents=True)
+        binary.write_text(f"#!/bin/sh\n{script}\n")
+        binary.chmod(0o755)
+    plant_java(tmp_path / "plain-file", "17.0.9", executable=False)
+    fit = plant_java(tmp_path / "works", "17.0.9")
+    assert list(installed_javas({}, [f"{tmp_path}/*"])) == [Java(fit, 17)]
+
+
+def test_the_same_java_under_two_names_counts_once(tmp_path: Path) -> None:
+    home = plant_java(tmp_path / "java-17-openjdk", "17.0.9")
+    (tmp_path / "java-1.17.0").symlink_to(home)
+    assert len(list(installed_javas({"JAVA_HOME": str(home)}, [f"{tmp_path}/*"]))) == 1
+
+
+def test_message_names_what_is_there_when_only_unfit_ones_are(tmp_path: Path) -> None:
+    newer = plant_java(tmp_path / "jvm" / "temurin-25", "25.0.3")
+    older = plant_java(tmp_path / "jvm" / "java-8", "1.8.0_392")
+    with pytest.raises(Invalid) as caught:
+        find_java({}, [f"{tmp_path}/jvm/*"])
+    message = str(caught.value)
+    assert f"Java 25 in {newer}" in message
+    assert f"Java 8 in {older}" in message
+    assert "\n" not in message
+    assert exit_code(caught.value) == Exit.NEEDS_PERSON
+
+
+@pytest.mark.parametrize(
+    ("platform", "tools", "expected"),
+    [
+        ("darwin", [], "brew install openjdk@17"),
+        ("linux", ["apt-get"], "apt-get install openjdk-17-jre-headless"),
+        ("linux", ["dnf"], "dnf install java-17-openjdk-headless"),
+        ("linux", [], "a Java 17 or 21 runtime"),
+    ],
+)
+def test_remedy_fits_the_system(platform: str, tools: list[str], expected: str) -> None:
+    assert expected in remedy([], platform, tools)
+
+
+def test_set_java_home_changes_only_the_environment_it_is_given(tmp_path: Path) -> None:
+    home = plant_java(tmp_path / "jvm" / "java-17", "17.0.9")
+    environ = {"JAVA_HOME": str(plant_java(tmp_path / "25", "25")), "PATH": str(home / "bin"), "OTHER": "1"}
+    assert set_java_home(environ) == home
+    assert environ == {"JAVA_HOME": str(home), "PATH": str(home / "bin"), "OTHER": "1"}
+
+
+def test_the_java_found_on_this_machine_really_is_one_that_spark_runs_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import os
+
+    home = find_java(os.environ)
+    asked = subject._ask(home / "bin" / "java")
+    assert asked is not None
+    assert asked.major in subject.SUPPORTED_MAJORS
+    assert sys.platform in ("linux", "darwin")

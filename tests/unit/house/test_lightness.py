@@ -1,0 +1,111 @@
+"""The light part loads nothing heavy, and needs no more than the base dependencies."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+
+import icemirror
+import trigger
+
+HEAVY = ("pyspark", "pyarrow", "pyiceberg", "pandas", "numpy", "duckdb")
+# Loaded only where they are wanted: on the Lambda path they cost more than all the rest.
+LAZY = ("opentelemetry", "sentry_sdk", "prometheus_client")
+# What the modules that talk to a cloud, a cluster or a queue may import at their top.
+OF_ADAPTERS = ("boto3", "botocore", "aiokafka", "lightkube", "httpx", "httpx2")
+
+IMPORT_ALL = """
+import importlib, json, sys, sysconfig
+names, allowed, heavy, adapters = json.loads(sys.argv[1])
+
+if allowed is not None:
+    class OnlyBase:
+        "Hides every installed package that is not in the base."
+        def find_spec(self, name, path=None, target=None):
+            top = name.partition(".")[0]
+            if not top.startswith("_") and top not in sys.stdlib_module_names and top not in allowed:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    sys.meta_path.insert(0, OnlyBase())
+
+problems = {}
+for name in names:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in adapters:
+            problems[name] = str(missing)
+    loaded = sorted({module.partition(".")[0] for module in sys.modules} & set(heavy))
+    if loaded:
+        problems[name] = f"loads {loaded}"
+        break
+print(json.dumps(problems))
+"""
+
+
+def light_modules() -> list[str]:
+    """All modules of trigger, and of icemirror below the command line."""
+    found = {
+        module.name
+        for package in (icemirror, trigger)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if not module.name.startswith(("icemirror.cli", "icemirror.__main__"))
+    }
+    return sorted({"icemirror", "trigger"} | found - {"icemirror.telemetry.otel"})
+
+
+def import_all(names: list[str], allowed: list[str] | None, heavy: tuple[str, ...]) -> dict[str, str]:
+    """Import these in a fresh process; which of them failed or loaded something heavy."""
+    argument = json.dumps([names, allowed, heavy, OF_ADAPTERS])
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, argument], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    problems = json.loads(done.stdout)
+    assert isinstance(problems, dict)
+    return problems
+
+
+def base_modules() -> list[str]:
+    """Top-level modules of the base dependencies and of what these depend on."""
+    from importlib.metadata import packages_distributions, requires
+
+    from packaging.requirements import Requirement
+
+    wanted, seen = ["icemirror"], set()
+    while wanted:
+        name = wanted.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for text in requires(name) or []:
+            requirement = Requirement(text)
+            if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
+                wanted.append(requirement.name.lower())
+    modules = {
+        module
+        for module, distributions in packages_distributions().items()
+        if {name.lower().replace("_", "-") for name in distributions}
+        & {name.replace("_", "-") for name in seen}
+    }
+    return sorted(modules | {"icemirror", "trigger"})
+
+
+def test_the_light_part_loads_nothing_heavy() -> None:
+    assert import_all(light_modules(), None, HEAVY + LAZY) == {}
+
+
+def test_the_light_part_needs_only_the_base_dependencies() -> None:
+    assert import_all(light_modules(), base_modules(), HEAVY + LAZY) == {}
+
+
+def test_the_checks_can_fail() -> None:
+    assert "loads ['numpy']" in str(import_all(["numpy"], None, HEAVY))
+    assert "No module named" in str(import_all(["hypothesis"], base_modules(), HEAVY))
+
+
+def test_the_base_is_what_the_project_says() -> None:
+    base = base_modules()
+    assert {"click", "pydantic", "yaml", "rich"} <= set(base)
+    assert not set(base) & {*HEAVY, *LAZY, *OF_ADAPTERS}

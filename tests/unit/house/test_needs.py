@@ -1,0 +1,88 @@
+"""What a test needs, where downloads are kept, and the order of the folders."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cache import cache_directory, fetch_once
+from tests.conftest import FOLDERS, TESTS, folder_rank
+from tests.need import need
+
+
+def test_a_thing_that_is_there_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    assert need("/usr/bin/chromium", "no Chromium") == "/usr/bin/chromium"
+    assert need(0, "zero is something") == 0
+
+
+@pytest.mark.parametrize("missing", [None, False])
+def test_a_missing_thing_skips_on_a_users_machine_and_fails_in_ci(
+    missing: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for ci, expected in (("", pytest.skip.Exception), ("true", pytest.fail.Exception)):
+        monkeypatch.setenv("CI", ci)
+        # Both are expected, lest a wrong skip skip this test.
+        with pytest.raises((pytest.skip.Exception, pytest.fail.Exception), match="no Chromium") as caught:
+            need(missing, "no Chromium")
+        assert type(caught.value) is expected
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "icemirror"
+
+
+def test_the_cache_is_where_the_user_keeps_caches(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_directory() == cache
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/nowhere")
+    assert cache_directory() == Path("/nowhere/.cache/icemirror")
+
+
+def test_a_download_is_made_once_by_many_at_the_same_time(cache: Path) -> None:
+    calls: list[int] = []
+
+    def fetch(scratch: Path) -> Path:
+        calls.append(1)
+        time.sleep(0.2)
+        (scratch / "x").write_text("whole")
+        return scratch / "x"
+
+    threads = [threading.Thread(target=fetch_once, args=("jars/a.jar", fetch)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert calls == [1]
+    assert (cache / "jars" / "a.jar").read_text() == "whole"
+
+
+def test_a_download_that_breaks_off_leaves_nothing_and_is_tried_again(cache: Path) -> None:
+    def broken(scratch: Path) -> Path:
+        (scratch / "x").write_text("half")
+        raise OSError("the line went dead")
+
+    def works(scratch: Path) -> Path:
+        (scratch / "x").write_text("whole")
+        return scratch / "x"
+
+    with pytest.raises(OSError, match="went dead"):
+        fetch_once("a.jar", broken)
+    assert [path.name for path in cache.iterdir()] == ["a.jar.lock"]
+    assert fetch_once("a.jar", works).read_text() == "whole"
+
+
+def test_quick_folders_come_first_and_unknown_ones_last() -> None:
+    ranks = [folder_rank(TESTS / name / "test_x.py") for name in (*FOLDERS, "something_new")]
+    assert ranks == sorted(ranks)
+    assert len(set(ranks)) == len(ranks)
+
+
+def test_a_warehouse_is_empty_and_its_own(tmp_warehouse: Path, tmp_path: Path) -> None:
+    assert list(tmp_warehouse.iterdir()) == []
+    assert tmp_warehouse.parent == tmp_path
