@@ -1,0 +1,107 @@
+"""Workers as processes on this machine, which outlive the trigger that started them.
+
+runs/<token>.run      the run id: which process was started for the token
+logs/<token>.log      what it writes
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from icemirror.crash import reach
+from icemirror.errors import Invalid, Transient
+from icemirror.local_process import identify, is_alive
+from icemirror.run_request import RunRequest
+from trigger.launchers.launcher import RunState
+
+_MOST_KEPT = 50
+_WORKER = (sys.executable, "-m", "spark_job")
+
+
+class LocalLauncher:
+    """Starts `python -m spark_job --request …` in a session of its own, so that nothing here can end it."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str], worker: Sequence[str] = _WORKER) -> None:
+        self._runs, self._logs = folder / "runs", folder / "logs"
+        self._environ, self._worker = environ, worker
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def launch(self, request: RunRequest) -> str:
+        """Starts the worker, or finds the process that was started for its token.
+
+        A crash between start and record leaves a process that nobody knows; the next launch starts a second one.
+        The protocol lets only one of the two take the slot.
+        """
+        record = self._runs / f"{request.token}.run"
+        with self._alone():
+            if record.exists():
+                return record.read_text()
+            self._forget_old()
+            reach("spawn")
+            process = self._spawn(request)
+            reach("spawned")
+            self._children.append(process)
+            run_id = identify(process.pid) or f"{process.pid}@gone"
+            fresh = record.with_suffix(".new")
+            fresh.write_text(run_id)
+            fresh.replace(record)
+        return run_id
+
+    def poll(self, run_id: str) -> RunState:
+        """Is the process still there?"""
+        self._children = [child for child in self._children if child.poll() is None]
+        return RunState.RUNNING if is_alive(run_id) else RunState.GONE
+
+    def cancel(self, run_id: str) -> None:
+        """Asks the worker, and what it started, to end."""
+        if is_alive(run_id):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(int(run_id.partition("@")[0]), signal.SIGTERM)
+
+    def log_path(self, token: str) -> Path:
+        """Where the output of a token's run is."""
+        return self._logs / f"{token}.log"
+
+    def _spawn(self, request: RunRequest) -> subprocess.Popen[bytes]:
+        with self.log_path(request.token).open("ab") as log:
+            try:
+                return subprocess.Popen(
+                    [*self._worker, "--request", request.model_dump_json()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=dict(self._environ),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise Transient(f"the worker could not be started: {error}") from error
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Two triggers on one machine launch one after the other."""
+        try:
+            for folder in (self._runs, self._logs):
+                folder.mkdir(parents=True, exist_ok=True)
+            lock = (self._runs / ".lock").open("w")
+        except OSError as error:
+            raise Invalid(
+                f"{self._runs}: cannot be written: {error}. Give trigger.state another path."
+            ) from error
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _forget_old(self) -> None:
+        """Keeps the latest runs, and the logs of as many."""
+        for folder in (self._runs, self._logs):
+            files = sorted(folder.glob("*.*"), key=lambda file: file.stat().st_mtime, reverse=True)
+            for file in files[_MOST_KEPT:]:
+                if folder == self._logs or not is_alive(file.read_text()):
+                    file.unlink(missing_ok=True)
