@@ -1,0 +1,84 @@
+"""`kill -9` of the merge before and after each effectful step; run again: the same mirror, nothing doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from icemirror.crash import VARIABLE
+from spark_job.engine import InProcess
+from tests.mirrors import MirroredWorld
+from tests.oracle.schedules import Schedule
+
+POINTS = (
+    "create-mirror",
+    "mirror-created",
+    "write-data",
+    "data-written",
+    "segment-written",
+    "write-deletes",
+    "deletes-written",
+    "root-written",
+    "commit",
+    "committed",
+)
+_FIRST_MERGE_ONLY = ("create-mirror", "mirror-created")
+
+# The pipeline as the job wires it, but without Spark: the points are in the driver and in the tasks alike.
+_ADVANCE = """
+import os, sys
+from pathlib import Path
+from icemirror.settings import load_settings
+from spark_job.engine import InProcess, LazyEngine
+from spark_job.iceberg.tables import Catalogs
+from spark_job.merge import merge_table
+from spark_job.pipeline import Pipeline
+settings = load_settings(Path(sys.argv[1]), os.environ)
+pipeline = Pipeline(settings, Catalogs(settings), LazyEngine(lambda: InProcess(2)), "killed", key_check_rows=None)
+sys.exit(merge_table(pipeline, settings.tables[0]).outcome == "failed")
+"""
+
+
+def _merge(lab: MirroredWorld, crash_at: str | None) -> int:
+    environ = {**os.environ, VARIABLE: crash_at} if crash_at else dict(os.environ)
+    command = [sys.executable, "-c", _ADVANCE, str(lab.settings.source_path)]
+    return subprocess.run(command, env=environ, capture_output=True, timeout=120, check=False).returncode
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_merge_is_merged_once_by_the_next(tmp_path: Path, point: str) -> None:
+    lab = MirroredWorld.make(tmp_path, Schedule(seed=9, key="int"), InProcess(), ask_files=False)
+    lab.world.commit_many(2)
+    if point not in _FIRST_MERGE_ONLY:
+        assert _merge(lab, None) == 0
+        lab.world.commit_many(2)
+    assert _merge(lab, point) == -signal.SIGKILL, f"{point} was not reached"
+    assert _merge(lab, None) == 0
+    verdicts = lab.world.verdicts_of_history(lab.mirror)
+    assert verdicts
+    for snapshot_id, verdict in verdicts.items():
+        assert verdict.equal, f"{point}, snapshot {snapshot_id}: {verdict}"
+    cursors = [
+        s.summary.additional_properties["icemirror.cursor"] for s in lab.mirror.snapshots() if s.summary
+    ]
+    assert len(set(cursors)) == len(cursors), "a slice was committed twice"
+    _no_file_was_added_twice(lab)
+
+
+def _no_file_was_added_twice(lab: MirroredWorld) -> None:
+    added: list[str] = []
+    for snapshot in lab.mirror.snapshots():
+        for manifest in snapshot.manifests(lab.mirror.io):
+            if manifest.added_snapshot_id == snapshot.snapshot_id:
+                entries = manifest.fetch_manifest_entry(lab.mirror.io)
+                added += [
+                    entry.data_file.file_path
+                    for entry in entries
+                    if entry.snapshot_id == snapshot.snapshot_id
+                ]
+    assert len(set(added)) == len(added)
