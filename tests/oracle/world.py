@@ -49,6 +49,10 @@ class World:
         misread = MISREAD_BY_PYICEBERG.intersection(schedule.columns)
         self._reader = read_by_duckdb if misread else read_by_pyiceberg
 
+    def close(self) -> None:
+        """Closes the journal."""
+        self.journal.close()
+
     @property
     def name(self) -> str:
         """The changelog's dotted name."""

@@ -1,1 +1,1 @@
-"""Head pointers: where a table's current metadata is, asked of the catalog alone. No data access, nothing heavy."""
+"""Where a changelog's head is, asked of its catalog lightly: no data access, no PyIceberg."""

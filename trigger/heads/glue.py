@@ -1,64 +1,98 @@
-"""Head pointers of AWS Glue: `metadata_location` among a table's parameters."""
+"""Heads from AWS Glue: the parameter `metadata_location` of each table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
 from icemirror.table_id import TableId
+from trigger.heads.source import Head, missing
 
-_REFUSED = ("AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException")
+_METADATA_LOCATION = "metadata_location"
+_NOT_FOUND = "EntityNotFoundException"
+_REFUSED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
+# PyIceberg's property for each argument of the client, the more specific one first.
+_ARGUMENTS = {
+    "region_name": ("glue.region", "client.region"),
+    "endpoint_url": ("glue.endpoint",),
+    "aws_access_key_id": ("glue.access-key-id", "client.access-key-id"),
+    "aws_secret_access_key": ("glue.secret-access-key", "client.secret-access-key"),
+    "aws_session_token": ("glue.session-token", "client.session-token"),
+}
 
 
 class GlueHeads:
-    """`GetTable` and `GetTables` through boto3, whose client is made once."""
+    """Asks Glue table by table: it has no call for several."""
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        self._properties = properties
+    def __init__(self, client: Any, catalog_id: str | None) -> None:  # noqa: ANN401 (boto3 makes it at run time)
+        self._client = client
+        self._catalog = {} if catalog_id is None else {"CatalogId": catalog_id}
 
-    def head(self, table: TableId) -> str | None:
-        """The location of the table's current metadata."""
-        answer = self._ask("get_table", DatabaseName=".".join(table.namespace), Name=table.name)
-        return None if answer is None else answer["Table"].get("Parameters", {}).get("metadata_location")
+    def look(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+        """The heads; one missing table does not hide the others."""
+        return {table: self._head(table) for table in tables}
 
-    def list_tables(self, namespace: str) -> list[str]:
-        """The Iceberg tables of a database, page by page."""
-        names: list[str] = []
-        more: dict[str, str] = {}
-        while True:
-            answer = self._ask("get_tables", DatabaseName=namespace, **more)
-            if answer is None:
-                return names
-            tables = answer.get("TableList", ())
-            names.extend(
-                table["Name"] for table in tables if "metadata_location" in table.get("Parameters", {})
-            )
-            if "NextToken" not in answer:
-                return names
-            more = {"NextToken": answer["NextToken"]}
-
-    @cached_property
-    def _client(self) -> Any:  # noqa: ANN401 (boto3 makes its clients at run time)
+    def list_tables(self, namespace: str) -> tuple[str, ...]:
+        """The Iceberg tables of a database."""
+        found: list[str] = []
         try:
-            import boto3
-        except ModuleNotFoundError as error:
-            raise BadConfig("a Glue catalog needs: pip install boto3") from error
-        return boto3.client(
-            "glue",
-            region_name=self._properties.get("glue.region") or self._properties.get("client.region"),
-            endpoint_url=self._properties.get("glue.endpoint"),
-        )
-
-    def _ask(self, call: str, **arguments: str) -> dict[str, Any] | None:
-        client = self._client
-        try:
-            answer: dict[str, Any] = getattr(client, call)(**arguments)
-        except client.exceptions.EntityNotFoundException:
-            return None
+            for page in self._client.get_paginator("get_tables").paginate(
+                DatabaseName=namespace, **self._catalog
+            ):
+                found += [table["Name"] for table in page["TableList"] if _is_iceberg(table)]
         except Exception as error:
-            code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
-            kind = Invalid if code in _REFUSED else Transient
-            raise kind(f"Glue: {call} failed: {error}") from error
-        return answer
+            if _code(error) == _NOT_FOUND:
+                return ()
+            raise _named(error, f"the database {namespace}") from error
+        return tuple(sorted(found))
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+    def _head(self, table: TableId) -> Head:
+        try:
+            database = ".".join(table.namespace)
+            found = self._client.get_table(DatabaseName=database, Name=table.name, **self._catalog)
+        except Exception as error:
+            if _code(error) == _NOT_FOUND:
+                return missing(table, "Glue")
+            named = _named(error, f"the changelog {table}")
+            if isinstance(named, Transient):
+                raise named from error
+            return named
+        location = found["Table"].get("Parameters", {}).get(_METADATA_LOCATION)
+        return location or Invalid(f"the changelog {table} is in Glue, but no Iceberg table")
+
+
+def open_glue(properties: Mapping[str, str]) -> GlueHeads:
+    """The Glue catalog with these properties of PyIceberg's."""
+    try:
+        import boto3
+    except ModuleNotFoundError:
+        raise BadConfig("a Glue catalog needs boto3: pip install boto3") from None
+    session = boto3.session.Session(profile_name=properties.get("glue.profile-name"))
+    given = {
+        argument: next((properties[name] for name in names if name in properties), None)
+        for argument, names in _ARGUMENTS.items()
+    }
+    client = session.client("glue", **{name: value for name, value in given.items() if value})
+    return GlueHeads(client, properties.get("glue.id"))
+
+
+def _is_iceberg(table: Mapping[str, Any]) -> bool:
+    return str(table.get("Parameters", {}).get("table_type", "")).lower() == "iceberg"
+
+
+def _code(error: Exception) -> str:
+    """Errors of AWS carry a code; anything else is no answer."""
+    return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
+
+
+def _named(error: Exception, what: str) -> IcemirrorError:
+    """The failure of a call, by what to do about it."""
+    code = _code(error)
+    if code.startswith(_REFUSED):
+        return Invalid(f"Glue refused to show {what} ({code}): it needs glue:GetTable, and valid credentials")
+    return Transient(f"Glue did not answer about {what}: {code or type(error).__name__}")

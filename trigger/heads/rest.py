@@ -1,109 +1,116 @@
-"""Head pointers of an Iceberg REST catalog, over HTTP."""
+"""Heads from a REST catalog: `loadTable` with the fewest possible snapshots, and not again while it is the same."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
-from urllib.request import Request, urlopen
 
-from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.errors import Invalid, Transient
 from icemirror.table_id import TableId
+from trigger.heads.http import Answer, Authority, HttpError, request
+from trigger.heads.source import Head, missing
 
-_TIMEOUT_SECONDS = 20
-_LARGEST_ANSWER = 64 << 20
-_LEVELS = "\x1f"  # how the REST specification joins the levels of a namespace
-_NOT_FOUND, _REFUSED = 404, (401, 403)
-_TOKEN_MARGIN_SECONDS = 60.0
+_LEVELS = "\x1f"  # between the levels of a namespace, in an address
+_AT_ONCE = 8
+_NOT_MODIFIED, _NOT_FOUND = 304, 404
+_REFUSED = (401, 403)
 
 
-@dataclass
-class _Token:
-    value: str | None
-    good_until: float
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    etag: str
+    location: str
 
 
 class RestHeads:
-    """`loadTable` and `listTables`, with a bearer token or OAuth2 client credentials."""
+    """Asks table by table, a few at a time."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._properties = properties
-        self._base = properties.get("uri", "").rstrip("/")
-        if not self._base.startswith(("http://", "https://")):
-            raise BadConfig("a REST catalog needs a uri that begins with http:// or https://")
-        self._prefix: str | None = None
-        self._token = _Token(properties.get("token"), float("inf") if "token" in properties else 0.0)
+        self._given = dict(properties)
+        self._authority = Authority(properties)
+        self._configured: dict[str, str] | None = None
+        self._seen: dict[TableId, _Seen] = {}
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="heads")
 
-    def head(self, table: TableId) -> str | None:
-        """The location of the table's current metadata."""
-        namespace = quote(_LEVELS.join(table.namespace), safe="")
-        answer = self._get(f"namespaces/{namespace}/tables/{quote(table.name, safe='')}?snapshots=refs")
-        return None if answer is None else str(answer.get("metadata-location"))
+    def look(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+        """The heads; one missing table does not hide the others."""
+        self._configuration()
+        return dict(zip(tables, self._pool.map(self._head, tables), strict=True))
 
-    def list_tables(self, namespace: str) -> list[str]:
-        """The tables of a namespace, page by page."""
-        path = f"namespaces/{quote(_LEVELS.join(namespace.split('.')), safe='')}/tables"
+    def list_tables(self, namespace: str) -> tuple[str, ...]:
+        """The names of the tables in a namespace, page by page."""
         names: list[str] = []
-        page: str | None = None
+        page = ""
         while True:
-            answer = self._get(path + (f"?{urlencode({'pageToken': page})}" if page else ""))
+            parameters = {"pageToken": page, "pageSize": "500"}
+            address = f"{self._address(namespace.split('.'))}/tables?{urlencode(parameters)}"
+            answer = self._get(address, f"the namespace {namespace}")
             if answer is None:
-                return names
-            names.extend(str(found["name"]) for found in answer.get("identifiers", ()))
-            page = answer.get("next-page-token")
+                return ()
+            names += [table["name"] for table in answer.json().get("identifiers", [])]
+            page = answer.json().get("next-page-token") or ""
             if not page:
-                return names
+                return tuple(sorted(names))
 
-    def _get(self, path: str) -> dict[str, Any] | None:
-        if self._prefix is None:
-            warehouse = (
-                {"warehouse": self._properties["warehouse"]} if "warehouse" in self._properties else {}
-            )
-            config = self._call(f"{self._base}/v1/config?{urlencode(warehouse)}") or {}
-            merged = {**config.get("defaults", {}), **self._properties, **config.get("overrides", {})}
-            self._prefix = f"{merged['prefix']}/" if merged.get("prefix") else ""
-        return self._call(f"{self._base}/v1/{self._prefix}{path}")
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _call(self, address: str, form: Mapping[str, str] | None = None) -> dict[str, Any] | None:
-        headers = {"Accept": "application/json"}
-        if form is None and (token := self._bearer()):
-            headers["Authorization"] = f"Bearer {token}"
-        body = urlencode(form).encode() if form is not None else None
-        request = Request(address, data=body, headers=headers)  # noqa: S310 (http and https only, see __init__)
+    def _head(self, table: TableId) -> Head:
+        seen = self._seen.get(table)
+        address = f"{self._address(table.namespace)}/tables/{quote(table.name, safe='')}?snapshots=refs"
         try:
-            with urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
-                answer = json.loads(response.read(_LARGEST_ANSWER))
-        except HTTPError as error:
-            if error.code == _NOT_FOUND and form is None:
-                return None
-            if error.code in _REFUSED:
-                raise Invalid(f"catalog {self._base}: refused the credentials ({error.code})") from error
-            raise Transient(f"catalog {self._base}: answered {error.code} {error.reason}") from error
-        except (URLError, TimeoutError, OSError) as error:
-            raise Transient(f"catalog {self._base}: cannot be reached: {error}") from error
-        except ValueError as error:
-            raise Transient(f"catalog {self._base}: did not answer with JSON") from error
-        if not isinstance(answer, dict):
-            raise Transient(f"catalog {self._base}: did not answer with a JSON object")
-        return answer
+            answer = self._get(address, f"the changelog {table}", seen.etag if seen else None)
+        except Invalid as error:
+            return error
+        if answer is None:
+            return missing(table, "the REST catalog")
+        if answer.status == _NOT_MODIFIED and seen:
+            return seen.location
+        location = answer.json().get("metadata-location")
+        if not location:
+            return Invalid(f"the REST catalog gave no metadata-location for the changelog {table}")
+        if answer.etag:
+            self._seen[table] = _Seen(answer.etag, location)
+        return str(location)
 
-    def _bearer(self) -> str | None:
-        credential = self._properties.get("credential")
-        if credential is None or time.monotonic() < self._token.good_until:
-            return self._token.value
-        client, _, secret = credential.rpartition(":")
-        address = self._properties.get("oauth2-server-uri", f"{self._base}/v1/oauth/tokens")
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": client,
-            "client_secret": secret,
-            "scope": self._properties.get("scope", "catalog"),
-        }
-        answer = self._call(address, form) or {}
-        lifetime = float(answer.get("expires_in", 3600))
-        self._token = _Token(answer.get("access_token"), time.monotonic() + lifetime - _TOKEN_MARGIN_SECONDS)
-        return self._token.value
+    def _configuration(self) -> dict[str, str]:
+        """What the catalog says about itself, asked once: its prefix, and its own idea of some properties."""
+        if self._configured is None:
+            warehouse = self._given.get("warehouse")
+            query = f"?{urlencode({'warehouse': warehouse})}" if warehouse else ""
+            answer = self._get(f"{self._given['uri'].rstrip('/')}/v1/config{query}", "its configuration")
+            config = {} if answer is None else answer.json()
+            self._configured = {**config.get("defaults", {}), **self._given, **config.get("overrides", {})}
+        return self._configured
+
+    def _address(self, namespace: Sequence[str]) -> str:
+        configured = self._configuration()
+        levels = quote(configured.get("namespace-separator", _LEVELS).join(namespace), safe="")
+        prefix = f"/{configured['prefix'].strip('/')}" if configured.get("prefix") else ""
+        return f"{configured['uri'].rstrip('/')}/v1{prefix}/namespaces/{levels}"
+
+    def _get(self, address: str, what: str, etag: str | None = None) -> Answer | None:
+        """The answer; None where there is no such thing."""
+        try:
+            try:
+                return request(address, {**self._authority.headers(), **_unless_same(etag)})
+            except HttpError as error:
+                if error.status not in _REFUSED or not self._authority.renew():
+                    raise
+                return request(address, {**self._authority.headers(), **_unless_same(etag)})
+        except HttpError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            if error.status in _REFUSED:
+                message = (
+                    f"the REST catalog refused to show {what} ({error.status}): check token or credential"
+                )
+                raise Invalid(message) from error
+            raise Transient(f"the REST catalog did not answer about {what}: {error}") from error
+
+
+def _unless_same(etag: str | None) -> dict[str, str]:
+    return {"If-None-Match": etag} if etag else {}

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Protocol
 
 from icemirror.run_request import RunRequest
-
-
-class RunState(StrEnum):
-    """How a run is, as far as its platform can tell."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    GONE = "gone"
+from icemirror.state.events import RunState
 
 
 class Launcher(Protocol):

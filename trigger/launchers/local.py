@@ -19,7 +19,7 @@ from icemirror.crash import reach
 from icemirror.errors import Invalid, Transient
 from icemirror.local_process import identify, is_alive
 from icemirror.run_request import RunRequest
-from trigger.launchers.launcher import RunState
+from icemirror.state.events import RunState
 
 _MOST_KEPT = 50
 _WORKER = (sys.executable, "-m", "spark_job")

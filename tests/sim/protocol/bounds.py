@@ -1,4 +1,9 @@
-"""What the model check explores: small worlds for every run of the tests, larger ones for a soak."""
+"""What the model check explores: small worlds for every run of the tests, larger ones for a soak.
+
+Commits and faults are budgets: each may happen that often, at any time. `crash`: a run dies; `zombie`: a run loses
+its lease and goes on; `lose`, `dup`: hints; `fail`: a merge fails; `nostart`: a queued run dies; `forget`: the
+launcher forgets a token; `wcrash`: a trigger dies between two effects.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +11,85 @@ from typing import Any
 
 Bounds = dict[str, Any]
 
+
+def within(**bounds: Any) -> Bounds:
+    """Arguments of `Model`."""
+    return bounds
+
+
+POISONED: dict[str, Bounds] = {
+    "table 0 kills its job": within(tables=2, commit=2, limit=2, poison="kill", triggers=1),
+    "table 0 kills its job, triggers die": within(tables=2, commit=2, limit=2, poison="kill", wcrash=1),
+    "table 0 always fails": within(tables=2, commit=2, limit=2, poison="raise", triggers=1),
+    "no run ever starts": within(commit=2, limit=2, poison="nostart"),
+    "every run dies at start": within(commit=2, limit=2, poison="diestart"),
+    "the launcher never answers": within(commit=2, limit=3, poison="noanswer", wcrash=1),
+}
 SMALL: dict[str, Bounds] = {
-    "1 table, 1 slot, 3 commits, 1 zombie": {"commit": 3, "zombie": 1, "triggers": 1},
+    "1 table, 1 slot, 2 commits, crash, zombie": within(commit=2, crash=1, zombie=1, triggers=1),
+    "1 table, 1 slot, 2 commits, all but zombie": within(
+        commit=2, crash=1, lose=1, dup=1, nostart=1, wcrash=1
+    ),
+    "1 table, 1 slot, 1 commit, token forgotten": within(commit=1, forget=1, nostart=1, wcrash=1, crash=1),
+    "1 table, 2 slots, 1 commit, eager, zombie": within(slots=2, commit=1, eager=True, zombie=1, triggers=1),
+    "1 table, 2 slots, 2 commits, lazy, zombie": within(slots=2, commit=2, zombie=1, triggers=1),
+    "2 tables, 1 slot, 2 commits, crash, fail": within(tables=2, commit=2, crash=1, fail=1, triggers=1),
+    "2 tables, 2 slots, 2 commits, eager": within(tables=2, slots=2, commit=2, eager=True, triggers=1),
+    "2 tables, 2 slots, 2 commits, lazy, crash, lost": within(
+        tables=2, slots=2, commit=2, crash=1, lose=1, wcrash=1
+    ),
+    "no repair, but no hint lost": within(repair=False, commit=2, wcrash=1, crash=1, dup=1),
+    "no sweep, no fault, 1 table": within(sweep=False, commit=3, dup=1),
+    "no sweep, no fault, 2 tables, 2 slots, eager": within(
+        sweep=False, tables=2, slots=2, commit=2, eager=True
+    ),
+    "looks alone, 1 table, 3 commits, crash": within(watch=True, commit=3, crash=1, wcrash=1),
+    "looks alone, 1 table, 2 commits, zombie": within(watch=True, commit=2, zombie=1, crash=1, triggers=1),
+    "looks alone, 2 tables, 1 slot, 2 commits, zombie": within(
+        watch=True, tables=2, commit=2, zombie=1, triggers=1
+    ),
+    "looks and hints, 1 table, 2 commits": within(every_look=True, commit=2, crash=1, dup=1, lose=1),
+    "hints without a head, 1 table, 2 commits": within(
+        blind_hints=True, every_look=True, commit=2, crash=1, lose=1
+    ),
+    "heads with two names, 1 table, 2 commits": within(
+        two_names=True, every_look=True, commit=2, crash=1, lose=1
+    ),
+    "quiet periods, 1 table, 2 commits": within(quiet=True, commit=2, crash=1, wcrash=1),
+    "quiet periods, 2 tables, looks alone": within(quiet=True, watch=True, tables=2, commit=2, fail=1),
+    "short turns, 2 tables, 3 commits": within(short_turns=True, tables=2, commit=3, triggers=1),
+    "short turns, quiet periods, 2 tables": within(
+        short_turns=True, quiet=True, tables=2, commit=2, triggers=1
+    ),
+    "limited failures, 1 table": within(commit=1, limit=2, crash=2, wcrash=1, fail=1, nostart=1),
+    **{f"poison: {name}": bounds for name, bounds in POISONED.items()},
 }
 DEEP: dict[str, Bounds] = {
-    "1 table, 1 slot, 3 commits, crash 2, zombie": dict(commit=3, crash=2, zombie=1, triggers=1),
-    "1 table, 1 slot, 1 commit, every fault": dict(commit=1, crash=1, zombie=1, lose=1, dup=1, nostart=1, wcrash=1, fail=1),
-    "1 table, 1 slot, 2 commits, all but zombie": dict(commit=2, crash=1, lose=1, dup=1, nostart=1, wcrash=1),
-    "1 table, 1 slot, 2 commits, token forgotten": dict(commit=2, forget=1, nostart=1, wcrash=1, crash=1),
-    "1 table, 2 slots, 1 commit, eager, zombie + crash": dict(slots=2, commit=1, eager=True, zombie=1, crash=1),
-    "1 table, 2 slots, 2 commits, lazy, zombie": dict(slots=2, commit=2, zombie=1, triggers=1),
-    "2 tables, 1 slot, 2 commits, zombie": dict(tables=2, commit=2, zombie=1, triggers=1),
-    "2 tables, 1 slot, 3 commits, crash + fail": dict(tables=2, commit=3, crash=1, fail=1, triggers=1),
-    "2 tables, 2 slots, 2 commits, eager, crash": dict(tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1),
-    "2 tables, 2 slots, 2 commits, lazy, crash + lost": dict(tables=2, slots=2, commit=2, crash=1, lose=1, wcrash=1),
-    "no repair, but no hint lost": dict(repair=False, commit=2, wcrash=1, crash=1, dup=1),
-    "no sweep, no fault, 1 table": dict(sweep=False, commit=3, dup=1),
-    "no sweep, no fault, 2 tables, 2 slots, eager": dict(sweep=False, tables=2, slots=2, commit=2, eager=True),
-    "poison: table 0 kills its job": dict(tables=2, commit=2, limit=2, poison="kill", triggers=1),
-    "poison: table 0 always fails": dict(tables=2, commit=2, limit=2, poison="raise", triggers=1),
-    "poison: no run ever starts": dict(commit=2, limit=2, poison="nostart"),
-    "poison: every run dies at start": dict(commit=2, limit=2, poison="diestart"),
+    "1 table, 1 slot, 3 commits, crash 2, zombie": within(commit=3, crash=2, zombie=1, triggers=1),
+    "1 table, 1 slot, 1 commit, every fault": within(
+        commit=1, crash=1, zombie=1, lose=1, dup=1, nostart=1, wcrash=1, fail=1
+    ),
+    "1 table, 1 slot, 2 commits, token forgotten": within(commit=2, forget=1, nostart=1, wcrash=1, crash=1),
+    "1 table, 2 slots, 1 commit, eager, zombie, crash": within(
+        slots=2, commit=1, eager=True, zombie=1, crash=1
+    ),
+    "2 tables, 1 slot, 2 commits, zombie": within(tables=2, commit=2, zombie=1, triggers=1),
+    "2 tables, 1 slot, 3 commits, crash, fail": within(tables=2, commit=3, crash=1, fail=1, triggers=1),
+    "2 tables, 2 slots, 2 commits, eager, crash": within(
+        tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1
+    ),
+    "2 tables, 2 slots, 2 commits, lazy, zombie": within(
+        tables=2, slots=2, commit=2, watch=True, zombie=1, triggers=1
+    ),
+    "looks alone, 2 tables, 2 slots, eager, crash": within(
+        watch=True, tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1
+    ),
+    "looks alone, 1 table, 3 commits, crash 2, zombie": within(
+        watch=True, commit=3, crash=2, zombie=1, wcrash=1
+    ),
+    "short turns, 2 tables, 2 slots, 2 commits, crash": within(
+        short_turns=True, tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1
+    ),
+    "limited failures, 1 table, 2 commits": within(commit=2, limit=2, crash=2, wcrash=1, fail=1, nostart=1),
+    "3 tables, 1 slot, 3 commits, crash": within(tables=3, commit=3, watch=True, crash=1, triggers=1),
 }

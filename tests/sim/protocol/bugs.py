@@ -10,8 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from icemirror.state.actions import Held, Launch
-from icemirror.state.events import Completed, Dispatch, Event, Recorded, Recover, RunState, Started, Unown
+from icemirror.state.actions import Held, Launch, Released
+from icemirror.state.events import (
+    Completed,
+    Dispatch,
+    Event,
+    Looked,
+    Pick,
+    Recorded,
+    Recover,
+    RunState,
+    Started,
+    TurnEnded,
+    Unown,
+)
 from icemirror.state.policy import Policy
 from icemirror.state.rows import Rows, SlotRow, SlotState, TableRow
 from icemirror.state.step import Step, step
@@ -85,16 +97,56 @@ def _no_charge_for_death(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
         case Unown(_, name), Step(TableRow() as row):
-            return Step(replace(row, failures=rows.table(name).failures, quarantined=False))
+            return Step(replace(row, failures=rows.table(name).failures, quarantined=False, not_before=1.0))
     return result
 
 
 def _no_charge_for_launch(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
-        case Recover(_, slot, _, str()), Step(SlotRow() as row) if rows.slot(slot).state is SlotState.LAUNCHING:
-            return Step(replace(row, failures=rows.slot(slot).failures, quarantined=False))
+        case Recover(_, slot, _, str()), Step(SlotRow() as row) if (
+            rows.slot(slot).state is SlotState.LAUNCHING
+        ):
+            failures = rows.slot(slot).failures
+            return Step(replace(row, failures=failures, quarantined=False, not_before=0.0))
     return result
+
+
+def _unown_the_living(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Unown):
+        return step(Rows(rows.tables, {}), event, policy)
+    return step(rows, event, policy)
+
+
+def _pick_owned(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Pick):
+        free = {name: replace(row, owner=None) for name, row in rows.tables.items()}
+        return step(Rows(free, rows.slots), event, policy)
+    return step(rows, event, policy)
+
+
+def _no_charge_for_silence(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Recover(_, slot, _, None), Step(SlotRow() as row):
+            kept = replace(rows.slot(slot), lease_until=row.lease_until)
+            return Step(kept, (Launch(slot, kept.gen),))
+    return result
+
+
+def _turn_covers(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case TurnEnded(), Step(TableRow() as row, (Released(),)):
+            return Step(replace(row, covered=row.dirty), result.actions)
+    return result
+
+
+def _trust_merged_head(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Looked) and rows.table(event.table).dirty == rows.table(event.table).covered:
+        row = replace(rows.table(event.table), noticed_head=None)
+        return step(Rows({**rows.tables, event.table: row}, rows.slots), event, policy)
+    return step(rows, event, policy)
 
 
 S1 = "S1 cursor moves back"
@@ -131,5 +183,18 @@ BUGS: dict[str, Bug] = {
     ),
     "dead launch not charged": Bug(
         L2_LAUNCHES, {"commit": 1, "limit": 2, "poison": "nostart"}, _no_charge_for_launch
+    ),
+    "a living owner loses its table": Bug(S2_TABLE, {"commit": 1}, _unown_the_living),
+    "a table is picked although it has an owner": Bug(
+        S2_TABLE, {"commit": 1, "slots": 2, "eager": True}, _pick_owned
+    ),
+    "unanswered launch not charged": Bug(
+        L2, {"commit": 1, "limit": 2, "poison": "noanswer"}, _no_charge_for_silence
+    ),
+    "a noticed head is looked for by its name in the job": Bug(
+        L2, {"commit": 1, "two_names": True}, _trust_merged_head
+    ),
+    "a turn that ends early covers its notices": Bug(
+        S4, {"commit": 3, "tables": 2, "short_turns": True, "triggers": 1}, _turn_covers
     ),
 }

@@ -15,30 +15,42 @@ Liveness, without further faults and commits, from every reachable state:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from icemirror.errors import Kind
 from icemirror.result import ErrorResult
-from icemirror.state.actions import Launch, Merge
+from icemirror.state.actions import Launch
 from icemirror.state.eligibility import due_at, waits
-from icemirror.state.events import Dispatch, Event, Holder, Looked, Noticed, Recorded, Recover, RunState
-from icemirror.state.events import Terms, Unown
-from icemirror.state.policy import Policy
-from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState, TableRow
-from icemirror.state.step import Step, step
-from icemirror.state.worker import Doing, Limits, MergeFailed, MergeOutcome, Moment, NothingLeft, Overtaken
-from icemirror.state.worker import SliceDone, Worker, fenced, merged, tell, told
-from tests.sim.protocol.world import ACTIVE, GROUP, Budget, Canon, Env, Pc, Pool, Run, State, run_id
+from icemirror.state.events import (
+    Dispatch,
+    Holder,
+    Looked,
+    Noticed,
+    Recorded,
+    Recover,
+    RunState,
+    Terms,
+    Unown,
+)
+from icemirror.state.rows import SlotRow, SlotState
+from icemirror.state.worker import (
+    Doing,
+    MergeFailed,
+    MergeOutcome,
+    NothingLeft,
+    Overtaken,
+    SliceDone,
+    Worker,
+    fenced,
+)
+from tests.sim.protocol.fleet import NOW, Fleet, put
+from tests.sim.protocol.world import ACTIVE, GROUP, Env, Pc, Run, State, run_id
 
-NOW, LATE, LONG_AGO = 0.0, 10.0, -10.0
-WORK = (Doing.MERGE, Doing.REPORT, Doing.COMPLETE, Doing.FAIL)
+LATE, LONG_AGO = 10.0, -10.0
 FAILURE = ErrorResult(kind=Kind.TRANSIENT, message="")
 TERMS = Terms(GROUP)
 HEADS = [str(head) for head in range(100)]
-Rule = Callable[[Rows, Event, Policy], Step]
 Transition = tuple[bool, str, Any]  # (is a fault, label, State or Violation)
 
 
@@ -48,161 +60,8 @@ class Violation(NamedTuple):
     why: str
 
 
-def _put(items: tuple[Any, ...], at: int, item: Any) -> tuple[Any, ...]:
-    return (*items[:at], item, *items[at + 1 :])
-
-
-class Model:
-    """The bounds, and what may be wrong: `rule` replaces `step`, `flaw` names a mistake outside of it."""
-
-    def __init__(
-        self,
-        *,
-        tables: int = 1,
-        slots: int = 1,
-        triggers: int = 2,
-        eager: bool = False,
-        sweep: bool = True,
-        repair: bool = True,
-        limit: int | None = None,
-        poison: str = "",
-        short_turns: bool = False,
-        quiet: bool = False,
-        watch: bool = False,
-        every_look: bool = False,
-        blind_hints: bool = False,
-        rule: Rule = step,
-        flaw: str = "",
-        **budget: int,
-    ) -> None:
-        self.names = [f"t{i}" for i in range(tables)]
-        self.ids = [SlotId(GROUP, i) for i in range(slots)]
-        self.triggers, self.sweep, self.repair, self.poison = triggers, sweep, repair, poison
-        self.watch, self.every_look, self.blind_hints = watch, every_look or watch, blind_hints
-        self.limit, self.quiet, self.rule, self.flaw = limit, quiet, rule, flaw
-        self.policy = Policy(
-            slots=slots,
-            lease_seconds=1.0,
-            launch_lease_seconds=1.0,
-            max_failures=limit or 1_000_000,
-            quiet_seconds=float(quiet),
-            max_wait_seconds=float(quiet),
-            scale_out_seconds=0.0 if eager else math.inf,
-            backoff_seconds=1.0,
-            backoff_factor=1.0,
-        )
-        self.limits = Limits(
-            linger_seconds=0.0, turn_slices=1 if short_turns else 1_000_000, max_conflicts=1_000_000
-        )
-        self.budget = Budget(**budget)
-        self.tables: Pool[TableRow] = Pool()
-        self.slots: Pool[SlotRow] = Pool()
-        self.workers: Pool[Worker] = Pool()
-        self.canon = Canon(
-            self.tables,
-            self.slots,
-            self.workers,
-            limited=limit is not None,
-            strict=rule is step and not flaw,
-            quiet=quiet,
-        )
-        self._applied: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], Step]] = {}
-        self._told: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], int, bool]] = {}
-
-    def start(self) -> State:
-        merged = [TableRow(name, group=GROUP, noticed_head="0", merged_head="0") for name in self.names]
-        tabs = tuple(self.tables.number(row) for row in merged)
-        slots = tuple(self.slots.number(SlotRow(slot)) for slot in self.ids)
-        return State(tabs, slots, (), (), (Env(),) * len(tabs), self.budget)
-
-    # --- the product's code, remembered ----------------------------------------------------------------------
-
-    def apply(
-        self, s: State, event: type[Event], *details: Any
-    ) -> tuple[tuple[int, ...], tuple[int, ...], Step]:
-        """Tables, slots and the step after an event."""
-        key = (s.tabs, s.slots, event, details)
-        found = self._applied.get(key)
-        if found is None:
-            found = self._applied[key] = self._apply(s, event(*details))
-        return found
-
-    def _apply(self, s: State, event: Event) -> tuple[tuple[int, ...], tuple[int, ...], Step]:
-        tabs, slots = [self.tables[n] for n in s.tabs], [self.slots[n] for n in s.slots]
-        rows = Rows(dict(zip(self.names, tabs, strict=True)), dict(zip(self.ids, slots, strict=True)))
-        result = self.rule(rows, event, self.policy)
-        match result.row:
-            case TableRow() as row:
-                at = self.names.index(row.name)
-                return _put(s.tabs, at, self.tables.number(row)), s.slots, result
-            case SlotRow() as row:
-                return s.tabs, _put(s.slots, row.id.index, self.slots.number(row)), result
-            case _:
-                return s.tabs, s.slots, result
-
-    def tell(
-        self, s: State, worker: int, names: frozenset[str] | None = None
-    ) -> tuple[tuple[int, ...], tuple[int, ...], int, bool]:
-        """Tables, slots and the worker after it told the state what it does, and whether it got a table."""
-        key = (s.tabs, s.slots, worker, names)
-        found = self._told.get(key)
-        if found is None:
-            w = self.workers[worker]
-            event = tell(w, Moment(NOW, 1.0, names), self.limits)
-            if self.flaw == "dirty read after the merge" and w.doing is Doing.COMPLETE and w.turn:
-                event = replace(event, dirty=self.tables[s.tabs[int(w.turn.table[1:])]].dirty)
-            tabs, slots, result = self._apply(s, event)
-            (answer,) = result.actions
-            after = told(w, event, answer, self.limits)
-            if self.flaw == "no scan after freeing the slot" and after.doing is Doing.RESCAN:
-                after = replace(after, doing=Doing.END)
-            found = self._told[key] = (tabs, slots, self.workers.number(after), isinstance(answer, Merge))
-        return found
-
-    # --- properties --------------------------------------------------------------------------------------------
-
-    def good(self, s: State) -> bool:
-        """Nothing is left to do but what a person has to."""
-        slots = [self.slots[n] for n in s.slots]
-        if s.pcs or any(x.state is not SlotState.FREE for x in slots):
-            return False
-        if any(r.worker != self.canon.end for r in s.runs):
-            return False
-        if all(x.quarantined for x in slots):
-            return True
-        return all(self._done(self.tables[n], e) for n, e in zip(s.tabs, s.envs, strict=True))
-
-    def _done(self, t: TableRow, e: Env) -> bool:
-        return not e.hints and (t.quarantined or (e.cursor == e.head and t.dirty == t.covered))
-
-    def unsafe(self, s: State) -> str:
-        """What does not hold in this state."""
-        live, worked_on = 0, set()
-        for r in s.runs:
-            w = self.workers[r.worker]
-            if w.doing is Doing.START:
-                live += 1
-            elif w.doing not in (Doing.END, Doing.RESCAN) and not r.zombie:
-                live += 1
-                if not self._mine(s, r, w):
-                    return "S2 healthy worker lost its slot"
-                if w.doing in WORK and w.turn:
-                    owner = self.tables[s.tabs[int(w.turn.table[1:])]].owner
-                    if owner != w.me.owner or w.turn.table in worked_on:
-                        return "S2 healthy worker works on a table that it does not own"
-                    worked_on.add(w.turn.table)
-        if live > len(s.slots) + self.budget.forget - s.bud.forget:
-            return "S3 more runs than slots"
-        for n, e in zip(s.tabs, s.envs, strict=True):
-            if self.tables[n].covered >= self.tables[n].dirty and e.cursor < e.noticed:
-                return "S4 covered claims an unmerged commit"
-        return ""
-
-    def _mine(self, s: State, r: Run, w: Worker) -> bool:
-        x = self.slots[s.slots[r.slot]]
-        return x.state in ACTIVE and x.gen == w.me.gen and x.run_id == w.me.run_id
-
-    # --- transitions -------------------------------------------------------------------------------------------
+class Model(Fleet):
+    """A fleet and the world around it: commits, hints, triggers, a launcher, mirrors, faults."""
 
     def successors(self, s: State) -> list[Transition]:
         out: list[Transition] = []
@@ -225,19 +84,19 @@ class Model:
         """Commits, hints of them, looks at the heads, time."""
         for i, (e, name) in enumerate(zip(s.envs, self.names, strict=True)):
             committed = e._replace(head=e.head + 1, hints=0 if self.watch else e.hints + 1)
-            self._fault(s, out, f"commit{i}", "commit", envs=_put(s.envs, i, committed))
+            self._fault(s, out, f"commit{i}", "commit", envs=put(s.envs, i, committed))
             if e.hints and len(s.pcs) < self.triggers:
                 self._hint(s, i, e, out)
             t = self.tables[s.tabs[i]]
             if self.sweep and self.repair and (self.every_look or t.dirty == t.covered):
                 tabs, _, _ = self.apply(s, Looked, NOW, name, TERMS, HEADS[e.head])
                 if tabs != s.tabs:
-                    seen = _put(s.envs, i, e._replace(noticed=e.head))
+                    seen = put(s.envs, i, e._replace(noticed=e.head))
                     out.append((False, f"look{i}", s._replace(tabs=tabs, envs=seen)))
             if t.not_before or (waits(t) and due_at(t, self.policy) > NOW):
                 later = replace(t, not_before=0.0, first_dirty_at=LONG_AGO, last_dirty_at=LONG_AGO)
                 later = later if self.quiet else replace(t, not_before=0.0)
-                out.append((False, f"elapse{i}", s._replace(tabs=_put(s.tabs, i, self.tables.number(later)))))
+                out.append((False, f"elapse{i}", s._replace(tabs=put(s.tabs, i, self.tables.number(later)))))
             if self.sweep and t.owner:
                 tabs, _, _ = self.apply(s, Unown, NOW, name, 1.0)
                 if tabs != s.tabs:
@@ -249,13 +108,13 @@ class Model:
         after = s.pcs if self.sweep else tuple(sorted((*s.pcs, ("dispatch",))))
         if self.flaw == "acknowledge before notice":
             pcs = tuple(sorted((*s.pcs, ("notice", i))))
-            out.append((False, f"ack{i}", s._replace(envs=_put(s.envs, i, taken), pcs=pcs)))
+            out.append((False, f"ack{i}", s._replace(envs=put(s.envs, i, taken), pcs=pcs)))
         else:
-            envs = _put(s.envs, i, taken._replace(noticed=e.head))
+            envs = put(s.envs, i, taken._replace(noticed=e.head))
             out.append((False, f"notice{i}", s._replace(tabs=tabs, envs=envs, pcs=after)))
-        envs = _put(s.envs, i, seen)
+        envs = put(s.envs, i, seen)
         self._fault(s, out, f"notice{i}, no ack", "dup", tabs=tabs, envs=envs, pcs=after)
-        self._fault(s, out, f"lose{i}", "lose", envs=_put(s.envs, i, taken))
+        self._fault(s, out, f"lose{i}", "lose", envs=put(s.envs, i, taken))
 
     def _noticed(self, s: State, i: int) -> tuple[int, ...]:
         head = None if self.blind_hints else HEADS[s.envs[i].head]
@@ -284,7 +143,7 @@ class Model:
             self._fault(s, out, "trigger crash", "wcrash", pcs=rest)
             match p:
                 case ("notice", i):
-                    envs = _put(s.envs, i, s.envs[i]._replace(noticed=s.envs[i].head))
+                    envs = put(s.envs, i, s.envs[i]._replace(noticed=s.envs[i].head))
                     late = s._replace(tabs=self._noticed(s, i), envs=envs, pcs=rest)
                     out.append((False, "late notice", late))
                 case ("launch", i, g):
@@ -301,13 +160,14 @@ class Model:
         def answered(k: int) -> tuple[Pc, ...]:
             return tuple(sorted((*rest, ("record", i, g, k))))
 
+        if self.poison == "noanswer":
+            out.append((False, "launch: no answer", s._replace(pcs=rest)))
+            return
         if not same:
             out.append((False, "launch", s._replace(runs=(*s.runs, new), pcs=answered(0))))
             return
         out.append((False, "launch: same run", s._replace(pcs=answered(0))))
-        self._fault(
-            s, out, "launch: token forgotten", "forget", runs=(*s.runs, new), pcs=answered(k)
-        )
+        self._fault(s, out, "launch: token forgotten", "forget", runs=(*s.runs, new), pcs=answered(k))
 
     def _recover(self, s: State, out: list[Transition]) -> None:
         for i, number in enumerate(s.slots):
@@ -352,7 +212,7 @@ class Model:
 
     def _run(self, s: State, n: int, r: Run, out: list[Transition]) -> None:
         w = self.workers[r.worker]
-        over = _put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))
+        over = put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))
         if w.doing is Doing.START:
             if self.poison == "nostart":
                 out.append((False, "never started", s._replace(runs=over)))
@@ -362,10 +222,10 @@ class Model:
             return
         self._fault(s, out, f"dies j{r.slot}", "crash", runs=over)
         if not r.zombie and w.doing is not Doing.RESCAN:
-            self._fault(s, out, f"zombie j{r.slot}", "zombie", runs=_put(s.runs, n, r._replace(zombie=1)))
+            self._fault(s, out, f"zombie j{r.slot}", "zombie", runs=put(s.runs, n, r._replace(zombie=1)))
         if w.doing is Doing.MERGE:
-            if not self._mine(s, r, w):
-                stopped = self._with(s, n, r, fenced(w))
+            if not self.mine(s, r, w):
+                stopped = self._with(s, n, r, self.workers.number(fenced(w)))
                 out.append((False, f"heartbeat fenced j{r.slot}", stopped))
             self._merge(s, n, r, w, out)
         elif w.doing is Doing.BEAT and self.poison == "diestart":
@@ -386,12 +246,12 @@ class Model:
             return False
         after = r._replace(worker=worker, at="C" if got_table else "", loc=0, h=0)
         label = f"{self.workers[r.worker].doing} j{r.slot} {','.join(names or ())}"
-        out.append((False, label, s._replace(tabs=tabs, slots=slots, runs=_put(s.runs, n, after))))
+        out.append((False, label, s._replace(tabs=tabs, slots=slots, runs=put(s.runs, n, after))))
         return True
 
-    def _with(self, s: State, n: int, r: Run, w: Worker, **changes: Any) -> State:
-        after = r._replace(worker=self.workers.number(w), at="", loc=0, h=0)
-        return s._replace(runs=_put(s.runs, n, after), **changes)
+    def _with(self, s: State, n: int, r: Run, worker: int, **changes: Any) -> State:
+        after = Run(r.slot, r.tgen, r.k, worker, "", r.zombie)
+        return s._replace(runs=put(s.runs, n, after), **changes)
 
     def _merge(self, s: State, n: int, r: Run, w: Worker, out: list[Transition]) -> None:
         """What `advance` does: locate on the mirror, then load the changelog's head and plan, then commit."""
@@ -403,22 +263,22 @@ class Model:
             out.append((False, f"{label} j{r.slot}", state))
 
         def after(outcome: MergeOutcome, **changes: Any) -> State:
-            return self._with(s, n, r, merged(w, outcome, self.limits), **changes)
+            return self._with(s, n, r, self.merged(r.worker, outcome), **changes)
 
         if r.at in "HM":
             failed = after(MergeFailed(FAILURE))
             self._fault(s, out, f"merge fails j{r.slot}", "fail", runs=failed.runs)
         if r.at == "C":
             loc = e.head if early else e.cursor
-            add("locate", s._replace(runs=_put(s.runs, n, r._replace(at="H", loc=loc))))
+            add("locate", s._replace(runs=put(s.runs, n, r._replace(at="H", loc=loc))))
         elif r.at == "H":
             loc, h = (e.cursor, r.loc) if early else (r.loc, e.head)
             if loc == h:
-                add("empty plan", after(NothingLeft(HEADS[h])))
+                add("empty plan", after(NothingLeft(self.job_name + HEADS[h])))
             else:
-                add("plan", s._replace(runs=_put(s.runs, n, r._replace(at="M", loc=loc, h=h))))
+                add("plan", s._replace(runs=put(s.runs, n, r._replace(at="M", loc=loc, h=h))))
         elif self.poison == "kill" and i == 0:
-            add("dies", s._replace(runs=_put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))))
+            add("dies", s._replace(runs=put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))))
         elif self.poison == "raise" and i == 0:
             add("merge fails", after(MergeFailed(FAILURE)))
         elif e.cursor != r.loc and self.flaw != "no mirror fence":
@@ -426,5 +286,5 @@ class Model:
         elif r.h < e.cursor:
             out.append((False, "mirror commit", Violation("S1 cursor moves back")))
         else:
-            envs = _put(s.envs, i, e._replace(cursor=r.h))
+            envs = put(s.envs, i, e._replace(cursor=r.h))
             add("mirror commit", after(SliceDone(), envs=envs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import NamedTuple
 
@@ -18,6 +19,14 @@ class Verdict(NamedTuple):
 
 def check(model: Model, cap: int = 5_000_000) -> Verdict:
     """Safety in every state, liveness from every state."""
+    gc.disable()  # millions of small tuples without cycles: the collector would walk them over and over
+    try:
+        return _check(model, cap)
+    finally:
+        gc.enable()
+
+
+def _check(model: Model, cap: int) -> Verdict:
     states = [model.start()]
     ids = {states[0]: 0}
     parent: list[tuple[int, str]] = [(-1, "")]

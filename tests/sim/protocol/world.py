@@ -7,6 +7,7 @@ of counters matters, and nobody asks about a run that is over.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -204,7 +205,7 @@ class Canon:
             dirty=dirty[t.dirty],
             covered=dirty[t.covered],
             owner=owner,
-            not_before=1.0 if t.not_before else 0.0,
+            not_before=0.0 if t.quarantined else min(t.not_before, 1.0),
             failures=t.failures if self._limited else 0,
             first_dirty_at=0.0 if clean else t.first_dirty_at,
             last_dirty_at=0.0 if clean else t.last_dirty_at,
@@ -226,7 +227,8 @@ class Canon:
             run_id=name,
             lease_until=0.0 if x.state is SlotState.FREE else 1.0,
             failures=x.failures if self._limited else 0,
-            not_before=0.0,  # to wait before a slot is taken is to dispatch late, which is explored anyway
+            # To wait before a slot is taken is to dispatch late, which is explored anyway.
+            not_before=math.inf if x.quarantined else 0.0,
             error=None,
         )
         return self._renamed.setdefault(key, self._slots.number(new))

@@ -40,15 +40,14 @@ class Judge:
         if not self.ask_files:
             return replayed
         raw = live_rows_of_files(subject, self.journal.files(subject, until))
-        agreement = compare_rows(replayed, keyed_rows(raw, subject), subject.columns.names)
+        agreement = compare_table(replayed, raw, subject)
         if not agreement.equal:
             raise OraclesDisagree(self._name_the_odd_one(subject, until, replayed, agreement))
         return replayed
 
     def judge_rows(self, subject: Subject, rows: pa.Table, until: Until) -> Verdict:
         """Whether these rows are what the changelog says at that point."""
-        expected = self.expected(subject, until)
-        return compare_rows(expected, keyed_rows(rows, subject), subject.columns.names)
+        return compare_table(self.expected(subject, until), rows, subject)
 
     def judge_mirror(
         self,
@@ -68,9 +67,7 @@ class Judge:
         """The mirror's head as each of the readers sees it; the oracles are asked once."""
         expected = self.expected(subject, until)
         return {
-            name: compare_rows(
-                expected, keyed_rows(read(mirror, subject, None), subject), subject.columns.names
-            )
+            name: compare_table(expected, read(mirror, subject, None), subject)
             for name, read in readers.items()
         }
 
@@ -92,10 +89,14 @@ class Judge:
         return f"{subject.name}: the oracles disagree; odd is {odd}. Files against journal: {agreement}"
 
 
-def keyed_rows(rows: pa.Table, subject: Subject) -> list[tuple[bytes, bytes]]:
-    """(key, row) for each row."""
+def compare_table(expected: Mapping[bytes, bytes], rows: pa.Table, subject: Subject) -> Verdict:
+    """Compares key → row with the rows that somebody read."""
+    images = render_rows(rows, subject.columns)
+    # Rows of different keys differ, so nothing is hidden by a set; only a difference needs the keys.
+    if len(images) == len(expected) and set(images) == set(expected.values()):
+        return Verdict(len(expected), len(images))
     keys = render_rows(rows, subject.key_columns)
-    return list(zip(keys, render_rows(rows, subject.columns), strict=True))
+    return compare_rows(expected, zip(keys, images, strict=True), subject.columns.names)
 
 
 def _greatest_events(journal: Journal, subject: Subject, until: Until) -> dict[bytes, bytes]:

@@ -1,0 +1,101 @@
+"""How the demo looks while it runs: a live table on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from icemirror.cli.demo.ledger import Progress
+
+_RATE_SECONDS = 10.0
+_LINE_SECONDS = 5.0
+
+
+class Rates:
+    """Events merged per second, over the last ten."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def update(self, progress: Progress, now: float) -> float:
+        """The rate after one more look."""
+        seen = self._seen.setdefault(progress.table, deque())
+        seen.append((now, progress.merged_events))
+        while now - seen[0][0] > _RATE_SECONDS:
+            seen.popleft()
+        (began, before), seconds = seen[0], now - seen[0][0]
+        return (progress.merged_events - before) / seconds if seconds > 0 and began < now else 0.0
+
+
+class Screen:
+    """Shows progress on a console; to be used as a context."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rates = Rates()
+        self._began = time.monotonic()
+        self._last_line = float("-inf")
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(console=console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, tables: Sequence[Progress], phase: str, *, final: bool = False) -> None:
+        """One more look."""
+        now, elapsed = time.time(), time.monotonic() - self._began
+        rates = [self._rates.update(progress, now) for progress in tables]
+        if self._live is not None:
+            overall = Text(f"{elapsed:5.0f} s  ", style="dim").append(phase, style="bold")
+            self._live.update(Group(render_table(tables, rates, now), overall), refresh=True)
+        elif final or elapsed - self._last_line >= _LINE_SECONDS:
+            self._last_line = elapsed
+            self._console.print(render_line(tables, rates, phase, elapsed), soft_wrap=True)
+
+
+def render_table(tables: Sequence[Progress], rates: Sequence[float], now: float) -> Table:
+    """A row for each mirror."""
+    rendered = Table("mirror", box=None, pad_edge=False, header_style="bold")
+    for name in ("lag", "committed", "merged", "events/s", "merges", "last merge", "live rows"):
+        rendered.add_column(name, justify="right", min_width=9)
+    for progress, rate in zip(tables, rates, strict=True):
+        lag = progress.lag_seconds
+        style = "green" if lag == 0 else "yellow" if lag < 5 else "red"
+        rendered.add_row(
+            progress.table,
+            Text("0 s" if lag == 0 else f"{lag:.1f} s", style=style),
+            f"{progress.committed_events:,}",
+            f"{progress.merged_events:,}",
+            f"{rate:,.0f}",
+            f"{progress.merges:,}",
+            "" if progress.merged_at is None else f"{max(0.0, now - progress.merged_at):.1f} s ago",
+            f"{progress.live_rows:,}",
+        )
+    return rendered
+
+
+def render_line(tables: Sequence[Progress], rates: Sequence[float], phase: str, elapsed: float) -> str:
+    """The same in one line."""
+    parts = (
+        f"{progress.table} {progress.merged_events:,}/{progress.committed_events:,} events, "
+        f"lag {progress.lag_seconds:.1f} s, {progress.merges} merges"
+        for progress in tables
+    )
+    return f"{elapsed:4.0f} s  {phase}: {'; '.join(parts)}; {sum(rates):,.0f} events/s"

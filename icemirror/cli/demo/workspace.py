@@ -1,0 +1,123 @@
+"""The demo's folder: recognised by its marker, made anew or continued, with a normal configuration in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+MARKER_NAME = ".icemirror-demo"
+NAMESPACE = "shop"
+TABLES = ("customers", "order_items", "products")
+_VERSION = 1
+_CONFIG_HEAD = """\
+# Made by `icemirror demo`: an ordinary configuration, for every command (-c {path}).
+"""
+
+
+@dataclass(frozen=True)
+class Marker:
+    """How the data in the folder were made; whoever continues them must do the same."""
+
+    seed: int
+    rows: int
+    version: int = _VERSION
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folder and what is where in it."""
+
+    root: Path
+    marker: Marker
+
+    @property
+    def config(self) -> Path:
+        """The configuration of the watch, and of every command that a person tries."""
+        return self.root / "icemirror.yaml"
+
+    @property
+    def journal(self) -> Path:
+        """The generator's journal."""
+        return self.root / "journal.db"
+
+    @property
+    def state(self) -> Path:
+        """The trigger's rows."""
+        return self.root / "state.db"
+
+    @property
+    def watch_log(self) -> Path:
+        """What the watch says."""
+        return self.root / "watch.log"
+
+    @property
+    def catalog_properties(self) -> dict[str, str]:
+        """The catalog of changelogs and mirrors."""
+        return {
+            "type": "sql",
+            "uri": f"sqlite:///{self.root}/catalog.db",
+            "warehouse": f"file://{self.root}/warehouse",
+        }
+
+
+def prepare_workspace(directory: Path, *, keep: bool, wanted: Marker) -> Workspace:
+    """The folder, emptied if it was the demo's own and is not kept. Another's folder is left alone."""
+    root = directory.absolute()
+    if any(character in str(root) for character in "?#%"):
+        raise click.UsageError(f"{root}: choose a --dir without ? # % in its path")
+    found = read_marker(root)
+    if found is None and root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise click.UsageError(
+            f"{root} is not empty and was not made by `icemirror demo` (no {MARKER_NAME} in it): "
+            "choose another --dir"
+        )
+    if found is not None and keep:
+        return Workspace(root, found)
+    if found is not None:
+        shutil.rmtree(root.resolve())
+    workspace = Workspace(root, wanted)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / MARKER_NAME).write_text(json.dumps(asdict(wanted)) + "\n")
+    workspace.config.write_text(_CONFIG_HEAD.format(path=workspace.config) + _config_text(workspace))
+    return workspace
+
+
+def read_marker(root: Path) -> Marker | None:
+    """The marker of a folder that the demo made, else None."""
+    try:
+        content = json.loads((root / MARKER_NAME).read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if content.get("version") != _VERSION:
+        raise click.UsageError(
+            f"{root} was made by another version of the demo: delete it, or choose another --dir"
+        )
+    return Marker(**content)
+
+
+def _config_text(workspace: Workspace) -> str:
+    content: dict[str, Any] = {
+        "project_ref": "shop",
+        "environment": "demo",
+        "iceberg": {"catalog": workspace.catalog_properties},
+        "tables": [
+            {"namespace": NAMESPACE, "changelog_table": f"{name}_changelog", "mirror_table": name}
+            for name in TABLES
+        ],
+        "job": {"linger": "20s", "spark": {"spark.driver.memory": "1g"}},
+        "trigger": {
+            "state": {"type": "sqlite", "path": str(workspace.state)},
+            "launcher": {"type": "local"},
+            "poll_interval": "500ms",
+            "quiet_period": "500ms",
+            "max_wait": "2s",
+        },
+        "telemetry": {"log_format": "text", "prometheus": None},
+    }
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

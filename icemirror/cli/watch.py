@@ -1,0 +1,125 @@
+"""`icemirror watch`: the embedded trigger."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+from rich.live import Live
+
+from icemirror.cli.console import config_option, err, load
+from icemirror.cli.status import render_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from icemirror.settings import Settings
+    from icemirror.state.rows import Rows
+    from icemirror.state.store import Store
+    from icemirror.telemetry.metrics import Metrics
+    from trigger.fleet import Fleet
+
+
+@click.command()
+@config_option
+@click.option("--until-idle", is_flag=True, help="End when every mirror has reached its changelog's head.")
+@click.option("--http", metavar="ADDR", help="Status page and metrics at this address, e.g. 127.0.0.1:8080.")
+def watch(config: str | None, until_idle: bool, http: str | None) -> int:
+    """Keep all mirrors current: look at the changelogs' heads, coalesce, launch a worker where one is wanted.
+
+    Ctrl-C ends the watching. A job that is at work then finishes by itself.
+    """
+    from icemirror.state.configured import open_store
+    from icemirror.telemetry.metrics import open_metrics
+    from trigger.reporting import Reporting
+    from trigger.watch import Watch
+    from trigger.wiring import build_fleet
+
+    settings = load(config)
+    live = err.is_terminal
+    _configure_logs(settings, quiet=live)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(settings))
+        metrics = open_metrics(
+            project_ref=settings.project_ref,
+            environment=settings.environment,
+            prometheus=settings.telemetry.prometheus is not None or http is not None,
+            otlp=settings.telemetry.otlp,
+        )
+        stack.callback(metrics.close)
+        fleet = build_fleet(settings, store, metrics, os.environ)
+        stack.callback(fleet.registry.close)
+        _serve(stack, settings, fleet, store, metrics, http)
+        on_round = _live(stack, fleet) if live else _nothing
+        return Watch(
+            fleet=fleet,
+            reporting=Reporting(store, metrics, store.last_cursor()),
+            poll_seconds=settings.trigger.poll_interval,
+            until_idle=until_idle,
+            stop=stop,
+            on_round=on_round,
+        ).run()
+
+
+def _nothing(rows: Rows) -> None:
+    """Nobody watches the terminal: the logs say what happens."""
+
+
+def _live(stack: ExitStack, fleet: Fleet) -> Callable[[Rows], None]:
+    """A table that is drawn anew after every round."""
+    from trigger.status import fleet_status
+
+    display = stack.enter_context(Live(console=err, auto_refresh=False))
+
+    def draw(rows: Rows) -> None:
+        display.update(render_status(fleet_status(fleet.registry.tables, rows, time.time())), refresh=True)
+
+    return draw
+
+
+def _configure_logs(settings: Settings, *, quiet: bool) -> None:
+    from icemirror.telemetry.logs import configure
+
+    configure(
+        log_format="text" if quiet else settings.telemetry.log_format,
+        log_level="warning" if quiet else settings.telemetry.log_level,
+        project_ref=settings.project_ref,
+        environment=settings.environment,
+    )
+
+
+def _serve(
+    stack: ExitStack, settings: Settings, fleet: Fleet, store: Store, metrics: Metrics, http: str | None
+) -> None:
+    """The status page and the metrics, where somebody asked for them and where the configuration says."""
+    from icemirror.settings.address import Address
+    from icemirror.state.reads import EVERYTHING
+    from icemirror.telemetry.server import Sources, start_optional_server, start_server
+    from trigger.status import fleet_status
+
+    sources = Sources(
+        status=lambda: fleet_status(fleet.registry.tables, store.load(EVERYTHING), time.time()),
+        metrics=metrics.exposition,
+        project_ref=settings.project_ref,
+        environment=settings.environment,
+    )
+    if http is not None:
+        try:
+            address = Address.parse(http)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--http") from error
+        server = start_server(address, sources)
+        stack.callback(server.close)
+        err.print(f"status page: {server.url}")
+    if settings.telemetry.prometheus is not None:
+        optional = start_optional_server(settings.telemetry.prometheus, sources)
+        if optional is not None:
+            stack.callback(optional.close)

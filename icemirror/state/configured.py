@@ -1,0 +1,40 @@
+"""The store and the policy that a configuration asks for; the trigger and its workers must agree on both."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from icemirror.errors import BadConfig
+from icemirror.settings import Settings, TableSettings
+from icemirror.settings.trigger import DynamoDbState, KubernetesState, SqliteState
+from icemirror.state.events import Terms
+from icemirror.state.policy import Policy
+from icemirror.state.sqlite import SqliteStore
+from icemirror.state.store import Store
+
+
+def open_store(settings: Settings) -> Store:
+    """The store of `trigger.state`."""
+    match state := settings.trigger.state:
+        case SqliteState():
+            return SqliteStore(state.path)
+        case DynamoDbState() | KubernetesState():
+            raise BadConfig(f"trigger.state: {state.type} is not supported by this version; use sqlite")
+    assert_never(state)
+
+
+def policy_of(settings: Settings) -> Policy:
+    """The numbers of the protocol."""
+    trigger = settings.trigger
+    return Policy(
+        slots=trigger.max_concurrent_jobs,
+        lease_seconds=trigger.lease,
+        max_failures=trigger.max_failures,
+        quiet_seconds=trigger.quiet_period,
+        max_wait_seconds=trigger.max_wait,
+    )
+
+
+def terms_of(table: TableSettings) -> Terms:
+    """What the row of a table keeps of its settings."""
+    return Terms(table.group, table.min_interval)

@@ -1,0 +1,45 @@
+"""When a table may be taken: after waiting for more commits, after a failure, after the last merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from icemirror.errors import Kind
+from icemirror.state.policy import Policy
+from icemirror.state.rows import TableRow
+
+NEEDS_PERSON = frozenset({Kind.INVALID, Kind.CORRUPT})
+
+
+def waits(row: TableRow) -> bool:
+    """There is work, and nobody does it, and nothing but time is between."""
+    return row.dirty > row.covered and row.owner is None and not row.paused and not needs_person(row)
+
+
+def needs_person(row: TableRow) -> bool:
+    """Nothing but `resume` helps; what failed for a passing reason is tried again now and then."""
+    return row.quarantined and (row.error is None or row.error.kind in NEEDS_PERSON)
+
+
+def due_at(row: TableRow, policy: Policy) -> float:
+    """When a waiting table may be taken."""
+    if row.quarantined:
+        return row.not_before
+    if row.yielded_at is not None:  # a backlog waits neither for more commits nor for `min_interval`
+        return max(row.not_before, row.yielded_at)
+    settled = min(row.last_dirty_at + policy.quiet_seconds, row.first_dirty_at + policy.max_wait_seconds)
+    if row.completed_at is not None:
+        settled = max(settled, row.completed_at + row.min_interval_seconds)
+    return max(row.not_before, settled)
+
+
+def waiting(
+    tables: Iterable[TableRow], group: str, names: frozenset[str] | None, policy: Policy
+) -> list[tuple[float, TableRow]]:
+    """The waiting tables of a group with the time at which each may be taken, the first to be taken first."""
+    found = [
+        (due_at(row, policy), row)
+        for row in tables
+        if row.group == group and waits(row) and (names is None or row.name in names)
+    ]
+    return sorted(found, key=lambda item: (item[0], item[1].name))

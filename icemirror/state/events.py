@@ -1,0 +1,257 @@
+"""What may happen to the rows. Every event reads some rows and changes one at most; `now` comes with it.
+
+The numbers are those of the rules in docs/trigger.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from icemirror.result import ErrorResult, Position
+from icemirror.state.rows import Owner, RunSummary, SlotId
+
+Names = frozenset[str]
+"""The tables that the sender knows of; rows of others are left alone. None: all of the group."""
+
+
+class RunState(StrEnum):
+    """What a launcher knows of a run."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the configuration says of a table; kept in its row for those who pick it."""
+
+    group: str = "default"
+    min_interval_seconds: float = 0.0
+
+
+# --- tables, by the trigger and by people -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """1. Somebody said that the changelog moved."""
+
+    now: float
+    table: str
+    terms: Terms
+    head: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """13. The changelog's head pointer was read: a notice, if nobody has noticed that head yet."""
+
+    now: float
+    table: str
+    terms: Terms
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookFailed:
+    """The changelog's head could not be read."""
+
+    now: float
+    table: str
+    terms: Terms
+    error: ErrorResult
+
+
+@dataclass(frozen=True, slots=True)
+class Unown:
+    """7. The table's owner may be dead for good."""
+
+    now: float
+    table: str
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Take no more work for this table."""
+
+    now: float
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Take work for this table again; lifts a quarantine."""
+
+    now: float
+    table: str
+
+
+# --- slots, by the trigger --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """2. A worker may be wanted."""
+
+    now: float
+    group: str
+    tables: Names | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """3. The launcher answered with a run."""
+
+    now: float
+    slot: SlotId
+    gen: int
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """5, 6. The slot was seen with this gen and run, and the launcher asked about that very run."""
+
+    now: float
+    slot: SlotId
+    gen: int
+    run_id: str | None
+    run: RunState
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlotResumed:
+    """Launch workers in this slot again."""
+
+    now: float
+    slot: SlotId
+
+
+# --- slots and tables, by a worker ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A worker, as it stands in its slot's row."""
+
+    slot: SlotId
+    gen: int
+    run_id: str
+
+    @property
+    def owner(self) -> Owner:
+        """The worker, as it stands in the row of a table that it has taken."""
+        return Owner(self.slot, self.gen)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """4. The job runs."""
+
+    now: float
+    me: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """8. The worker lives. `proven`: it has had a turn, so launching it was no failure."""
+
+    now: float
+    me: Holder
+    proven: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """8, 11. The worker wants a table; where there is none, it lingers."""
+
+    now: float
+    me: Holder
+    tables: Names | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """9. A slice was committed, or another's commit came first: is the table mine, how dirty is it now?"""
+
+    now: float
+    me: Holder
+    table: str
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """As `Progressed`, but gives the table back if others wait, or anyway."""
+
+    now: float
+    me: Holder
+    table: str
+    position: Position | None = None
+    run: RunSummary | None = None
+    tables: Names | None = None
+    give_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """9. An empty plan: the mirror holds all up to `head`, loaded after `dirty` was read at `read_at`."""
+
+    now: float
+    me: Holder
+    table: str
+    dirty: int
+    read_at: float
+    head: str
+    position: Position | None = None
+    run: RunSummary | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """10. Merging the table failed."""
+
+    now: float
+    me: Holder
+    table: str
+    error: ErrorResult
+    jitter: float
+    run: RunSummary | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """11. A lingering worker looks for work."""
+
+    now: float
+    me: Holder
+    tables: Names | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """12. A lingering worker gives its slot back …"""
+
+    now: float
+    me: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class Retake:
+    """12. … and looks once more, since whoever noticed in between saw its slot still taken."""
+
+    now: float
+    me: Holder
+    tables: Names | None = None
+
+
+TableEvent = (
+    Noticed | Looked | LookFailed | Unown | Paused | Resumed | Progressed | TurnEnded | Completed | Failed
+)
+SlotEvent = Dispatch | Recorded | Recover | SlotResumed | Started | Beat | Pick | Wake | Leave | Retake
+Event = TableEvent | SlotEvent

@@ -1,0 +1,129 @@
+"""The state in a SQLite file: the embedded default, for any number of processes on one machine."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from icemirror.result import TableResult
+from icemirror.state.reads import Reads
+from icemirror.state.row_json import dump_row, load_slot, load_table
+from icemirror.state.rows import Row, Rows, TableRow
+from icemirror.state.sqlite_file import named_error, open_file
+from icemirror.state.store import ResultPage, RunResult
+
+_TABLE, _SLOT = "table", "slot"
+_KEPT_RESULTS = 200
+
+
+class SqliteStore:
+    """A store in one file, in write-ahead mode: readers never wait, writers wait for one another."""
+
+    def __init__(self, path: Path, *, busy_seconds: float = 10.0, kept_results: int = _KEPT_RESULTS) -> None:
+        self._path = path
+        self._kept_results = kept_results
+        self._lock = threading.RLock()
+        with self._named_errors():
+            self._connection = open_file(path, busy_seconds)
+
+    def load(self, reads: Reads) -> Rows:
+        """The rows asked for that exist, from one consistent snapshot."""
+        wanted: list[tuple[str, list[str] | None]] = [
+            (_TABLE, None if reads.tables is None else sorted(reads.tables)),
+            (_SLOT, None if reads.slots is None else [str(slot) for slot in sorted(reads.slots)]),
+        ]
+        conditions, arguments = [], []
+        for kind, keys in wanted:
+            if keys is None:
+                conditions.append("kind = ?")
+            elif keys:
+                conditions.append(f"kind = ? AND key IN ({', '.join('?' * len(keys))})")
+            else:
+                continue
+            arguments += [kind, *(keys or ())]
+        query = f"SELECT kind, revision, body FROM state WHERE {' OR '.join(conditions) or '0'}"  # noqa: S608
+        with self._named_errors():
+            found = self._connection.execute(query, arguments).fetchall()
+        tables = [load_table(body, str(revision)) for kind, revision, body in found if kind == _TABLE]
+        slots = [load_slot(body, str(revision)) for kind, revision, body in found if kind == _SLOT]
+        return Rows({row.name: row for row in tables}, {row.id: row for row in slots})
+
+    def compare_and_set(self, row: Row) -> bool:
+        """Writes the row if the stored one still has its revision."""
+        key = (_TABLE, row.name) if isinstance(row, TableRow) else (_SLOT, str(row.id))
+        with self._named_errors():
+            if row.revision:
+                change = "UPDATE state SET body = ?, revision = revision + 1 WHERE kind = ? AND key = ? "
+                change += "AND revision = ?"
+                return (
+                    self._connection.execute(change, (dump_row(row), *key, int(row.revision))).rowcount == 1
+                )
+            insert = (
+                "INSERT INTO state (body, kind, key, revision) VALUES (?, ?, ?, 1) ON CONFLICT DO NOTHING"
+            )
+            return self._connection.execute(insert, (dump_row(row), *key)).rowcount == 1
+
+    def record_result(self, result: RunResult) -> None:
+        """Appends to the table's history and cuts its old end."""
+        name = result.result.table
+        with self._named_errors(), self._transaction():
+            self._connection.execute(
+                "INSERT INTO results (name, run_id, at, body) VALUES (?, ?, ?, ?)",
+                (name, result.run_id, result.at, result.result.model_dump_json()),
+            )
+            self._connection.execute(
+                "DELETE FROM results WHERE name = ? AND id <= "
+                "(SELECT id FROM results WHERE name = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
+                (name, name, self._kept_results),
+            )
+
+    def results_since(self, cursor: str) -> ResultPage:
+        """The results of all tables that came after the cursor."""
+        with self._named_errors():
+            found = self._connection.execute(
+                "SELECT id, run_id, at, body FROM results WHERE id > ? ORDER BY id LIMIT 1000",
+                (int(cursor or 0),),
+            ).fetchall()
+        results = tuple(
+            RunResult(run_id, at, TableResult.model_validate_json(body)) for _, run_id, at, body in found
+        )
+        return ResultPage(results, str(found[-1][0]) if found else cursor)
+
+    def last_cursor(self) -> str:
+        """The cursor after the newest result."""
+        with self._named_errors():
+            (newest,) = self._connection.execute("SELECT max(id) FROM results").fetchone()
+        return str(newest or "")
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise named_error(self._path, error) from error

@@ -1,0 +1,222 @@
+"""The trigger protocol as one pure function: rows and an event give one changed row at most, and what to do.
+
+Stores apply it with compare-and-set on that row; the model check in tests/sim/protocol explores it in full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from icemirror.state import slot_rules, table_rules
+from icemirror.state.actions import Action, Cancel, Exit, Held, Idle, Launch, Lost, Merge, Released
+from icemirror.state.eligibility import waiting
+from icemirror.state.events import (
+    Beat,
+    Completed,
+    Dispatch,
+    Event,
+    Failed,
+    Leave,
+    Looked,
+    LookFailed,
+    Noticed,
+    Paused,
+    Pick,
+    Progressed,
+    Recorded,
+    Recover,
+    Resumed,
+    Retake,
+    RunState,
+    SlotEvent,
+    SlotResumed,
+    Started,
+    TableEvent,
+    TurnEnded,
+    Unown,
+    Wake,
+)
+from icemirror.state.policy import Policy
+from icemirror.state.rows import Owner, Row, Rows, SlotRow, SlotState, TableRow
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an event came to: the row as it shall be (None: all stays), and what its sender does next."""
+
+    row: Row | None
+    actions: tuple[Action, ...] = ()
+
+
+STAY = Step(None)
+EXIT = Step(None, (Exit(),))
+LOST = Step(None, (Lost(),))
+
+
+def step(rows: Rows, event: Event, policy: Policy) -> Step:
+    """Applies one event. A row changes only if the event still fits it: a late sender does no harm."""
+    if isinstance(event, TableEvent):
+        return _changed(rows, _table_step(rows, event, policy))
+    return _changed(rows, _slot_step(rows, event, policy))
+
+
+def _changed(rows: Rows, result: Step) -> Step:
+    """Leaves out a row that is as it was."""
+    match result.row:
+        case None:
+            return result
+        case TableRow(name=name) as row:
+            return Step(None, result.actions) if row == rows.tables.get(name) else result
+        case SlotRow(id=slot) as row:
+            return Step(None, result.actions) if row == rows.slots.get(slot) else result
+
+
+def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
+    row = rows.table(event.table)
+    match event:
+        case Noticed():
+            return Step(table_rules.notice(row, event))
+        case Looked(now, table, terms, head):
+            seen = replace(table_rules.with_terms(row, terms), look_error=None)
+            if table_rules.unnoticed(row, head):
+                seen = table_rules.notice(seen, Noticed(now, table, terms, head))
+            return Step(seen)
+        case LookFailed():
+            return Step(table_rules.look_failed(row, event))
+        case Unown(now, _, jitter):
+            if row.owner is None or not table_rules.owner_is_dead(row.owner, rows.slot(row.owner.slot)):
+                return STAY
+            return Step(table_rules.charge(row, now, jitter, table_rules.DIED, policy))
+        case Paused():
+            return Step(replace(row, paused=True))
+        case Resumed():
+            return Step(table_rules.resume(row))
+        case Progressed() | TurnEnded() | Completed() | Failed():
+            return LOST if row.owner != event.me.owner else _worker_step(rows, row, event, policy)
+    assert_never(event)
+
+
+def _worker_step(
+    rows: Rows, row: TableRow, event: Progressed | TurnEnded | Completed | Failed, policy: Policy
+) -> Step:
+    """What the owner of a table reports."""
+    match event:
+        case Progressed(position=position):
+            new = replace(row, position=position or row.position)
+            if row.paused:
+                return Step(replace(new, owner=None, yielded_at=event.now), (Released(),))
+            return Step(new, (Merge(row.name, row.dirty),))
+        case TurnEnded(now, me, _, position, run, names, give_back):
+            new = replace(row, position=position or row.position, last_run=run or row.last_run)
+            others_wait = _eligible(rows, now, me.slot.group, names, policy)
+            if not row.paused and not give_back and not others_wait:
+                return Step(new, (Merge(row.name, row.dirty),))
+            return Step(replace(new, owner=None, yielded_at=now), (Released(),))
+        case Completed():
+            return Step(table_rules.complete(row, event), (Released(),))
+        case Failed():
+            return Step(table_rules.fail(row, event, policy), (Released(),))
+    assert_never(event)
+
+
+def _eligible(
+    rows: Rows, now: float, group: str, names: frozenset[str] | None, policy: Policy
+) -> list[TableRow]:
+    return [row for due, row in waiting(rows.tables.values(), group, names, policy) if due <= now]
+
+
+def _idle(rows: Rows, event: Pick | Wake, policy: Policy) -> Idle:
+    group, names = event.me.slot.group, event.tables
+    due = next((due for due, _ in waiting(rows.tables.values(), group, names, policy)), None)
+    return Idle(due, strangers=names is not None and bool(_eligible(rows, event.now, group, None, policy)))
+
+
+def _slot_step(rows: Rows, event: SlotEvent, policy: Policy) -> Step:
+    match event:
+        case Dispatch(now, group, names):
+            found = waiting(rows.tables.values(), group, names, policy)
+            waited = [now - due for due, _ in found if due <= now]
+            slot = slot_rules.wanted_slot(rows, event, waited, policy)
+            if slot is None:
+                return STAY
+            taken = slot_rules.take(slot, now, policy)
+            return Step(taken, (Launch(taken.id, taken.gen),))
+        case Recorded(now, slot_id, gen, run_id):
+            row = rows.slot(slot_id)
+            if row.state is not SlotState.LAUNCHING or row.gen != gen or row.run_id is not None:
+                return STAY
+            return Step(replace(row, run_id=run_id, lease_until=now + policy.lease_seconds))
+        case Recover():
+            return _recover(rows, event, policy)
+        case SlotResumed(_, slot_id):
+            row = rows.slot(slot_id)
+            return Step(slot_rules.forgive(row))
+        case Started(now, me):
+            row = rows.slot(me.slot)
+            if row.state is not SlotState.LAUNCHING or row.gen != me.gen:
+                return EXIT
+            started = replace(
+                row, state=SlotState.RUNNING, run_id=me.run_id, lease_until=now + policy.lease_seconds
+            )
+            return Step(started, (Held(me.gen),))
+        case Beat(now, me, proven):
+            row = rows.slot(me.slot)
+            if not slot_rules.mine(row, me):
+                return EXIT
+            beating = slot_rules.beat(row, now, policy)
+            return Step(slot_rules.forgive(beating) if proven else beating, (Held(me.gen),))
+        case Pick() | Wake():
+            return _look_for_work(rows, event, policy)
+        case Leave(_, me):
+            row = rows.slot(me.slot)
+            return Step(slot_rules.free(row), (Released(),)) if slot_rules.mine(row, me) else EXIT
+        case Retake(now, me, names):
+            row = rows.slot(me.slot)
+            freed_by_me = row.state is SlotState.FREE and row.gen == me.gen
+            if not freed_by_me or not _eligible(rows, now, me.slot.group, names, policy):
+                return EXIT
+            taken = replace(
+                row,
+                state=SlotState.RUNNING,
+                gen=row.gen + 1,
+                run_id=me.run_id,
+                lease_until=now + policy.lease_seconds,
+            )
+            return Step(taken, (Held(taken.gen),))
+    assert_never(event)
+
+
+def _look_for_work(rows: Rows, event: Pick | Wake, policy: Policy) -> Step:
+    """8, 11. Take the table that waits longest, or linger; a lingering worker wakes before it takes one."""
+    me, now = event.me, event.now
+    slot, eligible = rows.slot(me.slot), _eligible(rows, now, me.slot.group, event.tables, policy)
+    if isinstance(event, Pick) and eligible:
+        table = eligible[0]
+        return Step(replace(table, owner=me.owner), (Merge(table.name, table.dirty),))
+    if not slot_rules.mine(slot, me):
+        return EXIT
+    beating = slot_rules.beat(slot, now, policy)
+    if eligible:
+        return Step(replace(beating, state=SlotState.RUNNING), (Held(me.gen),))
+    lingering = replace(slot_rules.forgive(beating), state=SlotState.LINGERING)
+    return Step(lingering, (_idle(rows, event, policy),))
+
+
+def _recover(rows: Rows, event: Recover, policy: Policy) -> Step:
+    row = rows.slot(event.slot)
+    if (row.gen, row.run_id) != (event.gen, event.run_id):  # another has moved it since it was looked at
+        return STAY
+    match row.state:
+        case SlotState.FREE:
+            return STAY
+        case SlotState.LAUNCHING:
+            new, again = slot_rules.recover_launch(row, event, policy)
+            return Step(new, (Launch(row.id, row.gen),) if again else ())
+        case SlotState.RUNNING | SlotState.LINGERING:
+            me = Owner(row.id, row.gen)
+            owns = any(table.owner == me for table in rows.tables.values())
+            new = slot_rules.recover_worker(row, event, owns_table=owns, policy=policy)
+            may_live = new.state is SlotState.FREE and event.run is not RunState.GONE
+            return Step(new, (Cancel(row.run_id),) if may_live and row.run_id else ())
+    assert_never(row.state)

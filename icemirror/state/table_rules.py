@@ -1,0 +1,97 @@
+"""What happens to one table row: notices, ownership, failures. Numbers: see docs/trigger.md."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from icemirror.errors import Kind
+from icemirror.result import ErrorResult
+from icemirror.state.eligibility import NEEDS_PERSON
+from icemirror.state.events import Completed, Failed, LookFailed, Noticed, Terms
+from icemirror.state.policy import Policy
+from icemirror.state.rows import Owner, SlotRow, SlotState, TableRow
+
+DIED = ErrorResult(kind=Kind.TRANSIENT, message="the job ended while it merged this table; its log says more")
+
+
+def notice(row: TableRow, event: Noticed) -> TableRow:
+    """1. One more notice. Counted, not flagged: a merge covers those that it has seen, and no others."""
+    fresh = row.dirty == row.covered
+    return replace(
+        with_terms(row, event.terms),
+        dirty=row.dirty + 1,
+        noticed_head=row.noticed_head if event.head is None else event.head,
+        first_dirty_at=event.now if fresh else row.first_dirty_at,
+        last_dirty_at=event.now,
+    )
+
+
+def unnoticed(row: TableRow, head: str) -> bool:
+    """13. No notice stands for this head, and the mirror is not known to hold it.
+
+    A head that was noticed and is covered has been merged, whatever name for it the worker recorded: some
+    catalogs give the trigger and the job different addresses of one head.
+    """
+    return head != row.noticed_head and (row.dirty > row.covered or head != row.merged_head)
+
+
+def with_terms(row: TableRow, terms: Terms) -> TableRow:
+    """The row with what the configuration says today."""
+    if (row.group, row.min_interval_seconds) == (terms.group, terms.min_interval_seconds):
+        return row
+    return replace(row, group=terms.group, min_interval_seconds=terms.min_interval_seconds)
+
+
+def look_failed(row: TableRow, event: LookFailed) -> TableRow:
+    """The row shows why its changelog could not be looked at, until it can."""
+    return (
+        row
+        if row.look_error == event.error
+        else replace(with_terms(row, event.terms), look_error=event.error)
+    )
+
+
+def owner_is_dead(owner: Owner, slot: SlotRow) -> bool:
+    """7. Stable: a generation never becomes active again once its slot was freed or taken anew."""
+    return slot.state is SlotState.FREE or slot.gen != owner.gen
+
+
+def charge(row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy) -> TableRow:
+    """7, 10. Back off, and quarantine at the last failure, or at once where only a person can help."""
+    failures = row.failures + 1
+    quarantined = failures >= policy.max_failures or error.kind in NEEDS_PERSON
+    wait = policy.probation_seconds if quarantined else policy.backoff(failures, jitter)
+    return replace(
+        row, owner=None, failures=failures, not_before=now + wait, quarantined=quarantined, error=error
+    )
+
+
+def fail(row: TableRow, event: Failed, policy: Policy) -> TableRow:
+    """10. The worker could not merge the table."""
+    charged = charge(row, event.now, event.jitter, event.error, policy)
+    return charged if event.run is None else replace(charged, last_run=event.run)
+
+
+def complete(row: TableRow, event: Completed) -> TableRow:
+    """9. Covers the notices up to the one that was read before the head was; later ones stay."""
+    return replace(
+        row,
+        covered=event.dirty,
+        merged_head=event.head,
+        owner=None,
+        failures=0,
+        not_before=0.0,
+        quarantined=False,
+        error=None,
+        yielded_at=None,
+        completed_at=event.now,
+        # The first notice that is not covered came after the reading; when exactly, nobody has kept.
+        first_dirty_at=row.first_dirty_at if row.dirty == event.dirty else event.read_at,
+        position=event.position or row.position,
+        last_run=event.run or row.last_run,
+    )
+
+
+def resume(row: TableRow) -> TableRow:
+    """A person has looked: start afresh."""
+    return replace(row, paused=False, quarantined=False, failures=0, not_before=0.0, error=None)

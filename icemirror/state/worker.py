@@ -1,0 +1,234 @@
+"""A worker's side of the protocol as a pure automaton: what it tells the state, in which order.
+
+    START ─► BEAT ─► PICK ─► MERGE ─► REPORT ─► MERGE …            (another slice)
+               ▲      │        ├────► COMPLETE ─► BEAT             (the plan was empty)
+               │      │        └────► FAIL ─────► BEAT
+               │      └─► LINGER ─► PICK                           (work came)
+               │             └────► LEAVE ─► RESCAN ─► PICK | END
+               └── lost or gave back the table: REPORT
+
+`spark_job.worker` performs the effects; the model check explores the same automaton.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import assert_never
+
+from icemirror.errors import Kind
+from icemirror.result import ErrorResult, Position
+from icemirror.state.actions import Action, Exit, Held, Idle, Lost, Merge, Released
+from icemirror.state.events import (
+    Beat,
+    Completed,
+    Event,
+    Failed,
+    Holder,
+    Leave,
+    Names,
+    Pick,
+    Progressed,
+    Retake,
+    Started,
+    TurnEnded,
+    Wake,
+)
+from icemirror.state.rows import RunSummary
+
+
+class Doing(StrEnum):
+    """What a worker does next."""
+
+    START = "start"
+    BEAT = "beat"
+    PICK = "pick"
+    MERGE = "merge"
+    REPORT = "report"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    LINGER = "linger"
+    LEAVE = "leave"
+    RESCAN = "rescan"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The table that the worker has, and the notices that an empty plan will cover."""
+
+    table: str
+    dirty: int
+    read_at: float
+    slices: int = 0
+    conflicts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker between two effects."""
+
+    me: Holder
+    doing: Doing = Doing.START
+    turn: Turn | None = None
+    head: str = ""
+    error: ErrorResult | None = None
+    idle_since: float | None = None
+    proven: bool = False  # has had a turn since it last told so
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a worker turns to something else."""
+
+    linger_seconds: float = 60.0
+    turn_slices: int = 8
+    max_conflicts: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the automaton cannot know by itself when it tells something."""
+
+    now: float
+    jitter: float = 0.0
+    tables: Names | None = None
+    position: Position | None = None
+    run: RunSummary | None = None
+    stopping: bool = False
+
+
+# --- what became of a merge -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SliceDone:
+    """A slice was committed; there may be more."""
+
+
+@dataclass(frozen=True, slots=True)
+class NothingLeft:
+    """The plan was empty: the mirror holds all up to this head."""
+
+    head: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """The mirror moved before the commit: plan again."""
+
+    error: ErrorResult
+
+
+@dataclass(frozen=True, slots=True)
+class MergeFailed:
+    """The table cannot be merged now."""
+
+    error: ErrorResult
+
+
+MergeOutcome = SliceDone | NothingLeft | Overtaken | MergeFailed
+
+
+def merged(worker: Worker, outcome: MergeOutcome, limits: Limits) -> Worker:
+    """After MERGE."""
+    turn = _turn(worker)
+    match outcome:
+        case SliceDone():
+            return replace(
+                worker, doing=Doing.REPORT, turn=replace(turn, slices=turn.slices + 1, conflicts=0)
+            )
+        case NothingLeft(head):
+            return replace(worker, doing=Doing.COMPLETE, head=head)
+        case Overtaken(error) if turn.conflicts >= limits.max_conflicts:
+            return replace(worker, doing=Doing.FAIL, error=error)
+        case Overtaken():
+            return replace(worker, doing=Doing.REPORT, turn=replace(turn, conflicts=turn.conflicts + 1))
+        case MergeFailed(error):
+            return replace(worker, doing=Doing.FAIL, error=error)
+    assert_never(outcome)
+
+
+def fenced(worker: Worker) -> Worker:
+    """After the heartbeat found, during MERGE, that the slot is another's: stop, touch nothing."""
+    return replace(worker, doing=Doing.END)
+
+
+# --- what is told to the state ----------------------------------------------------------------------------
+
+
+def tell(worker: Worker, moment: Moment, limits: Limits) -> Event:
+    """The event that the worker's next step is (any but MERGE and END)."""
+    me, now = worker.me, moment.now
+    match worker.doing:
+        case Doing.START:
+            return Started(now, me)
+        case Doing.BEAT:
+            return Leave(now, me) if moment.stopping else Beat(now, me, worker.proven)
+        case Doing.PICK:
+            return Pick(now, me, moment.tables)
+        case Doing.REPORT:
+            turn = _turn(worker)
+            if turn.slices < limits.turn_slices and not moment.stopping:
+                return Progressed(now, me, turn.table, moment.position)
+            return TurnEnded(
+                now, me, turn.table, moment.position, moment.run, moment.tables, give_back=moment.stopping
+            )
+        case Doing.COMPLETE:
+            turn = _turn(worker)
+            return Completed(
+                now, me, turn.table, turn.dirty, turn.read_at, worker.head, moment.position, moment.run
+            )
+        case Doing.FAIL:
+            error = worker.error or ErrorResult(kind=Kind.TRANSIENT, message="unknown")
+            return Failed(now, me, _turn(worker).table, error, moment.jitter, moment.run)
+        case Doing.LINGER:
+            return Leave(now, me) if moment.stopping else Wake(now, me, moment.tables)
+        case Doing.LEAVE:
+            return Leave(now, me)
+        case Doing.RESCAN:
+            return Retake(now, me, moment.tables)
+        case Doing.MERGE | Doing.END:
+            raise ValueError(f"a worker that is at {worker.doing} has nothing to tell")
+    assert_never(worker.doing)
+
+
+def told(worker: Worker, event: Event, answer: Action, limits: Limits) -> Worker:
+    """After `event` was applied, with this answer."""
+    free = Worker(worker.me)
+    match answer:
+        case Exit():
+            return replace(free, doing=Doing.END)
+        case Held(gen):
+            doing = Doing.BEAT if isinstance(event, Started) else Doing.PICK
+            return replace(free, me=replace(worker.me, gen=gen), doing=doing)
+        case Merge(table, dirty):
+            turn = worker.turn or Turn(table, dirty, event.now)
+            slices = 0 if isinstance(event, TurnEnded) else turn.slices
+            turn = replace(turn, dirty=dirty, read_at=event.now, slices=slices)
+            return replace(free, doing=Doing.MERGE, turn=turn)
+        case Idle():
+            since = event.now if worker.idle_since is None else worker.idle_since
+            leaves = worker.doing is Doing.LINGER and _lingered_enough(answer, event.now, since, limits)
+            return replace(free, doing=Doing.LEAVE if leaves else Doing.LINGER, idle_since=since)
+        case Released() if isinstance(event, Leave):
+            # Asked to stop, a worker leaves what may have come meanwhile to the next sweep.
+            return replace(free, doing=Doing.RESCAN if worker.doing is Doing.LEAVE else Doing.END)
+        case Released() | Lost():
+            return replace(free, doing=Doing.BEAT, proven=True)
+        case _:
+            raise ValueError(f"{answer} is no answer to {event}")
+
+
+def _lingered_enough(idle: Idle, now: float, since: float, limits: Limits) -> bool:
+    """Nothing came, and nothing that waits becomes due within the time that one lingers anyway."""
+    if idle.strangers:
+        return True
+    expected = idle.due_at is not None and idle.due_at - now <= limits.linger_seconds
+    return now - since >= limits.linger_seconds and not expected
+
+
+def _turn(worker: Worker) -> Turn:
+    if worker.turn is None:
+        raise ValueError(f"a worker that is at {worker.doing} has a table")
+    return worker.turn

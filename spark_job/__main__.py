@@ -1,0 +1,78 @@
+"""`python -m spark_job --request JSON`: a worker, launched by the trigger."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from icemirror.errors import Exit, IcemirrorError, exit_code
+from icemirror.local_process import identify
+from icemirror.run_request import RunRequest
+from icemirror.settings import Settings, load_settings
+from icemirror.state.configured import open_store, policy_of
+from icemirror.state.events import Holder
+from icemirror.state.rows import SlotId
+from icemirror.state.worker import Limits
+from icemirror.telemetry.logs import configure, get_log
+from icemirror.telemetry.redaction import register_secret
+from icemirror.telemetry.sentry import open_sentry
+
+log = get_log(__name__)
+
+
+def main() -> int:
+    """Runs until there is no work, or until it is asked to stop."""
+    parser = argparse.ArgumentParser(prog="python -m spark_job", description=__doc__)
+    parser.add_argument("--request", required=True, help="the run request, as JSON")
+    request = RunRequest.model_validate_json(parser.parse_args().request)
+    try:
+        settings = load_settings(Path(request.config), os.environ)
+        _run(request, settings)
+    except IcemirrorError as error:
+        log.error("worker failed", error=error)  # noqa: TRY400 (our own log, which adds the traceback)
+        return exit_code(error)
+    return Exit.DONE
+
+
+def _run(request: RunRequest, settings: Settings) -> None:
+    from spark_job.tables import Tables  # heavy: after the settings proved good
+    from spark_job.worker import Surroundings, run_worker
+
+    for secret in settings.secret_values():
+        register_secret(secret)
+    configure(
+        log_format=settings.telemetry.log_format,
+        log_level=settings.telemetry.log_level,
+        project_ref=settings.project_ref,
+        environment=settings.environment,
+    )
+    report = open_sentry(
+        settings.sentry.dsn.get_secret_value() if settings.sentry else None,
+        project_ref=settings.project_ref,
+        environment=settings.environment,
+    )
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    me = Holder(SlotId(request.group, request.slot), request.gen, identify(os.getpid()) or request.token)
+    tables = Tables(settings, me.run_id)
+    with open_store(settings) as store:
+        run_worker(
+            me,
+            Surroundings(
+                store=store,
+                policy=policy_of(settings),
+                limits=Limits(linger_seconds=settings.job.linger),
+                advance=tables.advance,
+                tables=tables.names,
+                stopping=stop.is_set,
+                report=report,
+            ),
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

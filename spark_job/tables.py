@@ -1,0 +1,41 @@
+"""The tables that a worker serves, discovered ones included, and how each is moved on."""
+
+from __future__ import annotations
+
+import time
+
+from icemirror.errors import IcemirrorError
+from icemirror.result import Advance
+from icemirror.settings import Settings
+from icemirror.state.events import Names
+from icemirror.telemetry.logs import get_log
+from spark_job.discover import discover_tables
+from spark_job.wiring import build_pipeline
+
+_DISCOVER_SECONDS = 30.0
+
+log = get_log(__name__)
+
+
+class Tables:
+    """The settings by table; `discover` is asked again from time to time."""
+
+    def __init__(self, settings: Settings, run_id: str) -> None:
+        self._settings = self._known = settings
+        self._pipeline = build_pipeline(settings, run_id)
+        self._asked_at: float | None = None
+
+    def names(self) -> Names:
+        """The mirrors that this worker may be asked to move on."""
+        now = time.monotonic()
+        if self._settings.discover and (self._asked_at is None or now - self._asked_at >= _DISCOVER_SECONDS):
+            self._asked_at = now
+            try:
+                self._known = discover_tables(self._settings)
+            except IcemirrorError as error:
+                log.warning("discover failed", reason=str(error))
+        return frozenset(table.name for table in self._known.tables)
+
+    def advance(self, name: str) -> Advance:
+        """Merges the next slice of a table."""
+        return self._pipeline.advance(self._known.table(name))

@@ -1,0 +1,190 @@
+"""Tables, slots and workers, moved by the product's own code, and what must hold of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any
+
+from icemirror.state.actions import Merge
+from icemirror.state.events import Event
+from icemirror.state.policy import Policy
+from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState, TableRow
+from icemirror.state.step import Step, step
+from icemirror.state.worker import Doing, Limits, MergeOutcome, Moment, Worker, merged, tell, told
+from tests.sim.protocol.world import ACTIVE, GROUP, Budget, Canon, Env, Pool, Run, State
+
+NOW = 0.0
+WORK = (Doing.MERGE, Doing.REPORT, Doing.COMPLETE, Doing.FAIL)
+Rule = Callable[[Rows, Event, Policy], Step]
+
+
+def put(items: tuple[Any, ...], at: int, item: Any) -> tuple[Any, ...]:
+    """The tuple with another item at this place."""
+    return (*items[:at], item, *items[at + 1 :])
+
+
+class Fleet:
+    """The bounds, and what may be wrong: `rule` replaces `step`, `flaw` names a mistake outside of it."""
+
+    def __init__(
+        self,
+        *,
+        tables: int = 1,
+        slots: int = 1,
+        triggers: int = 2,
+        eager: bool = False,
+        sweep: bool = True,
+        repair: bool = True,
+        limit: int | None = None,
+        poison: str = "",
+        short_turns: bool = False,
+        quiet: bool = False,
+        watch: bool = False,
+        every_look: bool = False,
+        blind_hints: bool = False,
+        two_names: bool = False,
+        rule: Rule = step,
+        flaw: str = "",
+        **budget: int,
+    ) -> None:
+        self.names = [f"t{i}" for i in range(tables)]
+        self.ids = [SlotId(GROUP, i) for i in range(slots)]
+        self.triggers, self.sweep, self.repair, self.poison = triggers, sweep, repair, poison
+        self.watch, self.every_look, self.blind_hints = watch, every_look or watch, blind_hints
+        self.job_name = "job:" if two_names else ""  # of a head, as the job sees it
+        self.limit, self.quiet, self.rule, self.flaw = limit, quiet, rule, flaw
+        self.policy = Policy(
+            slots=slots,
+            lease_seconds=1.0,
+            launch_lease_seconds=1.0,
+            max_failures=limit or 1_000_000,
+            quiet_seconds=float(quiet),
+            max_wait_seconds=float(quiet),
+            scale_out_seconds=0.0 if eager else math.inf,
+            backoff_seconds=1.0,
+            backoff_factor=1.0,
+            probation_seconds=math.inf,
+        )
+        self.limits = Limits(
+            linger_seconds=0.0, turn_slices=1 if short_turns else 1_000_000, max_conflicts=1_000_000
+        )
+        self.budget = Budget(**budget)
+        self.tables: Pool[TableRow] = Pool()
+        self.slots: Pool[SlotRow] = Pool()
+        self.workers: Pool[Worker] = Pool()
+        self.canon = Canon(
+            self.tables,
+            self.slots,
+            self.workers,
+            limited=limit is not None,
+            strict=rule is step and not flaw,
+            quiet=quiet,
+        )
+        self._applied: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], Step]] = {}
+        self._merged: dict[Hashable, int] = {}
+        self._told: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], int, bool]] = {}
+
+    def start(self) -> State:
+        held = f"{self.job_name}0"
+        merged = [TableRow(name, group=GROUP, noticed_head="0", merged_head=held) for name in self.names]
+        tabs = tuple(self.tables.number(row) for row in merged)
+        slots = tuple(self.slots.number(SlotRow(slot)) for slot in self.ids)
+        return State(tabs, slots, (), (), (Env(),) * len(tabs), self.budget)
+
+    # --- the product's code, remembered ----------------------------------------------------------------------
+
+    def apply(
+        self, s: State, event: type[Event], *details: Any
+    ) -> tuple[tuple[int, ...], tuple[int, ...], Step]:
+        """Tables, slots and the step after an event."""
+        key = (s.tabs, s.slots, event, details)
+        found = self._applied.get(key)
+        if found is None:
+            found = self._applied[key] = self._apply(s, event(*details))
+        return found
+
+    def _apply(self, s: State, event: Event) -> tuple[tuple[int, ...], tuple[int, ...], Step]:
+        tabs, slots = [self.tables[n] for n in s.tabs], [self.slots[n] for n in s.slots]
+        rows = Rows(dict(zip(self.names, tabs, strict=True)), dict(zip(self.ids, slots, strict=True)))
+        result = self.rule(rows, event, self.policy)
+        match result.row:
+            case TableRow() as row:
+                at = self.names.index(row.name)
+                return put(s.tabs, at, self.tables.number(row)), s.slots, result
+            case SlotRow() as row:
+                return s.tabs, put(s.slots, row.id.index, self.slots.number(row)), result
+            case _:
+                return s.tabs, s.slots, result
+
+    def tell(
+        self, s: State, worker: int, names: frozenset[str] | None = None
+    ) -> tuple[tuple[int, ...], tuple[int, ...], int, bool]:
+        """Tables, slots and the worker after it told the state what it does, and whether it got a table."""
+        key = (s.tabs, s.slots, worker, names)
+        found = self._told.get(key)
+        if found is None:
+            w = self.workers[worker]
+            event = tell(w, Moment(NOW, 1.0, names), self.limits)
+            if self.flaw == "dirty read after the merge" and w.doing is Doing.COMPLETE and w.turn:
+                event = replace(event, dirty=self.tables[s.tabs[int(w.turn.table[1:])]].dirty)
+            tabs, slots, result = self._apply(s, event)
+            (answer,) = result.actions
+            after = told(w, event, answer, self.limits)
+            if self.flaw == "no scan after freeing the slot" and after.doing is Doing.RESCAN:
+                after = replace(after, doing=Doing.END)
+            found = self._told[key] = (tabs, slots, self.workers.number(after), isinstance(answer, Merge))
+        return found
+
+    def merged(self, worker: int, outcome: MergeOutcome) -> int:
+        """The worker after a merge."""
+        key = (worker, outcome)
+        found = self._merged.get(key)
+        if found is None:
+            after = merged(self.workers[worker], outcome, self.limits)
+            found = self._merged[key] = self.workers.number(after)
+        return found
+
+    # --- properties --------------------------------------------------------------------------------------------
+
+    def good(self, s: State) -> bool:
+        """Nothing is left to do but what a person has to."""
+        slots = [self.slots[n] for n in s.slots]
+        if s.pcs or any(x.state is not SlotState.FREE for x in slots):
+            return False
+        if any(r.worker != self.canon.end for r in s.runs):
+            return False
+        if all(x.quarantined for x in slots):
+            return True
+        return all(self._done(self.tables[n], e) for n, e in zip(s.tabs, s.envs, strict=True))
+
+    def _done(self, t: TableRow, e: Env) -> bool:
+        return not e.hints and (t.quarantined or (e.cursor == e.head and t.dirty == t.covered))
+
+    def unsafe(self, s: State) -> str:
+        """What does not hold in this state."""
+        live, worked_on = 0, set()
+        for r in s.runs:
+            w = self.workers[r.worker]
+            if w.doing is Doing.START:
+                live += 1
+            elif w.doing not in (Doing.END, Doing.RESCAN) and not r.zombie:
+                live += 1
+                if not self.mine(s, r, w):
+                    return "S2 healthy worker lost its slot"
+                if w.doing in WORK and w.turn:
+                    owner = self.tables[s.tabs[int(w.turn.table[1:])]].owner
+                    if owner != w.me.owner or w.turn.table in worked_on:
+                        return "S2 healthy worker works on a table that it does not own"
+                    worked_on.add(w.turn.table)
+        if live > len(s.slots) + self.budget.forget - s.bud.forget:
+            return "S3 more runs than slots"
+        for n, e in zip(s.tabs, s.envs, strict=True):
+            if self.tables[n].covered >= self.tables[n].dirty and e.cursor < e.noticed:
+                return "S4 covered claims an unmerged commit"
+        return ""
+
+    def mine(self, s: State, r: Run, w: Worker) -> bool:
+        x = self.slots[s.slots[r.slot]]
+        return x.state in ACTIVE and x.gen == w.me.gen and x.run_id == w.me.run_id

@@ -1,0 +1,29 @@
+"""The trigger protocol, explored exhaustively within bounds; and the planted bugs that must show."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from icemirror.state.step import step
+from tests.sim.protocol.bounds import DEEP, SMALL
+from tests.sim.protocol.bugs import BUGS
+from tests.sim.protocol.model import Model
+from tests.sim.protocol.search import check
+
+deep = DEEP if os.environ.get("ICEMIRROR_DEEP_MODEL") else {}
+
+
+@pytest.mark.parametrize("name", [*SMALL, *deep])
+def test_the_protocol_is_safe_and_comes_to_rest(name: str) -> None:
+    verdict = check(Model(**{**SMALL, **DEEP}[name]))
+    assert verdict.why == "", " | ".join(verdict.trace)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    bug = BUGS[name]
+    verdict = check(Model(**bug.bounds, rule=bug.rule or step, flaw="" if bug.rule else name))
+    assert verdict.why == bug.why, " | ".join(verdict.trace)
+    assert verdict.trace

@@ -1,0 +1,45 @@
+"""What the trigger reports for the jobs that it launched: their results become its metrics."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from icemirror.state.rows import Rows
+from icemirror.state.store import Store
+from icemirror.telemetry import names
+from icemirror.telemetry.fold import fold_result, fold_standing
+from icemirror.telemetry.metrics import Metrics
+
+
+@dataclass
+class Reporting:
+    """Folds the results that workers recorded since the last time, and where each table stands."""
+
+    store: Store
+    metrics: Metrics
+    cursor: str
+    _quarantined: frozenset[str] = frozenset()
+
+    def report(self, rows: Rows) -> None:
+        """Once a round."""
+        page = self.store.results_since(self.cursor)
+        self.cursor = page.cursor
+        for run in page.results:
+            fold_result(self.metrics, run.result)
+        self._count_quarantines(rows)
+        now = time.time()
+        for row in rows.tables.values():
+            waits = row.dirty > row.covered
+            fold_standing(
+                self.metrics,
+                row.name,
+                lag_seconds=max(0.0, now - row.first_dirty_at) if waits else 0.0,
+                index_bytes=row.position.index_bytes if row.position else None,
+            )
+
+    def _count_quarantines(self, rows: Rows) -> None:
+        quarantined = frozenset(row.name for row in rows.tables.values() if row.quarantined)
+        for table in quarantined - self._quarantined:
+            self.metrics.count(names.QUARANTINED, table=table)
+        self._quarantined = quarantined
