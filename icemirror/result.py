@@ -18,6 +18,7 @@ class SliceResult(_Frozen):
     """One commit on the mirror."""
 
     snapshot_id: int
+    changelog_files: int = 0
     events: int
     inserted: int
     updated: int

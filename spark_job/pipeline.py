@@ -11,7 +11,7 @@ from icemirror.crash import reach
 from icemirror.errors import Conflict, Invalid
 from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult, UpToDate
 from icemirror.settings import Settings, TableSettings
-from icemirror.telemetry.logs import get_log
+from icemirror.telemetry.logs import bind, get_log
 from spark_job.commit_slice import Outcome, commit_slice
 from spark_job.engine import LazyEngine
 from spark_job.field_map import mirror_schema, schema_changes
@@ -137,17 +137,13 @@ class Pipeline:
     def _merge(self, prepared: Prepared, part: Slice, planned: float) -> Merged:
         began = self.clock()
         table = prepared.settings
-        with named(table.name):
+        with named(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
             mirror = self._ensure_mirror(prepared)
             work = self._work(prepared, mirror, part)
             shards = self.engine.run(work) if part.files else []
             outcome = commit_slice(mirror, part, shards, self.run_id, work.index_location)
-        seconds = self.clock() - began + planned
-        steps = {"plan": planned, **outcome.seconds}
-        result = _slice_result(
-            part, outcome, seconds, {step: round(value, 4) for step, value in steps.items()}
-        )
-        log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
+            result = _slice_result(part, outcome, planned, self.clock() - began)
+            log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
         return Merged(slice=result, position=_after(part, outcome))
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
@@ -202,10 +198,12 @@ def _after(part: Slice, outcome: Outcome) -> Position:
     return Position(cursor=part.cursor, live_rows=outcome.root.live_rows, index_bytes=outcome.root.bytes)
 
 
-def _slice_result(part: Slice, outcome: Outcome, seconds: float, steps: dict[str, float]) -> SliceResult:
+def _slice_result(part: Slice, outcome: Outcome, planned: float, merged: float) -> SliceResult:
     tally = outcome.tally
+    steps = {"plan": planned, **outcome.seconds}
     return SliceResult(
         snapshot_id=outcome.snapshot_id,
+        changelog_files=len(part.files),
         events=part.events,
         inserted=tally.inserted,
         updated=tally.updated,
@@ -217,6 +215,6 @@ def _slice_result(part: Slice, outcome: Outcome, seconds: float, steps: dict[str
         data_bytes=sum(file.file_size_in_bytes for file in outcome.data_files),
         delete_bytes=sum(file.file_size_in_bytes for file in outcome.delete_files),
         index_bytes=outcome.index_bytes,
-        seconds=round(seconds, 4),
-        seconds_by_step=steps,
+        seconds=round(planned + merged, 4),
+        seconds_by_step={step: round(seconds, 4) for step, seconds in steps.items()},
     )

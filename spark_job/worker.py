@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from icemirror.crash import reach
-from icemirror.errors import Conflict, IcemirrorError, Kind
-from icemirror.result import Advance, ErrorResult, Merged, Position, SliceResult, TableResult, UpToDate
-from icemirror.state.actions import Exit
+from icemirror.errors import Conflict, IcemirrorError, Kind, Transient
+from icemirror.result import Advance, ErrorResult, Merged, UpToDate
+from icemirror.state.actions import Action
 from icemirror.state.apply import apply
-from icemirror.state.events import Beat, Holder, Names
+from icemirror.state.events import Event, Holder, Names, TurnEnded
 from icemirror.state.policy import Policy
-from icemirror.state.rows import RunSummary
-from icemirror.state.store import RunResult, Store
+from icemirror.state.store import Store
 from icemirror.state.worker import (
     Doing,
     Limits,
@@ -34,32 +31,29 @@ from icemirror.state.worker import (
     told,
 )
 from icemirror.telemetry.logs import bind, get_log
+from icemirror.telemetry.redaction import redact
+from spark_job.heartbeat import Heartbeat
+from spark_job.turn import Turn
 
 _LOOK_SECONDS = 0.25  # how often a lingering worker looks for work
-_BEATS_A_LEASE = 4
+_LONGEST_SLICE_SECONDS = 6 * 3600.0
+_STATE_ATTEMPTS = 5
 
 log = get_log(__name__)
 
 
-@dataclass
-class _Turn:
-    """What a worker has done on the table that it has."""
-
-    table: str
-    started_at: float
-    began: float
-    slices: list[SliceResult] = field(default_factory=list)
-    position: Position | None = None
-    error: ErrorResult | None = None
-
-    @property
-    def outcome(self) -> str:
-        return "failed" if self.error else "merged" if self.slices else "up-to-date"
+def _nothing(error: BaseException) -> None:
+    """Nobody wants to hear of errors."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a worker lives in. `advance` merges one slice of a table; `tables` are those that it knows."""
+    """What a worker lives in.
+
+    `advance` merges one slice of a table, or finds that there is none; it raises errors of `icemirror.errors`.
+    `tables` are those that the worker knows; `stopping` turns true when it shall give back what it has and end;
+    `report` hears of every failure.
+    """
 
     store: Store
     policy: Policy
@@ -67,58 +61,84 @@ class Surroundings:
     advance: Callable[[str], Advance]
     tables: Callable[[], Names]
     stopping: Callable[[], bool]
-    report: Callable[[BaseException], None] = lambda _: None
+    report: Callable[[BaseException], None] = _nothing
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[], float] = random.random
+    longest_slice_seconds: float = _LONGEST_SLICE_SECONDS
 
 
 def run_worker(me: Holder, around: Surroundings) -> None:
-    """Takes the slot (or finds it taken and ends), serves tables, lingers, and gives the slot back."""
-    worker = Worker(me)
-    turn: _Turn | None = None
+    """Takes the slot (or finds it taken and ends at once), serves tables, lingers, and gives the slot back.
+
+    Nothing but the state is touched before the slot is taken: what `advance` needs may be made at its first call.
+    """
+    worker, turn = Worker(me), None
     with bind(run=me.run_id):
         while worker.doing is not Doing.END:
-            if worker.doing is Doing.MERGE:
-                turn = turn or _open_turn(worker, around)
+            if worker.doing is Doing.MERGE and worker.turn is not None:
+                turn = turn or Turn(worker.turn.table, me.run_id, around.clock)
                 with bind(table=turn.table):
                     worker = _merge(worker, turn, around)
                 continue
             if worker.doing is Doing.LINGER:
                 around.sleep(_LOOK_SECONDS)
-            doing = worker.doing
-            moment = _moment(worker, turn, around)
-            event = tell(worker, moment, around.limits)
-            reach(f"worker-{doing}")
-            (answer,) = apply(around.store, event, around.policy, around.sleep).actions
-            reach(f"worker-{doing}-done")
+            event = tell(worker, _moment(turn, around), around.limits)
+            answer = _tell(worker.doing, event, around)
             worker = told(worker, event, answer, around.limits)
-            if turn is not None and worker.doing is not Doing.MERGE:
-                _close_turn(turn, me.run_id, around)
+            if turn is not None and (worker.doing is not Doing.MERGE or isinstance(event, TurnEnded)):
+                _record(turn, around)
                 turn = None
-    log.info("worker ended")
+        if turn is not None:  # fenced during a slice: what was committed before is still worth telling
+            _record(turn, around)
+        log.info("worker ended")
 
 
-def _merge(worker: Worker, turn: _Turn, around: Surroundings) -> Worker:
-    lost = threading.Event()
-    with _heartbeat(worker.me, around, lost):
+def _tell(doing: Doing, event: Event, around: Surroundings) -> Action:
+    """Applies the event; a state that does not answer is asked again a few times."""
+    reach(f"worker-{doing}")
+    for attempt in range(1, _STATE_ATTEMPTS):
+        try:
+            (answer,) = apply(around.store, event, around.policy, around.sleep).actions
+            break
+        except Transient as error:
+            log.warning("the state does not answer", reason=str(error), attempt=attempt)
+            around.sleep(2.0**attempt * (0.5 + around.jitter() / 2))
+    else:
+        (answer,) = apply(around.store, event, around.policy, around.sleep).actions
+    reach(f"worker-{doing}-done")
+    return answer
+
+
+def _merge(worker: Worker, turn: Turn, around: Surroundings) -> Worker:
+    reach("worker-merge")
+    with Heartbeat(
+        worker.me, around.store, around.policy, around.clock, around.longest_slice_seconds
+    ) as heartbeat:
         outcome = _advance(turn, around)
-    return fenced(worker) if lost.is_set() else merged(worker, outcome, around.limits)
+    reach("worker-merge-done")
+    if heartbeat.lost:
+        log.warning("the slot is another worker's by now: stopping")
+        return fenced(worker)
+    return merged(worker, outcome, around.limits)
 
 
-def _advance(turn: _Turn, around: Surroundings) -> MergeOutcome:
+def _advance(turn: Turn, around: Surroundings) -> MergeOutcome:
+    """One slice; whatever goes wrong is the failure of this table, and the others go on."""
     try:
         step = around.advance(turn.table)
     except Conflict as error:
-        return Overtaken(_remember(turn, error.kind, error))
+        return Overtaken(_named(error))
     except IcemirrorError as error:
-        log.error("merge failed", error=error)  # noqa: TRY400 (our own log, which adds the traceback)
+        log.failure("merge failed", error)
         around.report(error)
-        return MergeFailed(_remember(turn, error.kind, error))
-    except Exception as error:  # a defect of ours, or of a library: this table fails, the others go on
-        log.error("merge failed unexpectedly", error=error)  # noqa: TRY400
+        turn.error = _named(error)
+        return MergeFailed(turn.error)
+    except Exception as error:
+        log.failure("merge failed unexpectedly", error)
         around.report(error)
-        return MergeFailed(_remember(turn, Kind.TRANSIENT, error))
-    turn.error = None
+        turn.error = ErrorResult(kind=Kind.TRANSIENT, message=_unexpected(error))
+        return MergeFailed(turn.error)
     turn.position = step.position
     match step:
         case Merged():
@@ -128,71 +148,33 @@ def _advance(turn: _Turn, around: Surroundings) -> MergeOutcome:
             return NothingLeft(step.head)
 
 
-def _remember(turn: _Turn, kind: Kind, error: Exception) -> ErrorResult:
-    message = str(error) if isinstance(error, IcemirrorError) else f"{type(error).__name__}: {error}"
-    turn.error = ErrorResult(kind=kind, message=message)
-    return turn.error
+def _named(error: IcemirrorError) -> ErrorResult:
+    return ErrorResult(kind=error.kind, message=redact(str(error)))
 
 
-@contextmanager
-def _heartbeat(me: Holder, around: Surroundings, lost: threading.Event) -> Iterator[None]:
-    """Renews the lease while a slice runs; sets `lost` when the slot is another's."""
-    done = threading.Event()
+def _unexpected(error: Exception) -> str:
+    """Type and place. Not the text: a library may put values of rows into it, and the state shows it to all."""
+    trace, where = error.__traceback__, ""
+    while trace is not None:
+        where = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"unexpected {type(error).__name__} at {where}; the job's log says more"
 
-    def beat() -> None:
-        while not done.wait(around.policy.lease_seconds / _BEATS_A_LEASE):
-            try:
-                (answer,) = apply(around.store, Beat(around.clock(), me), around.policy).actions
-            except IcemirrorError as error:
-                log.warning("heartbeat failed", reason=str(error))
-                continue
-            if isinstance(answer, Exit):
-                lost.set()
-                return
 
-    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
-    thread.start()
+def _record(turn: Turn, around: Surroundings) -> None:
+    """For status and metrics only: a state that does not take it does not stop the worker."""
     try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+        around.store.record_result(turn.result())
+    except Transient as error:
+        log.warning("result not recorded", reason=str(error))
 
 
-def _open_turn(worker: Worker, around: Surroundings) -> _Turn:
-    if worker.turn is None:
-        raise ValueError("a worker that merges has a table")
-    return _Turn(worker.turn.table, around.clock(), time.perf_counter())
-
-
-def _close_turn(turn: _Turn, run_id: str, around: Surroundings) -> None:
-    result = TableResult(
-        table=turn.table,
-        outcome=turn.outcome,  # type: ignore[arg-type]  # one of the literals
-        live_rows=turn.position.live_rows if turn.position else None,
-        cursor=turn.position.cursor if turn.position else None,
-        slices=tuple(turn.slices),
-        seconds=round(time.perf_counter() - turn.began, 4),
-        error=turn.error,
-    )
-    around.store.record_result(RunResult(run_id, around.clock(), result))
-
-
-def _moment(worker: Worker, turn: _Turn | None, around: Surroundings) -> Moment:
-    now = around.clock()
-    moment = Moment(
-        now=now,
-        jitter=random.random(),  # noqa: S311 (spreads retries)
+def _moment(turn: Turn | None, around: Surroundings) -> Moment:
+    return Moment(
+        now=around.clock(),
+        jitter=around.jitter(),
         tables=around.tables(),
+        position=turn.position if turn else None,
+        run=turn.summary() if turn else None,
         stopping=around.stopping(),
     )
-    if turn is None:
-        return moment
-    summary = RunSummary(
-        run_id=worker.me.run_id,
-        started_at=turn.started_at,
-        ended_at=now,
-        outcome=turn.outcome,  # type: ignore[arg-type]  # one of the literals
-        events=sum(part.events for part in turn.slices),
-    )
-    return replace(moment, position=turn.position, run=summary)

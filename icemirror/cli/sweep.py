@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 import click
 
-from icemirror.cli.console import config_option, load, out
-from icemirror.errors import Exit, worst
+from icemirror.cli.console import config_option, load, out, print_error
+from icemirror.errors import exit_code, worst
 
 
 @click.command()
@@ -20,7 +21,7 @@ def sweep(config: str | None) -> int:
     from icemirror.state.configured import open_store
     from icemirror.telemetry.logs import configure
     from icemirror.telemetry.metrics import NoMetrics
-    from trigger.idle import Standing, standing
+    from trigger.idle import Sight, Standing, standings
     from trigger.wiring import build_fleet
 
     settings = load(config)
@@ -32,10 +33,15 @@ def sweep(config: str | None) -> int:
     )
     with open_store(settings) as store:
         fleet = build_fleet(settings, store, NoMetrics(), os.environ)
-        fleet.registry.refresh()
-        rows = fleet.sweep()
-        found = [standing(rows.tables.get(table.name)) for table in fleet.registry.tables]
-        fleet.registry.close()
+        registry = fleet.registry
+        with closing(registry):
+            registry.refresh()
+            rows = fleet.sweep()
+            sights = {table.name: Sight(looked=table.name in registry.seen) for table in registry.tables}
+    found = list(standings(rows, sights, fleet.policy.slots).values())
     out.print(", ".join(f"{found.count(kind)} {kind}" for kind in Standing if kind in found) or "no tables")
-    codes = {Standing.NEEDS_PERSON: Exit.NEEDS_PERSON, Standing.GAVE_UP: Exit.RETRY_LATER}
-    return worst([codes.get(kind, Exit.DONE) for kind in found])
+    codes = [one.code for one in found]
+    if registry.problem is not None:
+        print_error(f"discover: {registry.problem}")
+        codes.append(exit_code(registry.problem))
+    return worst(codes)

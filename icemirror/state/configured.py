@@ -12,6 +12,9 @@ from icemirror.state.policy import Policy
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.store import Store
 
+# How long a call of the launcher may take, before it is repeated with the same token.
+_LAUNCH_SECONDS = {"local": 5.0, "emr-serverless": 60.0, "kubernetes": 30.0}
+
 
 def open_store(settings: Settings) -> Store:
     """The store of `trigger.state`."""
@@ -29,9 +32,12 @@ def policy_of(settings: Settings) -> Policy:
     return Policy(
         slots=trigger.max_concurrent_jobs,
         lease_seconds=trigger.lease,
+        launch_lease_seconds=min(_LAUNCH_SECONDS[trigger.launcher.type], trigger.lease),
         max_failures=trigger.max_failures,
         quiet_seconds=trigger.quiet_period,
         max_wait_seconds=trigger.max_wait,
+        scale_out_seconds=trigger.max_wait,
+        probation_seconds=settings.merge_interval,
     )
 
 

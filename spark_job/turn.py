@@ -1,0 +1,55 @@
+"""What a worker has done on the table that it has, for the state, for status and for metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from icemirror.result import ErrorResult, Position, SliceResult, TableResult
+from icemirror.state.rows import RunSummary
+from icemirror.state.store import RunResult
+
+
+class Turn:
+    """Slices that were committed, where the mirror stands, and what went wrong."""
+
+    def __init__(self, table: str, run_id: str, clock: Callable[[], float]) -> None:
+        self.table = table
+        self.slices: list[SliceResult] = []
+        self.position: Position | None = None
+        self.error: ErrorResult | None = None
+        self._run_id = run_id
+        self._clock = clock
+        self._started_at = clock()
+        self._began = time.perf_counter()
+
+    @property
+    def outcome(self) -> Literal["merged", "up-to-date", "failed"]:
+        """How the turn ends, if it ends now."""
+        if self.error is not None:
+            return "failed"
+        return "merged" if self.slices else "up-to-date"
+
+    def summary(self) -> RunSummary:
+        """For the table's row."""
+        return RunSummary(
+            run_id=self._run_id,
+            started_at=self._started_at,
+            ended_at=self._clock(),
+            outcome=self.outcome,
+            events=sum(part.events for part in self.slices),
+        )
+
+    def result(self) -> RunResult:
+        """For the history."""
+        result = TableResult(
+            table=self.table,
+            outcome=self.outcome,
+            live_rows=self.position.live_rows if self.position else None,
+            cursor=self.position.cursor if self.position else None,
+            slices=tuple(self.slices),
+            seconds=round(time.perf_counter() - self._began, 4),
+            error=self.error,
+        )
+        return RunResult(self._run_id, self._clock(), result)

@@ -1,0 +1,110 @@
+"""A commit travels the whole way: noticed, coalesced, launched as a real Spark job, merged; whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from icemirror.crash import VARIABLE
+from icemirror.local_process import is_alive
+from spark_job.engine import InProcess
+from tests.mirrors import MirroredWorld
+from tests.oracle.schedules import Schedule
+
+_TAIL = """
+job: {linger: 1s, spark: {spark.master: "local[2]"}}
+telemetry: {prometheus: null}
+"""
+_PATIENCE_SECONDS = 180
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> MirroredWorld:
+    options = "min_interval: 0s"
+    schedule = Schedule(seed=77, key="string", largest_commit=300)
+    made = MirroredWorld.make(tmp_path, schedule, InProcess(), options=options, tail=_TAIL, ask_files=False)
+    made.world.commit_many(2)
+    return made
+
+
+def _watch(lab: MirroredWorld, *arguments: str, crash_at: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "icemirror", "watch", "-c", str(lab.settings.source_path), *arguments]
+    environ = {**os.environ, VARIABLE: crash_at}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+
+
+def _until_idle(lab: MirroredWorld) -> None:
+    watch = _watch(lab, "--until-idle")
+    _, said = watch.communicate(timeout=_PATIENCE_SECONDS)
+    assert watch.returncode == 0, f"{said}\n{_job_log(lab)}"
+
+
+def _folder(lab: MirroredWorld) -> Path:
+    return lab.settings.source_path.parent
+
+
+def _job_log(lab: MirroredWorld) -> str:
+    return "\n".join(path.read_text()[-3000:] for path in (_folder(lab) / "logs").glob("*.log"))
+
+
+def _workers(lab: MirroredWorld) -> list[str]:
+    return [path.read_text() for path in (_folder(lab) / "runs").glob("*.run")]
+
+
+def _wait_until_no_worker_is_left(lab: MirroredWorld) -> None:
+    give_up = time.monotonic() + _PATIENCE_SECONDS
+    while any(is_alive(run) for run in _workers(lab)):
+        assert time.monotonic() < give_up, "a worker stayed"
+        time.sleep(0.2)
+
+
+def _check(lab: MirroredWorld) -> None:
+    verdicts = lab.world.verdicts_of_history(lab.mirror)
+    for snapshot_id, verdict in verdicts.items():
+        assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"
+    head = lab.world.changelog.table.refresh().current_snapshot()
+    snapshot = lab.mirror.current_snapshot()
+    assert head is not None
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    cursor = json.loads(snapshot.summary.additional_properties["icemirror.cursor"])
+    assert cursor["sources"][0]["snapshot_id"] == head.snapshot_id
+    _wait_until_no_worker_is_left(lab)
+
+
+def test_commit_reaches_the_mirror_and_nothing_stays_running(lab: MirroredWorld) -> None:
+    _until_idle(lab)
+    lab.world.commit_many(2)
+    _until_idle(lab)
+    _check(lab)
+
+
+@pytest.mark.parametrize("point", ["worker-start-done", "root-written", "committed", "worker-complete"])
+def test_killed_job_is_followed_by_one_that_finishes(lab: MirroredWorld, point: str) -> None:
+    watch = _watch(lab, crash_at=point)
+    try:
+        give_up = time.monotonic() + _PATIENCE_SECONDS
+        while not _workers(lab) or any(is_alive(run) for run in _workers(lab)):
+            assert time.monotonic() < give_up, f"{point} was not reached: {_job_log(lab)}"
+            time.sleep(0.1)
+    finally:
+        watch.send_signal(signal.SIGKILL)
+        watch.communicate()
+    _until_idle(lab)
+    _check(lab)
+
+
+@pytest.mark.parametrize("point", ["noticed", "launched"])
+def test_killed_trigger_is_followed_by_one_that_finishes(lab: MirroredWorld, point: str) -> None:
+    watch = _watch(lab, crash_at=point)
+    watch.communicate(timeout=_PATIENCE_SECONDS)
+    assert watch.returncode == -signal.SIGKILL, f"{point} was not reached"
+    _until_idle(lab)
+    _check(lab)
