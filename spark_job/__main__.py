@@ -17,9 +17,8 @@ from icemirror.state.configured import open_store, policy_of
 from icemirror.state.events import Holder
 from icemirror.state.rows import SlotId
 from icemirror.state.worker import Limits
-from icemirror.telemetry.logs import configure, get_log
-from icemirror.telemetry.redaction import register_secret
-from icemirror.telemetry.sentry import open_sentry
+from icemirror.telemetry.configured import open_report, start_logs
+from icemirror.telemetry.logs import get_log
 
 log = get_log(__name__)
 
@@ -42,19 +41,7 @@ def _run(request: RunRequest, settings: Settings) -> None:
     from spark_job.tables import Tables  # heavy: after the settings proved good
     from spark_job.worker import Surroundings, run_worker
 
-    for secret in settings.secret_values():
-        register_secret(secret)
-    configure(
-        log_format=settings.telemetry.log_format,
-        log_level=settings.telemetry.log_level,
-        project_ref=settings.project_ref,
-        environment=settings.environment,
-    )
-    report = open_sentry(
-        settings.sentry.dsn.get_secret_value() if settings.sentry else None,
-        project_ref=settings.project_ref,
-        environment=settings.environment,
-    )
+    start_logs(settings)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     me = Holder(SlotId(request.group, request.slot), request.gen, identify(os.getpid()) or request.token)
@@ -69,7 +56,7 @@ def _run(request: RunRequest, settings: Settings) -> None:
                 advance=tables.advance,
                 tables=tables.names,
                 stopping=stop.is_set,
-                report=report,
+                report=open_report(settings),
             ),
         )
 

@@ -14,7 +14,10 @@ log = get_log(__name__)
 
 
 def merge_table(
-    pipeline: Pipeline, table: TableSettings, on_slice: Callable[[SliceResult], None] = lambda _: None
+    pipeline: Pipeline,
+    table: TableSettings,
+    on_slice: Callable[[SliceResult], None] = lambda _: None,
+    report: Callable[[BaseException], None] = lambda _: None,
 ) -> TableResult:
     """The result of merging a table; a named error ends it and becomes part of the result."""
     began = pipeline.clock()
@@ -29,6 +32,7 @@ def merge_table(
             position = step.position
         except IcemirrorError as error:
             log.error("merge failed", error=error)  # noqa: TRY400 (our own log, which adds the traceback)
+            report(error)
             failure = error
     return TableResult(
         table=table.name,

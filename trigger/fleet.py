@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from icemirror.crash import reach
 from icemirror.errors import IcemirrorError, Transient
@@ -18,21 +18,25 @@ from icemirror.state.configured import terms_of
 from icemirror.state.events import Dispatch, Event, Looked, LookFailed, Recorded, Recover, RunState, Unown
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import Rows, SlotRow, SlotState, TableRow
+from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState, TableRow
+from icemirror.state.step import step
 from icemirror.state.store import Store
 from icemirror.telemetry import names
 from icemirror.telemetry.logs import bind, get_log
 from icemirror.telemetry.metrics import Metrics
+from icemirror.telemetry.redaction import redact
 from trigger.heads.source import Head
 from trigger.launchers.launcher import Launcher
 from trigger.registry import Registry
+
+_ONE_SHOT_PATIENCE_SECONDS = 60.0
 
 log = get_log(__name__)
 
 
 @dataclass
 class Fleet:
-    """Keeps the tables of a registry served. Every method may be called at any time, by any number of processes."""
+    """Keeps the tables of a registry served. Any number of processes may do so at the same time."""
 
     registry: Registry
     store: Store
@@ -41,99 +45,132 @@ class Fleet:
     config: str
     metrics: Metrics
     clock: Callable[[], float] = time.time
-    _seen: dict[str, str] = field(default_factory=dict)
+    jitter: Callable[[], float] = random.random
 
-    def sweep(self) -> Rows:
-        """One round: look at every head, recover what died, launch what is wanted; the rows afterwards."""
-        heads = self.registry.heads()
-        for table in self.registry.tables:
-            self.look(table, heads[table.name])
-        self.recover()
-        for group in self.registry.groups:
-            self.dispatch(group)
-        return self.store.load(EVERYTHING)
+    def sweep(self, patience_seconds: float = _ONE_SHOT_PATIENCE_SECONDS) -> Rows:
+        """One round: look at every head, recover what died, launch what is wanted; the rows afterwards.
 
-    def look(self, table: TableSettings, head: Head) -> None:
-        """13. Compares the changelog's head with what was noticed last."""
-        now, terms = self.clock(), terms_of(table)
-        if isinstance(head, IcemirrorError):
-            self._seen.pop(table.name, None)
-            failure = ErrorResult(kind=head.kind, message=str(head))
-            if self._apply(LookFailed(now, table.name, terms, failure)).after is not None:
-                with bind(table=table.name):
-                    log.warning("changelog cannot be looked at", reason=str(head))
-            return
-        if self._seen.get(table.name) == head:
-            return
-        reach("notice")
-        applied = self._apply(Looked(now, table.name, terms, head))
-        reach("noticed")
-        self._seen[table.name] = head
-        self._count_notice(table.name, applied)
-
-    def dispatch(self, group: str) -> None:
-        """2. Launches a worker if one is wanted."""
-        applied = self._apply(Dispatch(self.clock(), group, self.registry.names(group)))
-        reach("dispatched")
-        self._act(applied.actions)
-
-    def recover(self) -> None:
-        """5, 6, 7. Frees what dead runs hold, and repeats launches that nobody recorded."""
+        The order matters (rule 1): what is noticed is written before the slots are read.
+        """
+        heads = self.registry.heads(patience_seconds)
+        self.notice(heads, self.store.load(EVERYTHING))
+        self.recover(self.store.load(EVERYTHING))
         rows = self.store.load(EVERYTHING)
+        launched = [self.dispatch(group, rows) for group in sorted(self.registry.groups)]
+        return self.store.load(EVERYTHING) if any(launched) else rows
+
+    def notice(self, heads: Mapping[str, Head], rows: Rows) -> None:
+        """13. Compares heads with what was noticed last."""
+        for table in self.registry.tables:
+            if table.name in heads:
+                with bind(table=table.name):
+                    self._look(table, heads[table.name], rows)
+
+    def recover(self, rows: Rows) -> None:
+        """5, 6, 7. Frees what dead runs hold, and repeats launches that nobody recorded."""
         for slot in rows.slots.values():
             if slot.state is not SlotState.FREE:
-                self._recover(slot)
+                self._recover(slot, rows)
+        if any(row.owner for row in rows.tables.values()):
+            rows = self.store.load(EVERYTHING)
         for row in rows.tables.values():
-            if row.owner is not None:
-                self._apply(Unown(self.clock(), row.name, _jitter()))
+            event = Unown(self.clock(), row.name, self.jitter())
+            if row.owner and self._matters(event, rows):
+                reach("unown")
+                self._apply(event)
+                reach("unowned")
+                with bind(table=row.name):
+                    log.warning("the job ended while it had this table")
 
-    def _recover(self, slot: SlotRow) -> None:
+    def dispatch(self, group: str, rows: Rows) -> bool:
+        """2. Launches a worker if one is wanted; whether anything was done."""
+        event = Dispatch(self.clock(), group, self.registry.names(group))
+        if not self._matters(event, rows):
+            return False
+        reach("dispatch")
+        applied = self._apply(event)
+        reach("dispatched")
+        self._act(applied.actions)
+        return True
+
+    def _look(self, table: TableSettings, head: Head, rows: Rows) -> None:
+        now, terms = self.clock(), terms_of(table)
+        if isinstance(head, IcemirrorError):
+            failure = ErrorResult(kind=head.kind, message=redact(str(head)))
+            if self._matters(event := LookFailed(now, table.name, terms, failure), rows):
+                self._apply(event)
+                log.warning("changelog cannot be looked at", reason=failure.message)
+        elif self._matters(seen := Looked(now, table.name, terms, head), rows):
+            reach("notice")
+            applied = self._apply(seen)
+            reach("noticed")
+            self._count_notice(table.name, applied)
+
+    def _recover(self, slot: SlotRow, rows: Rows) -> None:
+        request = self._request(slot.id, slot.gen)
         try:
-            run = self.launcher.poll(slot.run_id) if slot.run_id else RunState.UNKNOWN
+            if slot.run_id is None and (found := self.launcher.find(request.token)) is not None:
+                self._record(slot.id, slot.gen, found)
+                return
+            run = RunState.UNKNOWN if slot.run_id is None else self.launcher.poll(slot.run_id)
         except Transient as error:
             log.warning("run cannot be asked about", reason=str(error))
-            return
-        event = Recover(self.clock(), slot.id, slot.gen, slot.run_id, run, _jitter())
-        applied = self._apply(event)
-        reach("recovered")
-        self._act(applied.actions)
+            run = RunState.UNKNOWN
+        event = Recover(self.clock(), slot.id, slot.gen, slot.run_id, run, self.jitter())
+        if self._matters(event, rows):
+            reach("recover")
+            applied = self._apply(event)
+            reach("recovered")
+            match applied.after:
+                case SlotRow(state=SlotState.FREE, error=why):
+                    log.warning("worker is gone", token=request.token, run_state=run, reason=why)
+            self._act(applied.actions)
 
     def _act(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
             match action:
                 case Launch(slot, gen):
-                    request = RunRequest(group=slot.group, slot=slot.index, gen=gen, config=self.config)
-                    reach("launch")
-                    try:
-                        run_id = self.launcher.launch(request)
-                    except Transient as error:  # the lease of the launch ends, and it is repeated
-                        log.warning("launch failed", reason=str(error))
-                        continue
-                    reach("launched")
-                    self._apply(Recorded(self.clock(), slot, gen, run_id))
-                    reach("recorded")
-                    self.metrics.count(names.LAUNCHES)
-                    with bind(run=run_id):
-                        log.info("worker launched", token=request.token)
+                    self._launch(slot, gen)
                 case Cancel(run_id):
                     self.launcher.cancel(run_id)
                 case _:
                     raise ValueError(f"{action} is nothing that a trigger does")
 
+    def _launch(self, slot: SlotId, gen: int) -> None:
+        request = self._request(slot, gen)
+        reach("launch")
+        try:
+            run_id = self.launcher.launch(request)
+        except Transient as error:  # the lease of the launch ends, and it is repeated
+            log.warning("launch failed", token=request.token, reason=str(error))
+            return
+        reach("launched")
+        self._record(slot, gen, run_id)
+        self.metrics.count(names.LAUNCHES)
+
+    def _record(self, slot: SlotId, gen: int, run_id: str) -> None:
+        self._apply(Recorded(self.clock(), slot, gen, run_id))
+        reach("recorded")
+        with bind(run=run_id):
+            log.info("worker launched", token=self._request(slot, gen).token)
+
+    def _request(self, slot: SlotId, gen: int) -> RunRequest:
+        return RunRequest(group=slot.group, slot=slot.index, gen=gen, config=self.config)
+
     def _apply(self, event: Event) -> Applied:
         return apply(self.store, event, self.policy)
 
+    def _matters(self, event: Event, rows: Rows) -> bool:
+        """Would the event change anything, as far as these rows tell? Spares the store what changes nothing."""
+        decided = step(rows, event, self.policy)
+        return decided.row is not None or bool(decided.actions)
+
     def _count_notice(self, table: str, applied: Applied) -> None:
-        match applied.before, applied.after:
-            case TableRow(dirty=was, covered=covered), TableRow(dirty=now) if now > was:
-                self.metrics.count(names.NOTICES, table=table)
-                if was > covered:
-                    self.metrics.count(names.COALESCED, table=table)
-            case None, TableRow():
-                self.metrics.count(names.NOTICES, table=table)
-            case _:
-                pass
-
-
-def _jitter() -> float:
-    return random.random()  # noqa: S311 (spreads retries)
+        if not isinstance(applied.after, TableRow):
+            return
+        before = applied.before if isinstance(applied.before, TableRow) else TableRow(table)
+        if applied.after.dirty > before.dirty:
+            self.metrics.count(names.NOTICES, table=table)
+            log.info("changelog moved", notices=applied.after.dirty - applied.after.covered)
+            if before.dirty > before.covered:
+                self.metrics.count(names.COALESCED, table=table)

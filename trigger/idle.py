@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
-from icemirror.errors import Exit
-from icemirror.state.eligibility import NEEDS_PERSON
-from icemirror.state.rows import Rows, SlotRow, TableRow
+from icemirror.errors import Exit, worst
+from icemirror.state.eligibility import NEEDS_PERSON, needs_person
+from icemirror.state.rows import Rows, SlotId, TableRow
 
 
 class Standing(StrEnum):
@@ -18,27 +19,51 @@ class Standing(StrEnum):
     NEEDS_PERSON = "needs-person"
     GAVE_UP = "gave-up"
 
+    @property
+    def code(self) -> Exit:
+        """What it means for a command that ends now."""
+        codes = {Standing.NEEDS_PERSON: Exit.NEEDS_PERSON, Standing.GAVE_UP: Exit.RETRY_LATER}
+        return codes.get(self, Exit.DONE)
 
-def standing(row: TableRow | None) -> Standing:
-    """How one table stands, by its row."""
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What this process has seen of a table: its head at least once, or its catalog silent once too often."""
+
+    looked: bool = True
+    gave_up: bool = True
+
+
+def standing(row: TableRow | None, sight: Sight, *, launchable: bool = True) -> Standing:
+    """How one table stands. `launchable`: its group may still launch a worker."""
     if row is None:
-        return Standing.BEHIND
+        return Standing.GAVE_UP if sight.gave_up and not sight.looked else Standing.BEHIND
     if row.look_error is not None:
-        return Standing.NEEDS_PERSON if row.look_error.kind in NEEDS_PERSON else Standing.GAVE_UP
-    if row.quarantined or row.paused:
-        person = row.paused or row.error is None or row.error.kind in NEEDS_PERSON
-        return Standing.NEEDS_PERSON if person else Standing.GAVE_UP
-    if row.dirty == 0 or row.dirty > row.covered or row.owner is not None:
+        if row.look_error.kind in NEEDS_PERSON:
+            return Standing.NEEDS_PERSON
+        return Standing.GAVE_UP if sight.gave_up else Standing.BEHIND
+    if not sight.looked or row.dirty == 0 or row.owner is not None:
         return Standing.BEHIND
-    return Standing.CURRENT
+    if row.dirty == row.covered:
+        return Standing.CURRENT
+    if row.paused or needs_person(row):
+        return Standing.NEEDS_PERSON
+    return Standing.GAVE_UP if row.quarantined or not launchable else Standing.BEHIND
 
 
-def idle_code(rows: Rows, names: Iterable[str]) -> Exit | None:
+def standings(rows: Rows, sights: Mapping[str, Sight], slots: int) -> dict[str, Standing]:
+    """How every table of which this process knows stands. `slots`: how many a group has."""
+    found = {}
+    for name, sight in sights.items():
+        row = rows.tables.get(name)
+        own = [SlotId(row.group, index) for index in range(slots)] if row else []
+        launchable = not own or not all(rows.slot(slot).quarantined for slot in own)
+        found[name] = standing(row, sight, launchable=launchable)
+    return found
+
+
+def idle_code(found: Mapping[str, Standing]) -> Exit | None:
     """The exit code of `watch --until-idle`, or None while there is something to wait for."""
-    found = {standing(rows.tables.get(name)) for name in names}
-    slots: Iterable[SlotRow] = rows.slots.values()
-    if Standing.BEHIND in found:
-        return Exit.RETRY_LATER if any(slot.quarantined for slot in slots) else None
-    if Standing.NEEDS_PERSON in found:
-        return Exit.NEEDS_PERSON
-    return Exit.RETRY_LATER if Standing.GAVE_UP in found else Exit.DONE
+    if Standing.BEHIND in found.values():
+        return None
+    return worst([one.code for one in found.values()])

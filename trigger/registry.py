@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
-from icemirror.errors import IcemirrorError
+from icemirror.errors import IcemirrorError, Invalid
 from icemirror.settings import Settings, TableSettings, expand_discovered
 from trigger.heads.open_source import open_source
 from trigger.heads.source import Head, HeadSource
+from trigger.looking import Looking
 
 
 class Registry:
@@ -16,6 +18,10 @@ class Registry:
     def __init__(self, settings: Settings) -> None:
         self._settings = self._known = settings
         self._sources: dict[str | None, HeadSource] = {}
+        self._looking = Looking(self._source)
+        self.seen: set[str] = set()
+        self.problem: IcemirrorError | None = None
+        self.refusals = 0
 
     @property
     def tables(self) -> tuple[TableSettings, ...]:
@@ -31,28 +37,42 @@ class Registry:
         """The tables of a group."""
         return frozenset(table.name for table in self.tables if table.group == group)
 
-    def refresh(self) -> None:
-        """Looks for new changelogs; raises `Transient` where a catalog does not answer."""
-        if self._settings.discover:
-            self._known = expand_discovered(self._settings, self._list_tables)
+    def choose(self, name: str | None, pattern: str | None) -> tuple[TableSettings, ...]:
+        """The table of this name, else those whose names match; `Invalid` where there is none."""
+        if name is not None:
+            return (self._known.table(name),)
+        chosen = tuple(table for table in self.tables if fnmatchcase(table.name, pattern or ""))
+        if not chosen:
+            known = ", ".join(table.name for table in self.tables)
+            raise Invalid(f"no table matches {pattern!r}; there are: {known or 'none'}")
+        return chosen
 
-    def heads(self) -> dict[str, Head]:
-        """The head pointer of every table's changelog, by mirror; or why it is not known."""
-        by_catalog: dict[str | None, list[TableSettings]] = {}
-        for table in self.tables:
-            by_catalog.setdefault(table.changelog_catalog, []).append(table)
-        heads: dict[str, Head] = {}
-        for catalog, tables in by_catalog.items():
-            try:
-                found = self._source(catalog).look([table.changelog_id for table in tables])
-            except IcemirrorError as error:  # this catalog does not answer; the others may
-                heads.update((table.name, error) for table in tables)
-            else:
-                heads.update((table.name, found[table.changelog_id]) for table in tables)
+    def refresh(self) -> None:
+        """Looks for new changelogs. Where that fails, what was known stays, and `problem` says why."""
+        if not self._settings.discover:
+            return
+        try:
+            self._known = expand_discovered(self._settings, self._list_tables)
+        except IcemirrorError as error:
+            self.problem = error
+            self.refusals += 1
+        else:
+            self.problem = None
+            self.refusals = 0
+
+    def heads(self, patience_seconds: float) -> dict[str, Head]:
+        """What is known by now of the heads of the tables' changelogs, by mirror; `seen` keeps their names."""
+        heads = self._looking.heads(self.tables, patience_seconds)
+        self.seen |= {name for name, head in heads.items() if isinstance(head, str)}
         return heads
 
+    def failures(self, table: TableSettings) -> int:
+        """How often in a row the table's catalog did not answer."""
+        return self._looking.failures(table)
+
     def close(self) -> None:
-        """Lets go of connections."""
+        """Lets go of connections and threads."""
+        self._looking.close()
         for source in self._sources.values():
             source.close()
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from icemirror.errors import Kind
+from icemirror.result import ErrorResult
 from icemirror.settings import TableSettings
-from icemirror.state.rows import Rows, SlotState, TableRow
+from icemirror.state.rows import Rows, RunSummary, SlotId, SlotState, TableRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,32 +22,21 @@ class Unmerged:
 
 
 def table_status(
-    table: TableSettings, rows: Rows, now: float, behind: Unmerged | None = None
+    table: TableSettings, rows: Rows, now: float, *, slots: int = 1, behind: Unmerged | None = None
 ) -> dict[str, Any]:
-    """One table; a value that cannot be known is null."""
-    row = rows.tables.get(table.name) or TableRow(table.name)
-    waits = row.dirty > row.covered or row.owner is not None
-    error = row.error or row.look_error
+    """One table; a value that cannot be known is null. `slots`: how many workers its group may have."""
+    row = rows.tables.get(table.name) or TableRow(table.name, group=table.group)
+    error = row.error or row.look_error or _no_worker(row, rows, slots)
     position = row.position
-    run = row.last_run
-    known = row.dirty > 0
     return {
         "table": table.name,
         "state": _state(row, rows),
         "lag": {
-            "seconds": (round(max(0.0, now - row.first_dirty_at), 3) if waits else 0.0) if known else None,
+            "seconds": _lag_seconds(row, now, behind),
             "snapshots": behind.snapshots if behind else None,
             "events": behind.events if behind else None,
         },
-        "last_run": {
-            "run_id": run.run_id,
-            "started_at": _iso(run.started_at),
-            "ended_at": _iso(run.ended_at),
-            "outcome": run.outcome,
-            "events": run.events,
-        }
-        if run
-        else None,
+        "last_run": _last_run(row.last_run) if row.last_run else None,
         "failures": row.failures,
         "error": error.model_dump(mode="json") if error else None,
         "live_rows": position.live_rows if position else None,
@@ -55,22 +46,48 @@ def table_status(
     }
 
 
-def fleet_status(tables: Iterable[TableSettings], rows: Rows, now: float) -> list[dict[str, Any]]:
+def fleet_status(
+    tables: Iterable[TableSettings], rows: Rows, now: float, *, slots: int = 1
+) -> list[dict[str, Any]]:
     """All tables."""
-    return [table_status(table, rows, now) for table in tables]
+    return [table_status(table, rows, now, slots=slots) for table in tables]
 
 
 def _state(row: TableRow, rows: Rows) -> str:
-    if row.quarantined:
-        return "quarantined"
     if row.owner is not None:
         return "running"
-    if row.dirty > row.covered or row.look_error is not None:
-        launching = any(
-            slot.state is SlotState.LAUNCHING and slot.id.group == row.group for slot in rows.slots.values()
-        )
-        return "launching" if launching else "waiting"
-    return "idle"
+    if row.quarantined:
+        return "quarantined"
+    if row.dirty > row.covered and not row.paused:
+        own = (slot for slot in rows.slots.values() if slot.id.group == row.group)
+        return "launching" if any(slot.state is SlotState.LAUNCHING for slot in own) else "waiting"
+    waits = row.dirty > row.covered or row.look_error is not None
+    return "waiting" if waits else "idle"
+
+
+def _lag_seconds(row: TableRow, now: float, behind: Unmerged | None) -> float | None:
+    """Since the oldest notice that is not merged; unknown where nothing was noticed but something is there."""
+    if row.dirty > row.covered:
+        return round(max(0.0, now - row.first_dirty_at), 3)
+    return None if row.dirty == 0 or (behind and behind.snapshots) else 0.0
+
+
+def _no_worker(row: TableRow, rows: Rows, slots: int) -> ErrorResult | None:
+    """Why a table waits although nothing is wrong with it: no worker of its group comes up."""
+    own = [rows.slot(SlotId(row.group, index)) for index in range(slots)]
+    if row.dirty == row.covered or row.owner is not None or not all(slot.quarantined for slot in own):
+        return None
+    return ErrorResult(kind=Kind.TRANSIENT, message=f"no worker comes up: {own[0].error}")
+
+
+def _last_run(run: RunSummary) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "started_at": _iso(run.started_at),
+        "ended_at": _iso(run.ended_at),
+        "outcome": run.outcome,
+        "events": run.events,
+    }
 
 
 def _iso(at: float) -> str:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from icemirror.errors import Exit, IcemirrorError, Invalid
+from icemirror.errors import Exit, IcemirrorError, Invalid, exit_code, worst
 from icemirror.state.rows import Rows
 from icemirror.telemetry.logs import get_log
 from trigger.fleet import Fleet
-from trigger.idle import idle_code
+from trigger.idle import Sight, Standing, idle_code, standings
 from trigger.reporting import Reporting
 
 _REFRESH_SECONDS = 30.0
+_SHORTEST_PAUSE_SECONDS = 1.0
 
 log = get_log(__name__)
 
@@ -29,17 +30,15 @@ class Watch:
     until_idle: bool
     stop: threading.Event
     on_round: Callable[[Rows], None] = lambda _: None
+    standings: dict[str, Standing] = field(default_factory=dict)
+    _refresh_at: float = 0.0
 
     def run(self) -> Exit:
-        """The exit code: 0 when told to stop, or when every mirror has reached its head."""
-        refreshed_at: float | None = None
+        """The exit code: 0 when told to stop; with `until_idle`, what every table came to."""
         while not self.stop.is_set():
-            now = time.monotonic()
-            if refreshed_at is None or now - refreshed_at >= _REFRESH_SECONDS:
-                self._refresh()
-                refreshed_at = now
+            self._refresh()
             try:
-                rows = self.fleet.sweep()
+                rows = self.fleet.sweep(patience_seconds=max(self.poll_seconds, _SHORTEST_PAUSE_SECONDS))
                 self.reporting.report(rows)
             except Invalid:
                 raise  # the state itself cannot be used
@@ -47,14 +46,31 @@ class Watch:
                 log.warning("sweep failed", reason=str(error))
             else:
                 self.on_round(rows)
-                names = [table.name for table in self.fleet.registry.tables]
-                if self.until_idle and (code := idle_code(rows, names)) is not None:
+                if self.until_idle and (code := self._idle(rows)) is not None:
                     return code
             self.stop.wait(self.poll_seconds)
         return Exit.DONE
 
     def _refresh(self) -> None:
-        try:
-            self.fleet.registry.refresh()
-        except IcemirrorError as error:
-            log.warning("looking for new changelogs failed", reason=str(error))
+        """Looks for new changelogs now and then; sooner where that failed."""
+        registry, now = self.fleet.registry, time.monotonic()
+        if now < self._refresh_at:
+            return
+        registry.refresh()
+        if registry.problem is not None:
+            log.warning("looking for new changelogs failed", reason=str(registry.problem))
+        pause = _SHORTEST_PAUSE_SECONDS * 2**registry.refusals if registry.problem else _REFRESH_SECONDS
+        self._refresh_at = now + min(pause, _REFRESH_SECONDS)
+
+    def _idle(self, rows: Rows) -> Exit | None:
+        registry, patience = self.fleet.registry, self.fleet.policy.max_failures
+        sights = {
+            table.name: Sight(table.name in registry.seen, registry.failures(table) >= patience)
+            for table in registry.tables
+        }
+        self.standings = standings(rows, sights, self.fleet.policy.slots)
+        code = idle_code(self.standings)
+        if registry.problem is None or code is None:
+            return code
+        hopeless = isinstance(registry.problem, Invalid) or registry.refusals >= patience
+        return worst([code, exit_code(registry.problem)]) if hopeless else None

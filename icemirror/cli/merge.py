@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
 )
@@ -21,7 +23,7 @@ from icemirror.cli.plan import choose_tables, explain
 from icemirror.errors import Exit, Kind, worst
 
 if TYPE_CHECKING:
-    from icemirror.result import TableResult
+    from icemirror.result import SliceResult, TableResult
     from icemirror.settings import Settings, TableSettings
 
 _NEEDS_PERSON = (Kind.INVALID, Kind.CORRUPT)
@@ -52,16 +54,12 @@ def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bo
 
 
 def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bool) -> list[TableResult]:
-    from icemirror.telemetry.logs import configure
+    from icemirror.telemetry.configured import open_report, start_logs
     from spark_job.merge import merge_table
     from spark_job.wiring import build_pipeline
 
-    configure(
-        log_format=settings.telemetry.log_format,
-        log_level=settings.telemetry.log_level if as_json or not err.is_terminal else "warning",
-        project_ref=settings.project_ref,
-        environment=settings.environment,
-    )
+    start_logs(settings, quiet=err.is_terminal and not as_json)
+    report = open_report(settings)
     pipeline = build_pipeline(settings, run_id=f"merge-{uuid.uuid4()}")
     results: list[TableResult] = []
     columns = (
@@ -75,18 +73,17 @@ def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bo
         overall = progress.add_task("tables", total=len(tables))
         for table in tables:
             progress.update(overall, description=table.name)
-            result = merge_table(
-                pipeline,
-                table,
-                lambda part, name=table.name: progress.update(
-                    overall, description=f"{name}: {part.events:,} events merged"
-                ),  # type: ignore[misc]  # bound now
-            )
+            on_slice = partial(_show_slice, progress, overall, table.name)
+            result = merge_table(pipeline, table, on_slice, report)
             results.append(result)
             progress.advance(overall)
             if as_json:
                 print_json(result.model_dump(mode="json", exclude=set() if result.error else {"error"}))
     return results
+
+
+def _show_slice(progress: Progress, task: TaskID, name: str, part: SliceResult) -> None:
+    progress.update(task, description=f"{name}: {part.events:,} events merged")
 
 
 def _code(result: TableResult) -> Exit:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from fnmatch import fnmatchcase
+from contextlib import closing
 
 import click
 
-from icemirror.cli.console import config_option, load, out
-from icemirror.errors import Invalid
+from icemirror.cli.console import config_option, load, out, print_error
 
 
 @click.command()
@@ -23,16 +22,14 @@ def resume(config: str | None, name: str | None, pattern: str | None) -> None:
     from icemirror.state.configured import open_store, policy_of
     from icemirror.state.events import Resumed, SlotResumed
     from icemirror.state.reads import EVERYTHING
-    from spark_job.discover import discover_tables
+    from trigger.registry import Registry
 
-    settings = discover_tables(load(config))
-    tables = (
-        [settings.table(name)] if name else [t for t in settings.tables if fnmatchcase(t.name, pattern or "")]
-    )
-    if not tables:
-        raise Invalid(
-            f"no table matches {pattern!r}; there are: {', '.join(t.name for t in settings.tables)}"
-        )
+    settings = load(config)
+    with closing(Registry(settings)) as registry:
+        registry.refresh()
+        if registry.problem is not None:
+            print_error(f"discover: {registry.problem}")
+        tables = registry.choose(name, pattern)
     policy = policy_of(settings)
     with open_store(settings) as store:
         for table in tables:

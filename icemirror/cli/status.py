@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,12 +11,13 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from icemirror.cli.console import config_option, load, out, print_json
+from icemirror.cli.console import config_option, load, out, print_error, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from icemirror.settings import Settings, TableSettings
+    from trigger.status import Unmerged
 
 _STYLES = {"idle": "green", "running": "cyan", "launching": "cyan", "waiting": "yellow", "quarantined": "red"}
 
@@ -25,18 +27,21 @@ _STYLES = {"idle": "green", "running": "cyan", "launching": "cyan", "waiting": "
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table on stdout.")
 def status(config: str | None, as_json: bool) -> None:
     """Show each table's state, its lag in seconds, snapshots and events, its last run and its failures."""
-    from icemirror.state.configured import open_store
-    from icemirror.state.reads import EVERYTHING
-    from spark_job.discover import discover_tables
+    from icemirror.state.configured import policy_of, read_rows
+    from trigger.registry import Registry
     from trigger.status import table_status
 
-    settings = discover_tables(load(config))
-    with open_store(settings) as store:
-        rows = store.load(EVERYTHING)
-    now = time.time()
+    settings = load(config)
+    rows = read_rows(settings)
+    with closing(Registry(settings)) as registry:
+        registry.refresh()
+        if registry.problem is not None:
+            print_error(f"discover: {registry.problem}")
+        tables = registry.tables
+    now, slots = time.time(), policy_of(settings).slots
     found = [
-        table_status(table, rows, now, behind)
-        for table, behind in zip(settings.tables, _lag(settings), strict=True)
+        table_status(table, rows, now, slots=slots, behind=behind)
+        for table, behind in zip(tables, _lag(settings, tables), strict=True)
     ]
     if as_json:
         for one in found:
@@ -45,17 +50,19 @@ def status(config: str | None, as_json: bool) -> None:
     out.print(render_status(found))
 
 
-def _lag(settings: Settings) -> list[Any]:  # Any: two shapes of one thing, kept apart by the layers
-    from spark_job.lag import LagMeter
+def _lag(settings: Settings, tables: Sequence[TableSettings]) -> list[Unmerged | None]:
+    """What the tables themselves say; None where they cannot be asked, or the job is not installed here."""
+    from icemirror.errors import IcemirrorError
     from trigger.status import Unmerged
 
-    meter = LagMeter(settings)
+    try:
+        from spark_job.lag import LagMeter
 
-    def ask(table: TableSettings) -> Unmerged | None:
-        behind = meter.behind(table)
-        return None if behind is None else Unmerged(behind.snapshots, behind.events)
-
-    return [ask(table) for table in settings.tables]
+        meter = LagMeter(settings)
+        found = [meter.behind(table) for table in tables]
+    except (ModuleNotFoundError, IcemirrorError):
+        return [None] * len(tables)
+    return [None if behind is None else Unmerged(behind.snapshots, behind.events) for behind in found]
 
 
 def render_status(tables: Iterable[dict[str, Any]]) -> Table:

@@ -19,18 +19,13 @@ def sweep(config: str | None) -> int:
     A table waits for its quiet period, so that what this round notices may be launched by the next one.
     """
     from icemirror.state.configured import open_store
-    from icemirror.telemetry.logs import configure
+    from icemirror.telemetry.configured import start_logs
     from icemirror.telemetry.metrics import NoMetrics
     from trigger.idle import Sight, Standing, standings
     from trigger.wiring import build_fleet
 
     settings = load(config)
-    configure(
-        log_format=settings.telemetry.log_format,
-        log_level=settings.telemetry.log_level,
-        project_ref=settings.project_ref,
-        environment=settings.environment,
-    )
+    start_logs(settings)
     with open_store(settings) as store:
         fleet = build_fleet(settings, store, NoMetrics(), os.environ)
         registry = fleet.registry

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 from rich.live import Live
 
-from icemirror.cli.console import config_option, err, load
+from icemirror.cli.console import config_option, err, load, print_error, print_hint
 from icemirror.cli.status import render_status
+from icemirror.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from icemirror.state.store import Store
     from icemirror.telemetry.metrics import Metrics
     from trigger.fleet import Fleet
+    from trigger.watch import Watch
 
 
 @click.command()
@@ -35,6 +37,7 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
     Ctrl-C ends the watching. A job that is at work then finishes by itself.
     """
     from icemirror.state.configured import open_store
+    from icemirror.telemetry.configured import start_logs
     from icemirror.telemetry.metrics import open_metrics
     from trigger.reporting import Reporting
     from trigger.watch import Watch
@@ -42,10 +45,17 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
 
     settings = load(config)
     live = err.is_terminal
-    _configure_logs(settings, quiet=live)
-    stop = threading.Event()
+    start_logs(settings, quiet=live)
+    stop, interrupted = threading.Event(), threading.Event()
+
+    def on_signal(number: int, _: object) -> None:
+        stop.set()
+        if number == signal.SIGINT:
+            interrupted.set()
+            signal.signal(number, signal.default_int_handler)  # the second one does not wait for the round
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, on_signal)
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings))
         metrics = open_metrics(
@@ -59,14 +69,36 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
         stack.callback(fleet.registry.close)
         _serve(stack, settings, fleet, store, metrics, http)
         on_round = _live(stack, fleet) if live else _nothing
-        return Watch(
+        watching = Watch(
             fleet=fleet,
             reporting=Reporting(store, metrics, store.last_cursor()),
             poll_seconds=settings.trigger.poll_interval,
             until_idle=until_idle,
             stop=stop,
             on_round=on_round,
-        ).run()
+        )
+        code = watching.run()
+        if code is not Exit.DONE:
+            _explain(watching, fleet, store)
+    # A stop before all was merged is no success of --until-idle, whoever asked for it.
+    return Exit.INTERRUPTED if interrupted.is_set() or (until_idle and stop.is_set()) else code
+
+
+def _explain(watching: Watch, fleet: Fleet, store: Store) -> None:
+    """Says of every table that is not current what is wrong with it, and what helps."""
+    from icemirror.state.reads import EVERYTHING
+    from trigger.idle import Standing
+    from trigger.status import fleet_status
+
+    slots = fleet.policy.slots
+    for one in fleet_status(fleet.registry.tables, store.load(EVERYTHING), time.time(), slots=slots):
+        if watching.standings.get(one["table"]) is not Standing.CURRENT:
+            why = one["error"]["message"] if one["error"] else "paused"
+            print_error(f"{one['table']}: {why}")
+            if one["state"] == "quarantined":
+                print_hint(f"when that is mended: icemirror resume --table {one['table']}")
+    if fleet.registry.problem is not None:
+        print_error(f"discover: {fleet.registry.problem}")
 
 
 def _nothing(rows: Rows) -> None:
@@ -80,20 +112,10 @@ def _live(stack: ExitStack, fleet: Fleet) -> Callable[[Rows], None]:
     display = stack.enter_context(Live(console=err, auto_refresh=False))
 
     def draw(rows: Rows) -> None:
-        display.update(render_status(fleet_status(fleet.registry.tables, rows, time.time())), refresh=True)
+        found = fleet_status(fleet.registry.tables, rows, time.time(), slots=fleet.policy.slots)
+        display.update(render_status(found), refresh=True)
 
     return draw
-
-
-def _configure_logs(settings: Settings, *, quiet: bool) -> None:
-    from icemirror.telemetry.logs import configure
-
-    configure(
-        log_format="text" if quiet else settings.telemetry.log_format,
-        log_level="warning" if quiet else settings.telemetry.log_level,
-        project_ref=settings.project_ref,
-        environment=settings.environment,
-    )
 
 
 def _serve(
@@ -106,7 +128,9 @@ def _serve(
     from trigger.status import fleet_status
 
     sources = Sources(
-        status=lambda: fleet_status(fleet.registry.tables, store.load(EVERYTHING), time.time()),
+        status=lambda: fleet_status(
+            fleet.registry.tables, store.load(EVERYTHING), time.time(), slots=fleet.policy.slots
+        ),
         metrics=metrics.exposition,
         project_ref=settings.project_ref,
         environment=settings.environment,

@@ -9,6 +9,8 @@ from icemirror.settings import Settings, TableSettings
 from icemirror.settings.trigger import DynamoDbState, KubernetesState, SqliteState
 from icemirror.state.events import Terms
 from icemirror.state.policy import Policy
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.rows import Rows
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.store import Store
 
@@ -24,6 +26,15 @@ def open_store(settings: Settings) -> Store:
         case DynamoDbState() | KubernetesState():
             raise BadConfig(f"trigger.state: {state.type} is not supported by this version; use sqlite")
     assert_never(state)
+
+
+def read_rows(settings: Settings) -> Rows:
+    """The rows as they are; none, and none are made, where there is no state yet."""
+    state = settings.trigger.state
+    if isinstance(state, SqliteState) and not state.path.exists():
+        return Rows({}, {})
+    with open_store(settings) as store:
+        return store.load(EVERYTHING)
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from pydantic import ValidationError
+
 from icemirror.result import TableResult
 from icemirror.state.reads import Reads
 from icemirror.state.row_json import dump_row, load_slot, load_table
@@ -88,10 +90,9 @@ class SqliteStore:
                 "SELECT id, run_id, at, body FROM results WHERE id > ? ORDER BY id LIMIT 1000",
                 (int(cursor or 0),),
             ).fetchall()
-        results = tuple(
-            RunResult(run_id, at, TableResult.model_validate_json(body)) for _, run_id, at, body in found
-        )
-        return ResultPage(results, str(found[-1][0]) if found else cursor)
+        results = [_result(run_id, at, body) for _, run_id, at, body in found]
+        readable = tuple(result for result in results if result is not None)
+        return ResultPage(readable, str(found[-1][0]) if found else cursor)
 
     def last_cursor(self) -> str:
         """The cursor after the newest result."""
@@ -127,3 +128,11 @@ class SqliteStore:
                 yield
             except sqlite3.Error as error:
                 raise named_error(self._path, error) from error
+
+
+def _result(run_id: str, at: float, body: str) -> RunResult | None:
+    """A recorded result; None for one of another release that this one cannot read: it is history, no more."""
+    try:
+        return RunResult(run_id, at, TableResult.model_validate_json(body))
+    except ValidationError:
+        return None

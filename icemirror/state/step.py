@@ -91,7 +91,7 @@ def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
         case Paused():
             return Step(replace(row, paused=True))
         case Resumed():
-            return Step(table_rules.resume(row))
+            return Step(table_rules.resume(row)) if event.table in rows.tables else STAY
         case Progressed() | TurnEnded() | Completed() | Failed():
             return LOST if row.owner != event.me.owner else _worker_step(rows, row, event, policy)
     assert_never(event)

@@ -14,6 +14,9 @@ class Launcher(Protocol):
     def launch(self, request: RunRequest) -> str:
         """Starts a worker for the request's token, or finds the one that was started; its run id."""
 
+    def find(self, token: str) -> str | None:
+        """The run that was started for a token, if one was."""
+
     def poll(self, run_id: str) -> RunState:
         """How a run is. One that was never heard of is gone."""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +24,8 @@ from icemirror.run_request import RunRequest
 from icemirror.state.events import RunState
 
 _MOST_KEPT = 50
+_LONGEST_LOG_BYTES = 64 << 20
+_SHORTEN_SECONDS = 60.0
 _WORKER = (sys.executable, "-m", "spark_job")
 
 
@@ -32,6 +36,7 @@ class LocalLauncher:
         self._runs, self._logs = folder / "runs", folder / "logs"
         self._environ, self._worker = environ, worker
         self._children: list[subprocess.Popen[bytes]] = []
+        self._shorten_at = 0.0
 
     def launch(self, request: RunRequest) -> str:
         """Starts the worker, or finds the process that was started for its token.
@@ -39,10 +44,10 @@ class LocalLauncher:
         A crash between start and record leaves a process that nobody knows; the next launch starts a second one.
         The protocol lets only one of the two take the slot.
         """
-        record = self._runs / f"{request.token}.run"
+        record = self._record(request.token)
         with self._alone():
-            if record.exists():
-                return record.read_text()
+            if (known := self.find(request.token)) is not None:
+                return known
             self._forget_old()
             reach("spawn")
             process = self._spawn(request)
@@ -54,20 +59,31 @@ class LocalLauncher:
             fresh.replace(record)
         return run_id
 
+    def find(self, token: str) -> str | None:
+        """The process that was started for the token, if one was."""
+        try:
+            return self._record(token).read_text()
+        except FileNotFoundError:
+            return None
+
     def poll(self, run_id: str) -> RunState:
         """Is the process still there?"""
+        self._shorten_logs()
         self._children = [child for child in self._children if child.poll() is None]
         return RunState.RUNNING if is_alive(run_id) else RunState.GONE
 
     def cancel(self, run_id: str) -> None:
-        """Asks the worker, and what it started, to end."""
+        """Ends the worker and what it started, at once: one that hangs would not hear a request."""
         if is_alive(run_id):
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(int(run_id.partition("@")[0]), signal.SIGTERM)
+                os.killpg(int(run_id.partition("@")[0]), signal.SIGKILL)
 
     def log_path(self, token: str) -> Path:
         """Where the output of a token's run is."""
         return self._logs / f"{token}.log"
+
+    def _record(self, token: str) -> Path:
+        return self._runs / f"{token}.run"
 
     def _spawn(self, request: RunRequest) -> subprocess.Popen[bytes]:
         with self.log_path(request.token).open("ab") as log:
@@ -100,8 +116,25 @@ class LocalLauncher:
 
     def _forget_old(self) -> None:
         """Keeps the latest runs, and the logs of as many."""
-        for folder in (self._runs, self._logs):
-            files = sorted(folder.glob("*.*"), key=lambda file: file.stat().st_mtime, reverse=True)
-            for file in files[_MOST_KEPT:]:
+        for folder, kind in ((self._runs, "*.run"), (self._logs, "*.log*")):
+            for file in sorted(folder.glob(kind), key=_written_at, reverse=True)[_MOST_KEPT:]:
                 if folder == self._logs or not is_alive(file.read_text()):
                     file.unlink(missing_ok=True)
+
+    def _shorten_logs(self) -> None:
+        """A worker that never rests writes for ever: what is too long is set aside, over what was before.
+
+        The worker goes on writing at the end of the same, emptied file. What it writes in between is lost.
+        """
+        if time.monotonic() < self._shorten_at:
+            return
+        self._shorten_at = time.monotonic() + _SHORTEN_SECONDS
+        for log in self._logs.glob("*.log"):
+            with suppress(OSError):
+                if log.stat().st_size > _LONGEST_LOG_BYTES:
+                    shutil.copyfile(log, log.with_suffix(".log.1"))
+                    os.truncate(log, 0)
+
+
+def _written_at(file: Path) -> float:
+    return file.stat().st_mtime

@@ -22,7 +22,7 @@ import click
     type=click.FloatRange(min=1),
     default=30.0,
     show_default=True,
-    help="How long changes keep coming.",
+    help="How long changes keep coming after the first merge.",
 )
 @click.option(
     "--rows",

@@ -1,4 +1,4 @@
-"""The Spark jobs that a watch launched on this machine, found by what the local launcher notes of them."""
+"""The watch's process and the Spark jobs that it launched, found by what is noted of them in the folder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from icemirror.local_process import is_alive
+from icemirror.local_process import identify, is_alive
 
 _LOOK_SECONDS = 0.1
+_WATCH_NOTE = "watch.pid"
 
 
 def running_jobs(folder: Path) -> list[str]:
@@ -25,10 +26,27 @@ def newest_job_log(folder: Path) -> Path | None:
     return logs[-1] if logs else None
 
 
+def note_watch(folder: Path, pid: int) -> None:
+    """Notes the watch's process, for a demo that has to end what an earlier one could not."""
+    (folder / _WATCH_NOTE).write_text(identify(pid) or "")
+
+
+def end_leftovers(folder: Path, patience_seconds: float) -> None:
+    """Ends what a demo left running that was killed."""
+    note = folder / _WATCH_NOTE
+    if note.exists() and is_alive(identity := note.read_text()):
+        with suppress(ProcessLookupError):
+            os.kill(_pid(identity), signal.SIGTERM)
+        until = time.monotonic() + patience_seconds
+        while is_alive(identity) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+    end_jobs(folder, patience_seconds)
+
+
 def end_jobs(folder: Path, patience_seconds: float) -> None:
     """Asks every job to end, which it does after the slice at hand; kills what is left after a while."""
     # A job leads a process group of its own, with Spark's JVM in it.
-    jobs = [(identity, int(identity.partition("@")[0])) for identity in running_jobs(folder)]
+    jobs = [(identity, _pid(identity)) for identity in running_jobs(folder)]
     for _, pid in jobs:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
@@ -38,6 +56,10 @@ def end_jobs(folder: Path, patience_seconds: float) -> None:
             time.sleep(_LOOK_SECONDS)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
+
+
+def _pid(identity: str) -> int:
+    return int(identity.partition("@")[0])
 
 
 def _has_members(group: int) -> bool:

@@ -27,7 +27,7 @@ class MirrorState:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TableProgress:
     """One table at one moment."""
 
     table: str
@@ -44,11 +44,11 @@ class Progress:
         return self.merged_events == self.committed_events and self.lag_seconds == 0
 
 
-def measure_progress(table: str, ledger: tuple[Entry, ...], mirror: MirrorState, now: float) -> Progress:
+def measure_progress(table: str, ledger: tuple[Entry, ...], mirror: MirrorState, now: float) -> TableProgress:
     """Counts what is merged; the lag is the age of the oldest commit that is not."""
     merged = _merged_entries(ledger, mirror.cursor)
     waiting = ledger[merged:]
-    return Progress(
+    return TableProgress(
         table=table,
         committed_events=ledger[-1].events_so_far if ledger else 0,
         merged_events=ledger[merged - 1].events_so_far if merged else 0,

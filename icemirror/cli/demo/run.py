@@ -17,17 +17,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from icemirror.catalog_name import DEFAULT_CATALOG
 from icemirror.cli.console import err, out
 from icemirror.cli.demo import closing
-from icemirror.cli.demo.jobs import end_jobs
-from icemirror.cli.demo.ledger import measure_progress
+from icemirror.cli.demo.jobs import end_leftovers
+from icemirror.cli.demo.ledger import TableProgress, measure_progress
 from icemirror.cli.demo.mirror_state import read_mirror_state
 from icemirror.cli.demo.oracle.journal import Journal
 from icemirror.cli.demo.screen import Screen
 from icemirror.cli.demo.watching import Watch
-from icemirror.cli.demo.workspace import Marker, Workspace, prepare_workspace, read_marker
+from icemirror.cli.demo.workspace import NAMESPACE, Marker, Workspace, prepare_workspace, read_marker
 from icemirror.cli.demo.writer import Lane, copy_tables, open_lanes, stream_changes
 from icemirror.errors import Exit, Transient
 
 _LOOK_SECONDS = 0.5
+_SPARK_START_SECONDS = 60.0  # so long the changes wait for the first merge
 _CATCH_UP_SECONDS = 120.0
 _LEFTOVER_SECONDS = 10.0
 
@@ -36,7 +37,7 @@ def run_demo(directory: Path, *, keep: bool, seconds: float, wanted: Marker) -> 
     """Runs it; whatever happens, nothing stays running."""
     with _terminated_like_interrupted():
         if read_marker(directory) is not None:
-            end_jobs(directory, _LEFTOVER_SECONDS)  # of a demo that was killed
+            end_leftovers(directory, _LEFTOVER_SECONDS)
         workspace = prepare_workspace(directory, keep=keep, wanted=wanted)
         journal = Journal.open(workspace.journal)
         try:
@@ -66,51 +67,58 @@ def _copy(lanes: list[Lane], workspace: Workspace) -> None:
 
 
 def _follow(workspace: Workspace, lanes: list[Lane], seconds: float, watch: Watch) -> None:
-    """Shows how the mirrors follow the changes, until they have all of them."""
+    """Shows how the mirrors follow the changes, which end so long after the first merge."""
     catalog = _catalog(workspace)
-    with Screen(err) as screen, _in_background(lambda stop: stream_changes(lanes, seconds, stop)) as stream:
-        ends = time.monotonic() + seconds
+
+    def look() -> list[TableProgress]:
+        return [
+            measure_progress(
+                lane.name, tuple(lane.ledger), read_mirror_state(catalog, lane.name), time.time()
+            )
+            for lane in lanes
+        ]
+
+    with Screen(err) as screen, _in_background(lambda stop: stream_changes(lanes, stop)) as (stream, stop):
+        merges_before = sum(progress.merges for progress in look())
+        ends, merged = time.monotonic() + _SPARK_START_SECONDS + seconds, False
         while True:
-            now = time.time()
-            tables = [
-                measure_progress(lane.name, tuple(lane.ledger), read_mirror_state(catalog, lane.name), now)
-                for lane in lanes
-            ]
-            streaming = not stream.done()
-            if not streaming:
+            if time.monotonic() >= ends:
+                stop.set()
+            if ended := stream.done():
                 stream.result()  # raises what the writer raised
-                ends = min(ends, time.monotonic())
-            merging = any(progress.merges for progress in tables)
-            caught_up = not streaming and all(progress.caught_up for progress in tables)
-            screen.show(tables, _phase(streaming, merging, ends - time.monotonic(), watch), final=caught_up)
-            if caught_up:
+            tables = look()  # after the last change was seen to be committed: it cannot be missed
+            if not merged and sum(progress.merges for progress in tables) > merges_before:
+                merged, ends = True, min(ends, time.monotonic() + seconds)
+            behind = [progress.table for progress in tables if not progress.caught_up]
+            finished = ended and not behind
+            screen.show(tables, _phase(ended, merged, ends - time.monotonic(), watch), final=finished)
+            if finished:
                 return
             watch.check()
             if time.monotonic() - ends > _CATCH_UP_SECONDS:
-                behind = ", ".join(progress.table for progress in tables if not progress.caught_up)
-                raise Transient(
-                    f"{behind}: not caught up {_CATCH_UP_SECONDS:.0f} s after the last change\n{watch.tail()}"
-                )
+                late = f"not caught up {_CATCH_UP_SECONDS:.0f} s after the last change"
+                raise Transient(f"{', '.join(behind)}: {late}\n{watch.tail()}")
             time.sleep(_LOOK_SECONDS)
 
 
-def _phase(streaming: bool, merging: bool, left: float, watch: Watch) -> str:
-    coming = f"changes keep coming for {max(0.0, left):.0f} s" if streaming else "no more changes"
-    return f"{coming}; {watch.describe_job()}" + ("" if merging else ", first merge to come")
+def _phase(ended: bool, merged: bool, left: float, watch: Watch) -> str:
+    job = watch.describe_job(merged=merged)
+    if ended:
+        return f"no more changes; {job}"
+    return f"changes keep coming{f' for {max(0.0, left):.0f} s' if merged else ''}; {job}"
 
 
 def _conclude(workspace: Workspace, journal: Journal) -> Exit:
     """The verdict, a query and what to try; the exit code tells the verdict."""
     catalog = _catalog(workspace)
-    verdicts = []
+    findings = closing.judge_mirrors(catalog, journal)
+    equal = True
     out.print()
-    with err.status("the oracles replay the journal and the changelog files"):
-        for finding in closing.judge_mirrors(catalog, journal):
-            verdicts.append(finding.verdict)
-            equal = finding.verdict.equal
-            mark = "[green]mirror = oracle[/]" if equal else "[bold red]mirror ≠ oracle[/]"
-            out.print(f"{mark}  shop.{finding.table}, {finding.what}: ", end="")
-            out.print(str(finding.verdict), markup=False, soft_wrap=True)
+    while (finding := _next_finding(findings)) is not None:
+        equal = equal and finding.verdict.equal
+        mark = "[green]mirror = oracle[/]" if finding.verdict.equal else "[bold red]mirror ≠ oracle[/]"
+        out.print(f"{mark}  {NAMESPACE}.{finding.table}, {finding.what}: ", end="")
+        out.print(str(finding.verdict), markup=False, soft_wrap=True)
     out.print()
     query, result = closing.query_products(catalog)
     out.print(query, style="dim", soft_wrap=True)
@@ -118,16 +126,23 @@ def _conclude(workspace: Workspace, journal: Journal) -> Exit:
     out.print("\n[bold]Try next[/]")
     for command, does in closing.what_next(workspace):
         out.print(f"  {command}\n      [dim]{does}[/]", soft_wrap=True)
-    return Exit.DONE if all(verdict.equal for verdict in verdicts) else Exit.DIFFERENCE
+    return Exit.DONE if equal else Exit.DIFFERENCE
+
+
+def _next_finding(findings: Iterator[closing.Finding]) -> closing.Finding | None:
+    with err.status("the oracles replay the journal and the changelog files"):
+        return next(findings, None)
 
 
 @contextmanager
-def _in_background(work: Callable[[threading.Event], None]) -> Iterator[Future[None]]:
-    """Runs the work in a thread, which is told to stop at the end."""
+def _in_background(
+    work: Callable[[threading.Event], None],
+) -> Iterator[tuple[Future[None], threading.Event]]:
+    """Runs the work in a thread, which is told to stop by the event, at the latest at the end."""
     stop = threading.Event()
     with ThreadPoolExecutor(1, thread_name_prefix="shop") as pool:
         try:
-            yield pool.submit(work, stop)
+            yield pool.submit(work, stop), stop
         finally:
             stop.set()
 

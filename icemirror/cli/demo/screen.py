@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from icemirror.cli.demo.ledger import Progress
+from icemirror.cli.demo.ledger import TableProgress
 
 _RATE_SECONDS = 10.0
 _LINE_SECONDS = 5.0
@@ -25,7 +25,7 @@ class Rates:
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
-    def update(self, progress: Progress, now: float) -> float:
+    def update(self, progress: TableProgress, now: float) -> float:
         """The rate after one more look."""
         seen = self._seen.setdefault(progress.table, deque())
         seen.append((now, progress.merged_events))
@@ -58,7 +58,7 @@ class Screen:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, tables: Sequence[Progress], phase: str, *, final: bool = False) -> None:
+    def show(self, tables: Sequence[TableProgress], phase: str, *, final: bool = False) -> None:
         """One more look."""
         now, elapsed = time.time(), time.monotonic() - self._began
         rates = [self._rates.update(progress, now) for progress in tables]
@@ -70,7 +70,7 @@ class Screen:
             self._console.print(render_line(tables, rates, phase, elapsed), soft_wrap=True)
 
 
-def render_table(tables: Sequence[Progress], rates: Sequence[float], now: float) -> Table:
+def render_table(tables: Sequence[TableProgress], rates: Sequence[float], now: float) -> Table:
     """A row for each mirror."""
     rendered = Table("mirror", box=None, pad_edge=False, header_style="bold")
     for name in ("lag", "committed", "merged", "events/s", "merges", "last merge", "live rows"):
@@ -91,7 +91,7 @@ def render_table(tables: Sequence[Progress], rates: Sequence[float], now: float)
     return rendered
 
 
-def render_line(tables: Sequence[Progress], rates: Sequence[float], phase: str, elapsed: float) -> str:
+def render_line(tables: Sequence[TableProgress], rates: Sequence[float], phase: str, elapsed: float) -> str:
     """The same in one line."""
     parts = (
         f"{progress.table} {progress.merged_events:,}/{progress.committed_events:,} events, "

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from icemirror.cli.demo.jobs import end_jobs, newest_job_log
+from icemirror.cli.demo.jobs import end_jobs, newest_job_log, note_watch
 from icemirror.cli.demo.workspace import Workspace
 from icemirror.errors import Invalid, Transient
 from icemirror.state.reads import EVERYTHING
@@ -19,7 +19,8 @@ from icemirror.state.sqlite import SqliteStore
 
 _ICEMIRROR = (sys.executable, "-m", "icemirror")
 _TAIL_LINES = 25
-_END_SECONDS = 10.0
+_END_SECONDS = 15.0
+_INTERRUPTED_SECONDS = 3.0
 _JOB_IN_WORDS = {
     SlotState.FREE: "no Spark job is needed",
     SlotState.LAUNCHING: "Spark is starting",
@@ -47,6 +48,7 @@ class Watch:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        note_watch(self._workspace.root, self._child.pid)
         return self
 
     def __exit__(
@@ -55,7 +57,7 @@ class Watch:
         # A second Ctrl-C must not leave anything behind; all waits here are short.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            self._end()
+            self._end(_END_SECONDS if kind is None else _INTERRUPTED_SECONDS)
         finally:
             signal.signal(signal.SIGINT, before)
 
@@ -71,10 +73,13 @@ class Watch:
             if slot.quarantined:
                 raise Invalid(f"the Spark job was given up: {slot.error}\n{self.tail()}")
 
-    def describe_job(self) -> str:
-        """What the Spark job is doing, in words."""
+    def describe_job(self, *, merged: bool) -> str:
+        """What the Spark job is doing, in words; until something is merged, Spark may still be starting."""
         states = [slot.state for slot in self._rows().slots.values()]
-        return _JOB_IN_WORDS[states[0]] if states else "the watch looks at the changelogs"
+        if not states:
+            return "the watch looks at the changelogs"
+        starting = states[0] is SlotState.RUNNING and not merged
+        return _JOB_IN_WORDS[SlotState.LAUNCHING if starting else states[0]]
 
     def tail(self) -> str:
         """The last lines of what the watch and the newest job said."""
@@ -90,16 +95,16 @@ class Watch:
         job_log = newest_job_log(self._workspace.root)
         return [self._workspace.watch_log] + ([job_log] if job_log else [])
 
-    def _end(self) -> None:
+    def _end(self, patience_seconds: float) -> None:
         if self._child is not None:
             self._child.terminate()
             try:
-                self._child.wait(_END_SECONDS)
+                self._child.wait(patience_seconds)
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 self._child.wait()
         # The watch leaves a running job to finish; the demo does not.
-        end_jobs(self._workspace.root, _END_SECONDS)
+        end_jobs(self._workspace.root, patience_seconds)
         if self._log is not None:
             self._log.close()
 

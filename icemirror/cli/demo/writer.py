@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from threading import Event
 
 from pyiceberg.catalog import Catalog
@@ -18,7 +19,7 @@ from icemirror.cli.demo.traffic import Traffic
 from icemirror.cli.demo.workspace import NAMESPACE, Marker
 
 COPY_COMMITS = 4
-FLUSH_SECONDS = 1.25
+FLUSH_SECONDS = 2.0
 
 
 @dataclass
@@ -66,7 +67,7 @@ def open_lanes(catalog: Catalog, journal: Journal, marker: Marker) -> list[Lane]
     for number, shape in enumerate(SHOP):
         identifier = (NAMESPACE, f"{shape.subject.name}_changelog")
         changelog = Changelog.open(catalog, identifier, shape.subject, shape.schema, journal)
-        traffic = Traffic(marker.seed * len(SHOP) + number, marker.rows, max(100, marker.rows // 50))
+        traffic = Traffic(marker.seed * len(SHOP) + number, marker.rows, max(100, marker.rows // 25))
         lane = Lane(shape, changelog, traffic)
         lane.catch_up()
         lanes.append(lane)
@@ -81,17 +82,16 @@ def copy_tables(lanes: list[Lane], on_commit: Callable[[Lane, int], None]) -> No
             lane.copied += 1
 
 
-def stream_changes(lanes: list[Lane], seconds: float, stop: Event) -> None:
-    """Flushes for about so long, the tables in turn. How many is settled beforehand, not by the clock."""
+def stream_changes(lanes: list[Lane], stop: Event) -> None:
+    """Flushes the tables in turn until told to stop. What a flush holds is settled by its number alone."""
     began = time.monotonic()
-    for due, lane in flush_times(lanes, seconds):
+    for due, lane in flush_times(lanes):
         if stop.wait(max(0.0, began + due - time.monotonic())):
             return
         lane.commit(lane.traffic.next_flush())
 
 
-def flush_times(lanes: list[Lane], seconds: float) -> Iterator[tuple[float, Lane]]:
-    """When to flush which table."""
+def flush_times(lanes: list[Lane]) -> Iterator[tuple[float, Lane]]:
+    """When to flush which table, in seconds from the beginning."""
     apart = FLUSH_SECONDS / len(lanes)
-    for number in range(max(1, round(seconds / FLUSH_SECONDS)) * len(lanes)):
-        yield number * apart, lanes[number % len(lanes)]
+    return ((number * apart, lanes[number % len(lanes)]) for number in count())

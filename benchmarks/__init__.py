@@ -1,0 +1,1 @@
+"""`python -m benchmarks`: icemirror beside its peers, on this machine, in one run. See docs/performance.md."""

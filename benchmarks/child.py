@@ -1,0 +1,58 @@
+"""The process of one system: `python -m benchmarks.child NAME`, requests on stdin, answers on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TextIO
+
+from benchmarks.messages import REQUEST, Answer, Apply, Failed, Inspect, Load, Ready, Request, Start
+from benchmarks.systems.catalogue import SYSTEMS
+from benchmarks.systems.system import System
+
+
+def main() -> None:
+    """Serves requests until stdin ends."""
+    answers = _private_stdout()
+    system: System | None = None
+    for line in sys.stdin:
+        try:
+            request = REQUEST.validate_json(line)
+            if isinstance(request, Start):
+                system = SYSTEMS[sys.argv[1]].open(request)
+                answer: Answer = Ready(versions=system.versions)
+            else:
+                answer = _serve(system, request)
+        except Exception as error:  # told to the parent, which ends the run
+            traceback.print_exc()
+            answer = Failed(message=f"{type(error).__name__}: {error}")
+        answers.write(answer.model_dump_json() + "\n")
+        answers.flush()
+    if system is not None:
+        system.close()
+
+
+def _serve(system: System | None, request: Request) -> Answer:
+    if system is None:
+        raise RuntimeError("the first request must be `start`")
+    match request:
+        case Load(table=table, base=base):
+            return system.load(table, base)
+        case Apply(table=table, batch=batch):
+            return system.apply(table, batch)
+        case Inspect(table=table):
+            return system.inspect(table)
+        case Start():
+            raise RuntimeError("started already")
+
+
+def _private_stdout() -> TextIO:
+    """Answers go where stdout went; whatever Spark and Java print goes to stderr from now on."""
+    private = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(private, "w", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

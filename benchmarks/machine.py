@@ -1,0 +1,52 @@
+"""The machine that the benchmarks run on, in words."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.result import Machine
+
+_PACKAGES = ("icemirror", "pyspark", "pyiceberg", "pyarrow", "numpy", "duckdb")
+
+
+def describe_machine(versions: dict[str, str]) -> Machine:
+    """This machine, with the versions of what was measured on it."""
+    packages = {package: version(package) for package in _PACKAGES}
+    return Machine(
+        cpu=_cpu(),
+        cores=os.cpu_count() or 1,
+        memory_bytes=memory_bytes(),
+        system=_system(),
+        versions={"Python": platform.python_version(), **packages, **versions},
+        busy=os.getloadavg()[0],
+    )
+
+
+def memory_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    if platform.system() == "Darwin":
+        asked = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    return platform.processor() or platform.machine()
+
+
+def _system() -> str:
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        name = f"{platform.system()} {platform.mac_ver()[0]}".strip()
+    return f"{name}, kernel {platform.release()}, {platform.machine()}"

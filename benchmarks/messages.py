@@ -1,0 +1,89 @@
+"""What the benchmark and the process of a system say to each other: one JSON object a line, one answer a request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from benchmarks.fingerprint import Fingerprint
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Start(_Frozen):
+    """Begin with an empty workspace, on so many cores, with Spark's driver given so much memory."""
+
+    do: Literal["start"] = "start"
+    workspace: Path
+    cores: int
+    driver_memory: str
+    tables: tuple[str, ...]
+
+
+class Load(_Frozen):
+    """Take in the base table, a folder of Parquet files."""
+
+    do: Literal["load"] = "load"
+    table: str
+    base: Path
+
+
+class Apply(_Frozen):
+    """Apply one batch of changes, a folder of Parquet files in the order of events."""
+
+    do: Literal["apply"] = "apply"
+    table: str
+    batch: Path
+
+
+class Inspect(_Frozen):
+    """Tell what the table has become."""
+
+    do: Literal["inspect"] = "inspect"
+    table: str
+
+
+Request = Annotated[Start | Load | Apply | Inspect, Field(discriminator="do")]
+REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+
+
+class Ready(_Frozen):
+    """The system has started; the versions that it runs."""
+
+    answer: Literal["ready"] = "ready"
+    versions: dict[str, str]
+
+
+class Timed(_Frozen):
+    """How long it took, and the parts of it where the system tells them."""
+
+    answer: Literal["timed"] = "timed"
+    seconds: float
+    steps: dict[str, float] = {}
+
+
+class Inspection(_Frozen):
+    """A table as it stands: its rows, its bytes, and the seconds of full scans by an independent reader."""
+
+    answer: Literal["inspection"] = "inspection"
+    fingerprint: Fingerprint
+    data_bytes: int
+    delete_bytes: int
+    index_bytes: int
+    disk_bytes: int
+    scans: tuple[float, ...]
+
+
+class Failed(_Frozen):
+    """It did not work."""
+
+    answer: Literal["failed"] = "failed"
+    message: str
+
+
+Answer = Annotated[Ready | Timed | Inspection | Failed, Field(discriminator="answer")]
+ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)

@@ -1,0 +1,114 @@
+"""A system in a process of its own, as the benchmark sees it."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Self, TypeVar
+
+from benchmarks.messages import ANSWER, Apply, Failed, Inspect, Inspection, Load, Ready, Request, Start, Timed
+
+_ROOT = Path(__file__).resolve().parents[1]
+_STOP_SECONDS = 30
+_TAIL_CHARACTERS = 3000
+_Reply = TypeVar("_Reply", Ready, Timed, Inspection)
+
+
+class SystemFailed(Exception):
+    """A system's process gave no answer that can be used; the message has the end of its log."""
+
+
+class Process:
+    """Starts a child and asks it; a context manager, because children must not outlive the run."""
+
+    def __init__(self, name: str, log: Path, timeout_seconds: float) -> None:
+        self.name = name
+        self._log = log
+        self._timeout_seconds = timeout_seconds
+
+    def __enter__(self) -> Self:
+        with self._log.open("ab") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.child", self.name],
+                cwd=_ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # its Java and Python workers form a group that can be ended together
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stdin, stdout = self._pipes()
+        with suppress(OSError):
+            stdin.close()
+        try:
+            self._child.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._child.pid, signal.SIGKILL)
+            self._child.wait()
+        finally:
+            stdout.close()
+
+    def start(self, request: Start) -> Ready:
+        """Starts the system."""
+        return self._ask(request, Ready)
+
+    def load(self, request: Load) -> Timed:
+        """Loads a base table."""
+        return self._ask(request, Timed)
+
+    def apply(self, request: Apply) -> Timed:
+        """Applies a batch."""
+        return self._ask(request, Timed)
+
+    def inspect(self, request: Inspect) -> Inspection:
+        """Looks at a table."""
+        return self._ask(request, Inspection)
+
+    def _ask(self, request: Request, kind: type[_Reply]) -> _Reply:
+        stdin, _ = self._pipes()
+        try:
+            stdin.write(request.model_dump_json().encode() + b"\n")
+            stdin.flush()
+        except OSError as error:
+            raise SystemFailed(f"{self.name}: has ended before {request.do}\n{self._tail()}") from error
+        answer = ANSWER.validate_json(self._read_line(request.do))
+        if isinstance(answer, Failed):
+            raise SystemFailed(f"{self.name}: {request.do} failed: {answer.message}\n{self._tail()}")
+        if not isinstance(answer, kind):
+            raise SystemFailed(f"{self.name}: {request.do} was answered with {answer.answer}")
+        return answer
+
+    def _read_line(self, doing: str) -> bytes:
+        _, stdout = self._pipes()
+        deadline = time.monotonic() + self._timeout_seconds
+        line = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise SystemFailed(
+                        f"{self.name}: {doing} took longer than {self._timeout_seconds:.0f} s\n{self._tail()}"
+                    )
+                piece = os.read(stdout.fileno(), 65536)
+                if not piece:
+                    raise SystemFailed(f"{self.name}: ended during {doing}\n{self._tail()}")
+                line += piece
+        return line
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        stdin, stdout = self._child.stdin, self._child.stdout
+        if stdin is None or stdout is None:
+            raise AssertionError("the child was started without pipes")
+        return stdin, stdout
+
+    def _tail(self) -> str:
+        """The end of what the child said."""
+        return self._log.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:]

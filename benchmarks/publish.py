@@ -1,0 +1,37 @@
+"""Writes a run into the documentation: the generated part of performance.md, its pictures and its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.charts import draw_batches, draw_rounds
+from benchmarks.report import write_report
+from benchmarks.result import Run
+
+BEGIN = "<!-- benchmarks: generated from here on by `python -m benchmarks --out docs` -->"
+END = "<!-- benchmarks: generated up to here -->"
+
+
+def publish(run: Run, docs: Path) -> list[Path]:
+    """The files that were written."""
+    page = docs / "performance.md"
+    text = page.read_text(encoding="utf-8") if page.exists() else f"# Performance\n\n{BEGIN}\n{END}\n"
+    files = {
+        page: replace_block(text, write_report(run)),
+        docs / "img" / "batches.svg": draw_batches(run),
+        docs / "img" / "rounds.svg": draw_rounds(run),
+        docs / "performance.json": run.model_dump_json(indent=1) + "\n",
+    }
+    (docs / "img").mkdir(parents=True, exist_ok=True)
+    for path, content in files.items():
+        path.write_text(content, encoding="utf-8")
+    return list(files)
+
+
+def replace_block(text: str, block: str) -> str:
+    """The page with a new generated part; the rest stays as people wrote it."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page lacks one of the markers {BEGIN!r} and {END!r}")
+    return f"{before}{BEGIN}\n\n{block}\n\n{END}{after}"

@@ -1,0 +1,109 @@
+"""icemirror: the job's own pipeline, from a changelog in a SQL catalog to its mirror."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.disk import folder_bytes
+from benchmarks.fingerprint import fingerprint
+from benchmarks.messages import Inspection, Start, Timed
+from benchmarks.systems.changelog import append_flushes, copy_base
+from benchmarks.systems.iceberg_scan import read_batches, time_scans
+from icemirror.result import Merged, SliceResult
+from icemirror.settings import load_settings
+from icemirror.settings.tables import TableSettings
+from spark_job.wiring import build_pipeline
+
+_CONFIG = """
+iceberg:
+  catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/warehouse"}}
+telemetry: {{prometheus: null}}
+job:
+  spark: {{spark.master: "local[{cores}]", spark.driver.memory: {memory}, spark.local.dir: "{folder}/spark"}}
+tables:
+"""
+_TABLE = "  - {{namespace: bench, changelog_table: {table}_changelog, mirror_table: {table}}}\n"
+
+
+class IcemirrorJob:
+    """The tables of one configuration, and the pipeline that a worker would run."""
+
+    def __init__(self, start: Start) -> None:
+        self._workspace = start.workspace
+        config = start.workspace / "icemirror.yaml"
+        text = _CONFIG.format(folder=start.workspace, cores=start.cores, memory=start.driver_memory)
+        config.write_text(text + "".join(_TABLE.format(table=table) for table in start.tables))
+        (start.workspace / "warehouse").mkdir()
+        self._settings = load_settings(config, os.environ)
+        self._pipeline = build_pipeline(self._settings, run_id="benchmark")
+        self._catalog = self._pipeline.catalogs.get(None)
+        self._catalog.create_namespace("bench")
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """icemirror writes what its settings say by default: format 2, position deletes."""
+        return {"mirror format": f"v{self._settings.tables[0].format_version}"}
+
+    def load(self, table: str, base: Path) -> Timed:
+        """The initial copy is in the changelog; timed is the mirror's way to its head."""
+        copy_base(self._catalog, ("bench", f"{table}_changelog"), base)
+        return self._catch_up(table)
+
+    def apply(self, table: str, batch: Path) -> Timed:
+        """The batch is in the changelog; timed is the mirror's way to its head."""
+        append_flushes(self._catalog, ("bench", f"{table}_changelog"), batch)
+        return self._catch_up(table)
+
+    def inspect(self, table: str) -> Inspection:
+        """Rows and scans through DuckDB; the changelog's bytes are the source's, not ours."""
+        settings = self._table(table)
+        mirror = self._catalog.load_table(settings.mirror_id.parts)
+        location = mirror.metadata_location
+        columns = mirror.schema().as_arrow()
+        scans = time_scans(location, columns)
+        files = mirror.inspect.files().select(["content", "file_size_in_bytes"]).to_pylist()
+        sizes = [(file["content"], file["file_size_in_bytes"]) for file in files]
+        index = self._pipeline.advance(settings).position.index_bytes
+        uuid = str(mirror.metadata.table_uuid)
+        folders = [Path(mirror.location().removeprefix("file://")), *self._workspace.rglob(uuid)]
+        return Inspection(
+            fingerprint=fingerprint(read_batches(location, columns), columns),
+            data_bytes=sum(size for content, size in sizes if content == 0),
+            delete_bytes=sum(size for content, size in sizes if content != 0),
+            index_bytes=index,
+            disk_bytes=sum(map(folder_bytes, folders)),
+            scans=scans,
+        )
+
+    def close(self) -> None:
+        """Stops Spark."""
+        from pyspark import SparkContext
+
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+
+    def _table(self, table: str) -> TableSettings:
+        return self._settings.table(f"bench.{table}")
+
+    def _catch_up(self, table: str) -> Timed:
+        """Slice by slice up to the last commit; the look that finds nothing more comes after it."""
+        settings, clock = self._table(table), self._pipeline.clock
+        began = ended = clock()
+        slices: list[SliceResult] = []
+        while isinstance(step := self._pipeline.advance(settings), Merged):
+            ended = clock()
+            slices.append(step.slice)
+        looked = clock() - ended
+        return Timed(seconds=ended - began, steps={**_steps(slices, ended - began), "empty plan": looked})
+
+
+def _steps(slices: Sequence[SliceResult], seconds: float) -> dict[str, float]:
+    """Seconds by step over all slices; what no step claims is Spark's own, and the way there and back."""
+    steps: dict[str, float] = {"slices": float(len(slices))}
+    for part in slices:
+        for step, spent in part.seconds_by_step.items():
+            steps[step] = steps.get(step, 0.0) + spent
+    claimed = sum(spent for part in slices for spent in part.seconds_by_step.values())
+    return {**steps, "spark": seconds - claimed}

@@ -1,0 +1,1 @@
+"""What the systems are given to do: one file for each kind of workload."""

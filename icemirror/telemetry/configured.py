@@ -1,0 +1,28 @@
+"""Logs and error reports as a configuration asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from icemirror.settings import Settings
+from icemirror.telemetry.logs import configure
+from icemirror.telemetry.redaction import register_secret
+from icemirror.telemetry.sentry import open_sentry
+
+
+def start_logs(settings: Settings, *, quiet: bool = False) -> None:
+    """Sends logs to stderr, secrets masked; `quiet`, for people before a live display: warnings, as text."""
+    for secret in settings.secret_values():
+        register_secret(secret)
+    configure(
+        log_format="text" if quiet else settings.telemetry.log_format,
+        log_level="warning" if quiet else settings.telemetry.log_level,
+        project_ref=settings.project_ref,
+        environment=settings.environment,
+    )
+
+
+def open_report(settings: Settings) -> Callable[[BaseException], None]:
+    """A function that reports errors to Sentry, if the configuration names one."""
+    dsn = settings.sentry.dsn.get_secret_value() if settings.sentry else None
+    return open_sentry(dsn, project_ref=settings.project_ref, environment=settings.environment)

@@ -1,0 +1,46 @@
+"""One JVM with Iceberg Java, and mirrors to read, made once for all tests of this folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Invalid
+from spark_job.java import find_java
+from tests.interop.cases import Case, make_lab
+from tests.interop.iceberg_java import ICEBERG_JAR, SQLITE_JAR, IcebergJava
+from tests.mirrors import MirroredWorld
+from tests.need import do_without
+
+
+@pytest.fixture(scope="session")
+def java(maven_jar: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergJava]:
+    """Iceberg Java and Spark."""
+    jars = [maven_jar(ICEBERG_JAR), maven_jar(SQLITE_JAR)]
+    try:
+        home = find_java(os.environ)
+    except Invalid as error:
+        do_without(str(error))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JAVA_HOME", str(home))
+        environment.setenv("SPARK_LOCAL_HOSTNAME", "localhost")
+        # A session that somebody submitted has its own JVM; this one is ours.
+        environment.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+        with IcebergJava.launch(jars, tmp_path_factory.mktemp("java")) as launched:
+            yield launched
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], MirroredWorld]:
+    """The mirror of a case, to be read only."""
+    labs: dict[Case, MirroredWorld] = {}
+
+    def make(case: Case) -> MirroredWorld:
+        if case not in labs:
+            labs[case] = make_lab(tmp_path_factory.mktemp(case.name), case)
+        return labs[case]
+
+    return make

@@ -1,0 +1,109 @@
+"""Iceberg Java's own maintenance of a mirror leaves the key index alone: the next merge goes on from it."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.index_location import index_location
+from spark_job.key_index.root import Root, read_root
+from tests.interop.cases import Case, commit_and_merge, make_lab, snapshot_ids
+from tests.interop.iceberg_java import IcebergJava
+from tests.interop.spark_sql import SparkSql
+from tests.mirrors import MirroredWorld
+
+COLUMNS = ("flag", "double", "amount", "day", "instant", "text", "ref", "blob", "words", "place", "counts")
+SEGMENT, ROOT = ".segment.puffin", ".root.puffin"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("int", "int", COLUMNS, seed=21),
+        Case("string_in_buckets", "string", COLUMNS, ("bucket[4](id)", "day(instant)"), seed=22, shards=2),
+    ],
+    ids=str,
+)
+def test_next_merge_goes_on_from_the_same_index(tmp_path: Path, java: IcebergJava, case: Case) -> None:
+    lab = make_lab(tmp_path, case)
+    index, root = index_files(lab), current_root(lab)
+    assert len(index) == len(root.segments) + len(snapshot_ids(lab.mirror)), "segments, and a root a snapshot"
+    spark = SparkSql.on(java, lab)
+
+    analyse(spark, lab)
+    expire(spark, lab)
+    remove_orphans(spark, lab)
+    assert index_files(lab) == index
+    assert lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows).equal
+
+    slices = commit_and_merge(lab)
+    after, next_root = index_files(lab), current_root(lab)
+    assert {name: after[name] for name in index} == index
+    added = [name for name in after if name not in index]
+    assert len([name for name in added if name.endswith(ROOT)]) == slices
+    new_segments = len([name for name in added if name.endswith(SEGMENT)])
+    assert 0 < new_segments <= slices * case.shards
+    assert len(added) == slices + new_segments
+    assert next_root.segments[new_segments:] == root.segments
+    assert next_root.files[: len(root.files)] != root.files or len(next_root.files) > len(root.files)
+    verdict = lab.world.verdict(lab.mirror)
+    assert verdict.equal, verdict
+    verdict = lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows)
+    assert verdict.equal, verdict
+
+
+def analyse(spark: SparkSql, lab: MirroredWorld) -> None:
+    answer = spark.call("compute_table_stats({table})")
+    (statistics,) = lab.mirror.metadata.statistics
+    assert statistics.statistics_path == answer["statistics_file"]
+    assert statistics.blob_metadata
+
+
+def expire(spark: SparkSql, lab: MirroredWorld) -> None:
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    past = len(snapshot_ids(lab.mirror)) - 1
+    assert past > 1
+    answer = spark.call(
+        f"expire_snapshots(table => {{table}}, older_than => {sql_time(timedelta(hours=1))}, retain_last => 1)"
+    )
+    assert answer["deleted_manifest_lists_count"] == past
+    assert snapshot_ids(lab.mirror) == [head.snapshot_id]
+
+
+def remove_orphans(spark: SparkSql, lab: MirroredWorld) -> None:
+    """Old enough to go are all files; only what the table does not name goes."""
+    table = local(lab.mirror.location())
+    orphan = table / "data" / "orphan.parquet"
+    orphan.write_bytes(b"left behind")
+    long_ago = time.time() - timedelta(days=9).total_seconds()
+    for path in table.parent.rglob("*"):
+        os.utime(path, (long_ago, long_ago))
+    spark.call(f"remove_orphan_files(table => {{table}}, older_than => {sql_time(timedelta(days=-2))})")
+    assert not orphan.exists()
+
+
+def sql_time(from_now: timedelta) -> str:
+    return f"TIMESTAMP '{datetime.now(UTC) + from_now:%Y-%m-%d %H:%M:%S}'"
+
+
+def local(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def index_files(lab: MirroredWorld) -> dict[str, bytes]:
+    """The files of the index, by name."""
+    folder = local(index_location(lab.mirror.metadata, None))
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def current_root(lab: MirroredWorld) -> Root:
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return read_root(lab.mirror.io, head.summary.additional_properties[INDEX_ROOT])

@@ -1,0 +1,90 @@
+"""What Iceberg Java plans and shows of a mirror: every data file with its own deletes, metadata tables that add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from spark_job.iceberg.mirror import LIVE_ROWS
+from tests.interop.cases import CASES, Case, commit_and_merge, make_lab, snapshot_ids
+from tests.interop.iceberg_java import IcebergJava, JavaObject
+from tests.interop.spark_sql import SparkSql
+from tests.mirrors import MirroredWorld
+
+Made = Callable[[Case], MirroredWorld]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_scan_task_gets_the_deletes_of_its_own_file_only(made: Made, java: IcebergJava, case: Case) -> None:
+    lab = made(case)
+    planned = java.plan(lab.mirror)
+    assert sum(map(len, planned.values())) >= 5
+    for path, deletes in planned.items():
+        for delete in deletes:
+            assert java.referenced_file(delete) == path
+            assert deleted_files(delete.location()) == {path}
+
+
+def test_delete_files_of_many_data_files_are_planned_for_each(tmp_path: Path, java: IcebergJava) -> None:
+    """Where one merge touches very many data files, they share a delete file."""
+    tiny = (("write.target-file-size-bytes", "64"),)
+    case = Case(
+        "tiny_files", "int", ("text", "double"), (), 8, properties=tiny, distinct_keys=200, largest_commit=900
+    )
+    lab = make_lab(tmp_path, case, merges=0)
+    planned: dict[str, list[JavaObject]] = {}
+    shared: list[JavaObject] = []
+    while not shared and len(snapshot_ids(lab.mirror) if planned else ()) < 12:
+        commit_and_merge(lab)
+        planned = java.plan(lab.mirror)
+        shared = [
+            delete for deletes in planned.values() for delete in deletes if not java.is_file_scoped(delete)
+        ]
+    assert shared, f"{len(planned)} data files, none of which shares a delete file with another"
+    named = {delete.location(): deleted_files(delete.location()) for delete in shared}
+    assert max(map(len, named.values())) > 1
+    for path, deletes in planned.items():
+        here = {delete.location() for delete in deletes}
+        assert {location for location, paths in named.items() if path in paths} <= here
+    verdict = lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows)
+    assert verdict.equal, verdict
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.for_spark][:2], ids=str)
+def test_metadata_tables_add_up(made: Made, java: IcebergJava, case: Case) -> None:
+    lab = made(case)
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    spark = SparkSql.on(java, lab)
+    snapshots = spark.ask(f"SELECT * FROM {spark.mirror}.snapshots ORDER BY committed_at")
+    assert snapshots["snapshot_id"].to_pylist() == snapshot_ids(lab.mirror)
+    assert set(snapshots["operation"].to_pylist()) == {"append", "overwrite"}
+
+    files = spark.ask(
+        f"SELECT content, file_path, record_count, file_size_in_bytes FROM {spark.mirror}.files"
+    )
+    data = {row["file_path"]: row["record_count"] for row in files.to_pylist() if row["content"] == 0}
+    deletes = spark.ask(f"SELECT * FROM {spark.mirror}.delete_files").to_pylist()
+    assert len(data) + len(deletes) == files.num_rows
+    assert len(data) == int(head.summary["total-data-files"] or 0)
+    assert len(deletes) == int(head.summary["total-delete-files"] or 0)
+    for row in files.to_pylist():
+        assert row["file_size_in_bytes"] == len(lab.mirror.io.new_input(row["file_path"]))
+
+    positions = spark.ask(f"SELECT file_path, pos, delete_file_path FROM {spark.mirror}.position_deletes")
+    found = positions.to_pylist()
+    assert len({(row["file_path"], row["pos"]) for row in found}) == len(found), "no row is deleted twice"
+    assert all(row["pos"] < data[row["file_path"]] for row in found)
+    by_file = Counter(row["delete_file_path"] for row in found)
+    assert by_file == {row["file_path"]: row["record_count"] for row in deletes}
+    assert sum(data.values()) - len(found) == int(head.summary[LIVE_ROWS] or 0)
+
+
+def deleted_files(delete_file: str) -> set[str]:
+    """The data files whose rows a delete file takes away."""
+    return set(pq.read_table(delete_file.removeprefix("file://"))["file_path"].to_pylist())

@@ -1,0 +1,131 @@
+"""`kill -9` at every crash point of the trigger and of the worker: running again gives the same mirrors.
+
+Real processes on a toy lake. Nothing is merged twice or lost, every slot becomes free, and no job stays behind.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Exit
+from icemirror.local_process import identify
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.rows import Rows, SlotState
+from icemirror.state.sqlite import SqliteStore
+from icemirror.state.worker import Doing
+from tests.sim.protocol.toy_lake import NAMES, ToyLake
+
+ROOT = Path(__file__).parents[3]
+TRIGGER = Path(__file__).parent / "trigger_process.py"
+TRIGGER_POINTS = ["notice", "noticed", "dispatch", "dispatched", "launch", "spawn", "spawned", "launched"]
+TRIGGER_POINTS += ["recorded"]
+RECOVERY_POINTS = ["recover", "recovered", "unown", "unowned"]
+WORKER_POINTS = [f"worker-{doing}{end}" for doing in Doing if doing is not Doing.END for end in ("", "-done")]
+
+
+class Scene:
+    """A lake, and the processes that work on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake = ToyLake(folder)
+        self.lake.create()
+        self.environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def watch(self, *, crash: str | None = None, worker_crash: str | None = None) -> int:
+        """Runs a trigger until idle, or until it dies."""
+        environ = self.environ | ({"ICEMIRROR_CRASH_AT": crash} if crash else {})
+        arguments = [
+            sys.executable,
+            str(TRIGGER),
+            str(self.lake.folder),
+            *([worker_crash] if worker_crash else []),
+        ]
+        return subprocess.run(arguments, env=environ, timeout=60, check=False).returncode
+
+    def workers(self, what: str) -> set[int]:
+        file = self.lake.folder / "workers"
+        found = re.findall(rf"{what} (\d+)", file.read_text()) if file.exists() else []
+        return {int(pid) for pid in found}
+
+    def wait_for_workers(self) -> None:
+        until = time.monotonic() + 30
+        while any(identify(pid) for pid in self.workers("began")):
+            assert time.monotonic() < until, "a worker stays"
+            time.sleep(0.02)
+
+    def killed(self) -> set[int]:
+        return self.workers("began") - self.workers("ended")
+
+    def rows(self) -> Rows:
+        with SqliteStore(self.lake.folder / "state.db") as store:
+            return store.load(EVERYTHING)
+
+    def check_all_is_well(self) -> None:
+        """After a last run without faults."""
+        self.lake.commit(NAMES[0])
+        assert self.watch() == Exit.DONE
+        self.wait_for_workers()
+        for name in NAMES:
+            assert self.lake.merged(name) == list(range(1, self.lake.head(name) + 1))
+        rows = self.rows()
+        assert all(row.dirty == row.covered and row.owner is None for row in rows.tables.values())
+        assert all(row.failures == 0 and row.error is None for row in rows.tables.values())
+        assert [slot.state for slot in rows.slots.values()] == [SlotState.FREE]
+        assert not any(slot.quarantined for slot in rows.slots.values())
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    scene = Scene(tmp_path)
+    for name in (*NAMES, NAMES[0]):
+        scene.lake.commit(name)
+    return scene
+
+
+def test_without_a_crash_one_worker_serves_both_tables(scene: Scene) -> None:
+    assert scene.watch() == Exit.DONE
+    scene.wait_for_workers()
+    assert (len(scene.workers("began")), scene.killed()) == (1, set())
+    scene.check_all_is_well()
+
+
+@pytest.mark.parametrize("point", TRIGGER_POINTS)
+def test_a_trigger_that_is_killed_is_replaced(scene: Scene, point: str) -> None:
+    assert scene.watch(crash=point) == -signal.SIGKILL
+    assert scene.watch() == Exit.DONE
+    scene.check_all_is_well()
+    assert scene.killed() == set()
+
+
+@pytest.mark.parametrize("point", RECOVERY_POINTS)
+def test_a_trigger_that_is_killed_while_it_recovers_a_killed_worker_is_replaced(
+    scene: Scene, point: str
+) -> None:
+    assert scene.watch(crash=point, worker_crash="worker-merge-done") == -signal.SIGKILL
+    assert scene.watch() == Exit.DONE
+    scene.check_all_is_well()
+    assert len(scene.killed()) == 1
+
+
+@pytest.mark.parametrize("point", WORKER_POINTS)
+def test_a_worker_that_is_killed_is_replaced(scene: Scene, point: str) -> None:
+    if "fail" in point:
+        (scene.lake.folder / "trouble").touch()
+    assert scene.watch(worker_crash=point) == Exit.DONE
+    scene.wait_for_workers()
+    assert len(scene.killed()) == 1, "the crash point was not reached"
+    scene.check_all_is_well()
+
+
+def test_every_crash_point_of_trigger_and_worker_is_tried() -> None:
+    sources = [*(ROOT / "trigger").rglob("*.py"), ROOT / "spark_job" / "worker.py"]
+    named = {point for source in sources for point in re.findall(r'reach\("([^"]+)"\)', source.read_text())}
+    assert named == {*TRIGGER_POINTS, *RECOVERY_POINTS, "worker-merge", "worker-merge-done"}

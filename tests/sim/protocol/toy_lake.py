@@ -1,0 +1,117 @@
+"""A lake small enough to be killed often: changelogs are numbers in a real SQL catalog, mirrors are files.
+
+The trigger, the state, the launcher and the worker around it are the product's own, as real processes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from icemirror.errors import Conflict, Transient
+from icemirror.result import Advance, Merged, Position, SliceResult, UpToDate
+from icemirror.settings import Settings, load_settings
+from icemirror.state.configured import policy_of
+from icemirror.state.policy import Policy
+
+NAMES = ("shop.orders", "shop.items")
+CONFIG = """
+iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db"}}}}
+tables:
+  - {{namespace: shop, changelog_table: orders_changelog, mirror_table: orders, primary_keys: [id]}}
+  - {{namespace: shop, changelog_table: items_changelog, mirror_table: items, primary_keys: [id]}}
+job: {{linger: 100ms}}
+trigger:
+  state: {{type: sqlite, path: "{folder}/state.db"}}
+  poll_interval: 20ms
+  quiet_period: 10ms
+  max_wait: 1s
+  lease: 1s
+telemetry: {{prometheus: null}}
+"""
+NO_FIGURES: Mapping[str, int] = dict.fromkeys(
+    ("updated", "deleted", "stale", "unchanged", "data_files", "delete_files")
+    + ("data_bytes", "delete_bytes", "index_bytes"),
+    0,
+)
+
+
+class ToyLake:
+    """Changelogs and mirrors in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def create(self) -> None:
+        (self.folder / "icemirror.yaml").write_text(CONFIG.format(folder=self.folder))
+        with closing(sqlite3.connect(self.folder / "catalog.db")) as catalog:
+            catalog.execute(
+                "CREATE TABLE iceberg_tables "
+                "(catalog_name TEXT, table_namespace TEXT, table_name TEXT, metadata_location TEXT)"
+            )
+            for name in NAMES:
+                values = ("icemirror", *f"{name}_changelog".split("."), "m0")
+                catalog.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?)", values)
+                self._mirror(name).write_text("[]")
+            catalog.commit()
+
+    def settings(self) -> Settings:
+        return load_settings(self.folder / "icemirror.yaml", {})
+
+    def policy(self) -> Policy:
+        """The configured one, in a hurry."""
+        policy = policy_of(self.settings())
+        return replace(policy, backoff_seconds=0.02, backoff_factor=1.0, launch_lease_seconds=0.2)
+
+    def commit(self, name: str) -> None:
+        """One more commit on a changelog."""
+        with closing(sqlite3.connect(self.folder / "catalog.db")) as catalog:
+            catalog.execute(
+                "UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?",
+                (f"m{self.head(name) + 1}", f"{name.split('.')[1]}_changelog"),
+            )
+            catalog.commit()
+
+    def head(self, name: str) -> int:
+        with closing(sqlite3.connect(self.folder / "catalog.db")) as catalog:
+            query = "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?"
+            ((location,),) = catalog.execute(query, (f"{name.split('.')[1]}_changelog",)).fetchall()
+        return int(location[1:])
+
+    def merged(self, name: str) -> list[int]:
+        """The commits that the mirror holds, in the order in which they came."""
+        held: list[int] = json.loads(self._mirror(name).read_text())
+        return held
+
+    def advance(self, name: str) -> Advance:
+        """One slice: the next commit, appended to the mirror if nobody moved it meanwhile."""
+        if (trouble := self.folder / "trouble").exists():
+            trouble.unlink()
+            raise Transient("the storage did not answer")
+        located = self.merged(name)
+        head = self.head(name)
+        if len(located) == head:
+            return UpToDate(head=f"m{head}", position=_position(located))
+        with (self.folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.merged(name) != located:
+                raise Conflict(f"{name} moved")
+            fresh = self._mirror(name).with_suffix(".new")
+            fresh.write_text(json.dumps([*located, len(located) + 1]))
+            fresh.replace(self._mirror(name))
+        slice_result = SliceResult(
+            snapshot_id=len(located) + 1, events=1, inserted=1, seconds=0.0, seconds_by_step={}, **NO_FIGURES
+        )
+        return Merged(slice=slice_result, position=_position([*located, 0]))
+
+    def _mirror(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+
+def _position(held: list[int]) -> Position:
+    return Position(cursor=None, live_rows=len(held), index_bytes=0)

@@ -1,0 +1,53 @@
+"""The embedded trigger on a toy lake, until idle: `trigger_process.py FOLDER [WORKER_CRASH_POINT]`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from icemirror.errors import Exit
+from icemirror.state.sqlite import SqliteStore
+from icemirror.telemetry.metrics import NoMetrics
+from tests.sim.protocol.toy_lake import ToyLake
+from trigger.fleet import Fleet
+from trigger.launchers.local import LocalLauncher
+from trigger.registry import Registry
+from trigger.reporting import Reporting
+from trigger.watch import Watch
+
+WORKER = (sys.executable, str(Path(__file__).parent / "worker_process.py"))
+
+
+def watch(lake: ToyLake, worker_crash: str | None) -> Exit:
+    """Ends when every mirror has reached its head. `worker_crash`: where the first worker dies."""
+    environ = {key: value for key, value in os.environ.items() if key != "ICEMIRROR_CRASH_AT"}
+    if worker_crash:
+        environ["TOY_CRASH_ONCE"] = worker_crash
+    settings = lake.settings()
+    with SqliteStore(lake.folder / "state.db") as store:
+        metrics = NoMetrics()
+        fleet = Fleet(
+            registry=Registry(settings),
+            store=store,
+            policy=lake.policy(),
+            launcher=LocalLauncher(lake.folder, environ, WORKER),
+            config=str(settings.source_path),
+            metrics=metrics,
+        )
+        try:
+            return Watch(
+                fleet=fleet,
+                reporting=Reporting(store, metrics, ""),
+                poll_seconds=settings.trigger.poll_interval,
+                until_idle=True,
+                stop=threading.Event(),
+            ).run()
+        finally:
+            fleet.registry.close()
+
+
+if __name__ == "__main__":
+    code = watch(ToyLake(Path(sys.argv[1])), sys.argv[2] if len(sys.argv) > 2 else None)
+    os._exit(code)  # its children are left to themselves, as by a trigger that ends

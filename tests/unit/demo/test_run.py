@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+from click.testing import CliRunner
+
+from icemirror.cli.demo import closing, demo, run
+from icemirror.cli.demo.oracle.verdict import Verdict
+from icemirror.cli.demo.workspace import Marker, Workspace
+from icemirror.errors import Exit, Transient
+from icemirror.settings import load_settings
+from spark_job.engine import InProcess, LazyEngine
+from spark_job.iceberg.tables import Catalogs
+from spark_job.merge import merge_table
+from spark_job.pipeline import Pipeline
+
+_MARKER = Marker(seed=5, rows=300)
+
+
+class FakeWatch:
+    """Merges as the watch's job does, in a thread and without Spark."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._settings = load_settings(workspace.config, {})
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._merge)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _merge(self) -> None:
+        pipeline = Pipeline(
+            settings=self._settings,
+            catalogs=Catalogs(self._settings),
+            engine=LazyEngine(InProcess),
+            run_id="fake",
+        )
+        while not self._stop.wait(0.1):
+            for table in self._settings.tables:
+                result = merge_table(pipeline, table)
+                assert result.error is None, result.error
+
+    def check(self) -> None: ...
+
+    def describe_job(self, *, merged: bool) -> str:
+        return "no Spark at all"
+
+    def tail(self) -> str:
+        return "nothing was said"
+
+
+class IdleWatch(FakeWatch):
+    """Never merges anything."""
+
+    def _merge(self) -> None: ...
+
+
+def test_the_mirrors_follow_and_are_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "Watch", FakeWatch)
+    done = run.run_demo(tmp_path / "demo", keep=False, seconds=3, wanted=_MARKER)
+    said = capsys.readouterr().out
+    assert done is Exit.DONE, said
+    assert said.count("mirror = oracle") >= 6
+    assert "SELECT category" in said
+    assert f"demo --keep --dir {tmp_path}/demo" in said
+
+    monkeypatch.setattr(closing, "has_iceberg_reader", lambda: False)
+    again = run.run_demo(tmp_path / "demo", keep=True, seconds=1, wanted=_MARKER)
+    said = capsys.readouterr().out
+    assert again is Exit.DONE, said
+    assert "DuckDB" not in said
+
+
+def test_a_difference_is_exit_code_5(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def differ(*_: object) -> Iterator[closing.Finding]:
+        yield closing.Finding(
+            "products", "read by PyIceberg", Verdict(2, 1, missing=1, examples=("missing (7)",))
+        )
+
+    monkeypatch.setattr(run, "Watch", FakeWatch)
+    monkeypatch.setattr(closing, "judge_mirrors", differ)
+    assert run.run_demo(tmp_path / "demo", keep=False, seconds=1, wanted=_MARKER) is Exit.DIFFERENCE
+    assert "mirror ≠ oracle  shop.products, read by PyIceberg: 1 missing" in capsys.readouterr().out
+
+
+def test_a_mirror_that_never_catches_up_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "Watch", IdleWatch)
+    monkeypatch.setattr(run, "_SPARK_START_SECONDS", 0.0)
+    monkeypatch.setattr(run, "_CATCH_UP_SECONDS", 0.5)
+    with pytest.raises(
+        Transient, match=r"customers, order_items, products: not caught up.*\nnothing was said"
+    ):
+        run.run_demo(tmp_path / "demo", keep=False, seconds=1, wanted=_MARKER)
+
+
+def test_a_folder_of_somebody_else_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    result = CliRunner().invoke(demo, ["--dir", str(tmp_path)])
+    assert result.exit_code == Exit.USAGE
+    assert "was not made by" in result.output

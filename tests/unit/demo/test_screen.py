@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from icemirror.cli.demo.ledger import TableProgress
+from icemirror.cli.demo.screen import Rates, Screen, render_table
+
+
+def _progress(merged: int, lag: float = 0.0) -> TableProgress:
+    return TableProgress("products", 120, merged, lag, live_rows=77, merges=3, merged_at=50.0)
+
+
+def test_the_rate_is_over_the_last_seconds() -> None:
+    rates = Rates()
+    assert rates.update(_progress(0), 0.0) == 0.0
+    assert rates.update(_progress(50), 5.0) == 10.0
+    assert rates.update(_progress(50), 16.0) == 0.0
+
+
+def test_a_row_tells_all_there_is_to_know() -> None:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render_table([_progress(100, lag=1.25)], [12.6], now=52.5))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for word in ("products", "1.2 s", "120", "100", "13", "3", "2.5 s ago", "77"):
+        assert word in text
+
+
+def test_without_a_terminal_a_line_comes_now_and_then() -> None:
+    console = Console(file=io.StringIO(), width=200, force_terminal=False)
+    with Screen(console) as screen:
+        screen.show([_progress(100, lag=2)], "changes keep coming")
+        screen.show([_progress(110)], "changes keep coming")
+        screen.show([_progress(120)], "no more changes", final=True)
+    first, last = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert "changes keep coming: products 100/120 events, lag 2.0 s, 3 merges" in first
+    assert "no more changes: products 120/120 events" in last
+
+
+def test_a_terminal_gets_a_live_table() -> None:
+    console = Console(file=io.StringIO(), width=120, force_terminal=True)
+    with Screen(console) as screen:
+        screen.show([_progress(100)], "changes keep coming", final=True)
+    assert "live rows" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from icemirror.cli.demo.shop import SHOP
+from icemirror.cli.demo.workspace import MARKER_NAME, TABLES, Marker, prepare_workspace
+from icemirror.settings import load_settings
+
+_MARKER = Marker(seed=3, rows=500)
+
+
+def test_the_configuration_is_valid_and_names_the_tables_of_the_shop(tmp_path: Path) -> None:
+    workspace = prepare_workspace(tmp_path / "a b" / "demo", keep=False, wanted=_MARKER)
+    settings = load_settings(workspace.config, {})
+    assert [table.name for table in settings.tables] == [f"shop.{name}" for name in TABLES]
+    assert tuple(shape.subject.name for shape in SHOP) == TABLES
+    assert settings.catalog_properties(None) == workspace.catalog_properties
+    assert settings.telemetry.prometheus is None
+
+
+def test_an_own_folder_is_made_anew(tmp_path: Path) -> None:
+    prepare_workspace(tmp_path / "demo", keep=False, wanted=_MARKER)
+    (tmp_path / "demo" / "old").touch()
+    workspace = prepare_workspace(tmp_path / "demo", keep=False, wanted=Marker(seed=4, rows=600))
+    assert not (tmp_path / "demo" / "old").exists()
+    assert workspace.marker.rows == 600
+
+
+def test_a_kept_folder_keeps_how_it_was_made(tmp_path: Path) -> None:
+    prepare_workspace(tmp_path / "demo", keep=False, wanted=_MARKER)
+    (tmp_path / "demo" / "old").touch()
+    workspace = prepare_workspace(tmp_path / "demo", keep=True, wanted=Marker(seed=4, rows=600))
+    assert (tmp_path / "demo" / "old").exists()
+    assert workspace.marker == _MARKER
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, keep: bool) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(click.UsageError, match="was not made by"):
+        prepare_workspace(tmp_path, keep=keep, wanted=_MARKER)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "demo").touch()
+    with pytest.raises(click.UsageError, match="was not made by"):
+        prepare_workspace(tmp_path / "demo", keep=False, wanted=_MARKER)
+
+
+def test_a_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / MARKER_NAME).write_text('{"version": 99}')
+    with pytest.raises(click.UsageError, match="another version"):
+        prepare_workspace(tmp_path, keep=False, wanted=_MARKER)
+
+
+def test_an_empty_folder_is_used(tmp_path: Path) -> None:
+    assert prepare_workspace(tmp_path, keep=False, wanted=_MARKER).root == tmp_path
+    assert (tmp_path / MARKER_NAME).exists()
+
+
+def test_a_path_that_no_address_can_hold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(click.UsageError, match="without"):
+        prepare_workspace(tmp_path / "50%", keep=False, wanted=_MARKER)

@@ -1,0 +1,167 @@
+"""Tables with a few rows, snapshots made by hand, and a catalog that answers as it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.catalog import Identifier
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableRequirement, TableUpdate
+from pyiceberg.types import LongType, NestedField, StringType
+
+from spark_job.data_files import write_rows
+from spark_job.deletes import write_deletes
+from spark_job.iceberg.row_delta import RowDelta
+from spark_job.iceberg.seams import NewManifest, write_added, write_list
+from spark_job.iceberg.view import live_files
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType(), required=False)
+)
+
+
+class UnsteadyCatalog(SqlCatalog):
+    """A catalog that fails where a test says so."""
+
+    before_commit: Callable[[], object] | None = None
+    refusal: Exception | None = None  # raised instead of committing
+    answer: Exception | None = None  # raised after a commit that landed
+    blindness: Exception | None = None  # raised by load_table once a commit was tried
+    commits = 0
+    _blind = False
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commits, unless something was planted."""
+        self.commits += 1
+        if act := self.before_commit:
+            self.before_commit = None
+            act()
+        try:
+            if self.refusal:
+                raise self.refusal
+            response = super().commit_table(table, requirements, updates)
+            if self.answer:
+                raise self.answer
+        finally:
+            self._blind = self.blindness is not None
+        return response
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """The table, unless the catalog went blind."""
+        if self._blind and self.blindness:
+            raise self.blindness
+        return super().load_table(identifier)
+
+    def recover(self) -> None:
+        """Behaves from now on."""
+        self.before_commit = self.refusal = self.answer = self.blindness = None
+        self.commits = 0
+
+
+def data_files(table: Table, *ids: int) -> list[DataFile]:
+    """A new data file with rows of these ids, named `n<id>`; not committed."""
+    columns = [pa.array(ids, pa.int64()), pa.array([f"n{number}" for number in ids])]
+    rows = pa.Table.from_arrays(columns, names=["id", "name"]).cast(schema_to_pyarrow(table.schema()))
+    return list(write_rows(table.io, table.metadata, rows).files)
+
+
+def delete_files(table: Table, positions: dict[str, Sequence[int]]) -> list[DataFile]:
+    """Position deletes for rows of the head's data files; not committed."""
+    doomed = {path: np.array(rows, np.int64) for path, rows in positions.items()}
+    return write_deletes(table.io, table.metadata, doomed, live_files(table.io, table.current_snapshot()))
+
+
+def make_delta(
+    table: Table,
+    data: Sequence[DataFile] = (),
+    deletes: Sequence[DataFile] = (),
+    summary: dict[str, str] | None = None,
+    properties: dict[str, str] | None = None,
+) -> RowDelta:
+    """A commit on the table's head as it was loaded."""
+    return RowDelta(
+        table,
+        table.current_snapshot(),
+        table.metadata.new_snapshot_id(),
+        data,
+        deletes,
+        summary or {},
+        properties or {"p": "1"},
+    )
+
+
+def commit_ids(table: Table, *ids: int) -> str:
+    """Commits a file with rows of these ids; its path."""
+    table.refresh()
+    (file,) = data_files(table, *ids)
+    make_delta(table, [file]).commit()
+    table.refresh()
+    return file.file_path
+
+
+def ids_of(table: Table) -> list[int]:
+    """The ids that PyIceberg reads."""
+    found: list[int] = table.refresh().scan().to_arrow()["id"].to_pylist()
+    return sorted(found)
+
+
+def manifest_of(
+    table: Table,
+    snapshot_id: int,
+    files: Sequence[DataFile],
+    content: ManifestContent = ManifestContent.DATA,
+) -> ManifestFile:
+    """A manifest that adds these files in that snapshot."""
+    output = table.io.new_output(f"{table.location()}/metadata/{uuid4()}.avro")
+    metadata = table.metadata
+    new = NewManifest(content, metadata.spec(), metadata.schema(), output, snapshot_id, "gzip")
+    return write_added(new, list(files))
+
+
+def commit_snapshot(
+    table: Table, operation: str, manifests: Sequence[ManifestFile], snapshot_id: int
+) -> Snapshot:
+    """A snapshot of any kind with exactly these manifests, as some other engine might make it."""
+    table.refresh()
+    head = table.current_snapshot()
+    parent = head.snapshot_id if head else None
+    sequence_number = table.metadata.next_sequence_number()
+    path = f"{table.location()}/metadata/snap-{snapshot_id}.avro"
+    write_list(table.io.new_output(path), snapshot_id, parent, sequence_number, "gzip", list(manifests))
+    snapshot = Snapshot.model_validate(
+        {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": parent,
+            "sequence-number": sequence_number,
+            "manifest-list": path,
+            "summary": {"operation": operation},
+            "schema-id": 0,
+        }
+    )
+    to_main = {"ref-name": "main", "snapshot-id": snapshot_id, "type": "branch"}
+    updates = (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(to_main))
+    table.catalog.commit_table(table, (), updates)
+    table.refresh()
+    return snapshot
+
+
+def expire_like_java(table: Table, *snapshot_ids: int) -> None:
+    """Forgets snapshots as Iceberg Java does: the next one still names its lost parent (PyIceberg cuts the tie)."""
+    path = Path(table.refresh().metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    for key in ("snapshots", "snapshot-log"):
+        metadata[key] = [entry for entry in metadata[key] if entry["snapshot-id"] not in snapshot_ids]
+    path.write_text(json.dumps(metadata))
+    table.refresh()

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import errno
+
+import pyarrow as pa
+import pytest
+import requests
+import sqlalchemy.exc
+from pyiceberg import exceptions as iceberg
+
+from icemirror.errors import Conflict, Corrupt, IcemirrorError, Invalid, Transient
+from spark_job.iceberg.failures import name_error, named
+
+NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
+    "no such table": (iceberg.NoSuchTableError("a.b"), Invalid, "Check the name"),
+    "no such namespace": (iceberg.NoSuchNamespaceError("a"), Invalid, "Check the name"),
+    "unauthorised": (iceberg.UnauthorizedError("who"), Invalid, "credentials"),
+    "forbidden": (iceberg.ForbiddenError("no"), Invalid, "credentials"),
+    "server error": (iceberg.ServerError("500"), Transient, "could not answer"),
+    "service unavailable": (iceberg.ServiceUnavailableError("503"), Transient, "could not answer"),
+    "unknown commit": (iceberg.CommitStateUnknownException("504"), Transient, "could not answer"),
+    "refused commit": (iceberg.CommitFailedException("409"), Transient, "could not answer"),
+    "missing file": (FileNotFoundError(errno.ENOENT, "gone", "f.avro"), Corrupt, "f.avro"),
+    "full disk": (OSError(errno.ENOSPC, "No space left"), Transient, "Free some space"),
+    "full quota": (OSError(errno.EDQUOT, "Quota"), Transient, "Free some space"),
+    "permission": (PermissionError(errno.EACCES, "denied", "/data"), Invalid, "permission"),
+    "read-only": (OSError(errno.EROFS, "read-only"), Invalid, "permission"),
+    "damaged": (pa.ArrowInvalid("bad page"), Corrupt, "bad page"),
+    "not implemented": (pa.ArrowNotImplementedError("a codec"), Corrupt, "a codec"),
+    "connection reset": (ConnectionResetError("peer"), Transient, "network"),
+    "time-out": (TimeoutError("slow"), Transient, "network"),
+    "requests": (requests.exceptions.ConnectionError("no route"), Transient, "no route"),
+    "database": (sqlalchemy.exc.OperationalError("s", {}, Exception("locked")), Transient, "locked"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_foreign_error_is_named_for_what_happens_next(name: str) -> None:
+    error, kind, words = NAMED[name]
+    with pytest.raises(kind, match=words) as caught, named("shop.orders"):
+        raise error
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith("shop.orders: ")
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), ValueError("x"), AssertionError("x"), ZeroDivisionError()])
+def test_a_defect_of_ours_keeps_its_own_name(error: Exception) -> None:
+    assert name_error(error, "") is None
+    with pytest.raises(type(error)), named("shop.orders"):
+        raise error
+
+
+@pytest.mark.parametrize("error", [Conflict("x"), Invalid("y"), Corrupt("z")])
+def test_a_named_error_passes_unchanged(error: IcemirrorError) -> None:
+    with pytest.raises(type(error)) as caught, named("shop.orders"):
+        raise error
+    assert caught.value is error
+
+
+def test_an_interruption_is_not_an_error() -> None:
+    with pytest.raises(KeyboardInterrupt), named("shop.orders"):
+        raise KeyboardInterrupt
+
+
+def test_without_a_subject_the_message_stands_alone() -> None:
+    with pytest.raises(Transient, match=r"^storage or network failed"), named():
+        raise TimeoutError("slow")

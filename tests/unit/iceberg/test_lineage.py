@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from icemirror.cursor import Source
+from icemirror.errors import Invalid
+from spark_job.iceberg.lineage import History, added_files, history_since
+from spark_job.iceberg.seams import list_manifests
+from tests.unit.iceberg.samples import (
+    SCHEMA,
+    UnsteadyCatalog,
+    commit_ids,
+    commit_snapshot,
+    data_files,
+    expire_like_java,
+    manifest_of,
+)
+
+
+@dataclass(frozen=True)
+class Metadata:
+    snapshots: list[Snapshot]
+
+
+@dataclass(frozen=True)
+class FakeTable:
+    """As much of a table as the walk looks at."""
+
+    metadata: Metadata
+    head: int | None
+
+    def current_snapshot(self) -> Snapshot | None:
+        return next((one for one in self.metadata.snapshots if one.snapshot_id == self.head), None)
+
+
+def snapshot(number: int, operation: str | None = "append", parent: int | None = -1) -> Snapshot:
+    """Snapshot `number`, whose parent is the one before unless told otherwise."""
+    fields = {
+        "snapshot-id": number,
+        "parent-snapshot-id": (number - 1 or None) if parent == -1 else parent,
+        "sequence-number": number,
+        "manifest-list": f"list-{number}",
+        "summary": {"operation": operation} if operation else None,
+    }
+    return Snapshot.model_validate(fields)
+
+
+def changelog(*snapshots: Snapshot, head: int | None = None) -> Table:
+    last = snapshots[-1].snapshot_id if snapshots else None
+    return cast(Table, FakeTable(Metadata(list(snapshots)), last if head is None else head))
+
+
+def walk(table: Table, at: int | None, files_done: int | None = None) -> tuple[list[int], bool]:
+    """The snapshots after the cursor, and whether the first stands for all before it."""
+    source = (
+        None if at is None else Source(uuid="u", snapshot_id=at, sequence_number=at, files_done=files_done)
+    )
+    history = history_since(table, "raw.orders", source)
+    return [one.snapshot_id for one in history.snapshots], history.whole
+
+
+FOUR = (snapshot(1), snapshot(2), snapshot(3), snapshot(4))
+
+
+def test_without_a_cursor_the_whole_history_is_new_oldest_first() -> None:
+    assert walk(changelog(*FOUR), None) == ([1, 2, 3, 4], False)
+
+
+def test_only_what_came_after_the_cursor_is_new() -> None:
+    assert walk(changelog(*FOUR), 2) == ([3, 4], False)
+
+
+def test_at_the_head_nothing_is_new() -> None:
+    assert walk(changelog(*FOUR), 4) == ([], False)
+
+
+def test_an_empty_changelog_has_no_history() -> None:
+    assert walk(changelog(), None) == ([], False)
+
+
+def test_a_snapshot_that_was_merged_in_part_comes_again() -> None:
+    assert walk(changelog(*FOUR), 3, files_done=2) == ([3, 4], False)
+    assert walk(changelog(*FOUR), 1, files_done=1) == ([1, 2, 3, 4], False)
+
+
+def test_snapshots_off_the_head_are_no_part_of_the_history() -> None:
+    branch = snapshot(5, parent=2)
+    assert walk(changelog(*FOUR, branch, head=4), 2) == ([3, 4], False)
+
+
+def test_the_order_of_the_list_of_snapshots_does_not_matter() -> None:
+    assert walk(changelog(*FOUR[::-1], head=4), 1) == ([2, 3, 4], False)
+
+
+@pytest.mark.parametrize("files_done", [None, 1])
+def test_an_expired_cursor_is_refused(files_done: int | None) -> None:
+    with pytest.raises(Invalid, match=r"raw\.orders: snapshot 2.*expired.*rebuild"):
+        walk(changelog(*FOUR[2:]), 2, files_done)
+
+
+def test_a_changelog_that_was_rolled_back_behind_the_cursor_is_refused() -> None:
+    with pytest.raises(Invalid, match="rolled back"):
+        walk(changelog(*FOUR, head=2), 4)
+
+
+def test_a_cursor_on_another_branch_is_refused() -> None:
+    with pytest.raises(Invalid, match="not in the history"):
+        walk(changelog(*FOUR, snapshot(5, parent=2), head=5), 4)
+
+
+def test_a_changelog_that_lost_its_head_is_refused_when_something_was_merged() -> None:
+    with pytest.raises(Invalid):
+        walk(changelog(), 1)
+
+
+@pytest.mark.parametrize("operation", ["overwrite", "delete"])
+def test_a_snapshot_that_changes_rows_is_refused_by_name(operation: str) -> None:
+    table = changelog(FOUR[0], FOUR[1], snapshot(3, operation), FOUR[3])
+    for cursor in (None, 1, 2):
+        with pytest.raises(Invalid, match=f"snapshot 3 is of kind {operation}.*Rebuild"):
+            walk(table, cursor)
+
+
+def test_a_snapshot_that_changed_rows_before_the_cursor_is_past() -> None:
+    assert walk(changelog(FOUR[0], snapshot(2, "overwrite"), FOUR[2], FOUR[3]), 3) == ([4], False)
+
+
+def test_a_snapshot_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(Invalid, match="unknown"):
+        walk(changelog(FOUR[0], snapshot(2, None)), 1)
+
+
+def test_a_compaction_of_the_changelog_is_passed_over() -> None:
+    assert walk(changelog(FOUR[0], snapshot(2, "replace"), FOUR[2]), 1) == ([2, 3], False)
+
+
+def test_where_the_beginning_has_expired_the_first_snapshot_stands_for_all_before_it() -> None:
+    assert walk(changelog(*FOUR[1:]), None) == ([2, 3, 4], True)
+
+
+@pytest.mark.parametrize("operation", ["overwrite", "delete", "replace"])
+def test_the_kind_of_a_snapshot_that_stands_for_all_before_it_does_not_matter(operation: str) -> None:
+    assert walk(changelog(snapshot(2, operation), FOUR[2]), None) == ([2, 3], True)
+
+
+# From here on with real manifests.
+
+
+@pytest.fixture
+def table(catalog: UnsteadyCatalog) -> Table:
+    return catalog.create_table("ns.changelog", SCHEMA)
+
+
+def added(table: Table, source: Source | None = None) -> dict[int, list[str]]:
+    """Snapshot → paths of the files that it added."""
+    history = history_since(table.refresh(), "raw.orders", source)
+    files = added_files(table.io, "raw.orders", history)
+    return {snapshot_id: [file.path for file in found] for snapshot_id, found in files.items()}
+
+
+def head_id(table: Table) -> int:
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    return head.snapshot_id
+
+
+def test_each_append_gives_its_own_files_with_their_sizes(table: Table) -> None:
+    first = commit_ids(table, 1, 2, 3)
+    one = head_id(table)
+    second = commit_ids(table, 4)
+    two = head_id(table)
+    found = added_files(table.io, "raw.orders", history_since(table, "raw.orders", None))
+    assert {key: [file.path for file in files] for key, files in found.items()} == {
+        one: [first],
+        two: [second],
+    }
+    (file,) = found[one]
+    assert (file.events, file.snapshot_id, file.sequence_number) == (3, one, 1)
+    assert file.bytes == len(table.io.new_input(first))
+
+
+def test_an_empty_commit_gives_no_files(table: Table) -> None:
+    commit_snapshot(table, "append", [], 11)
+    assert added(table) == {11: []}
+
+
+def test_files_of_a_commit_come_in_the_order_in_which_it_lists_them(table: Table) -> None:
+    files = [data_files(table, number)[0] for number in range(4)]
+    manifests = [manifest_of(table, 11, files[:3]), manifest_of(table, 11, files[3:])]
+    commit_snapshot(table, "append", manifests, 11)
+    assert added(table) == {11: [file.file_path for file in files]}
+
+
+def test_files_come_in_the_same_order_however_a_later_snapshot_lists_their_manifests(table: Table) -> None:
+    """`files_done` counts them: in another order, a file would be left out and another merged twice."""
+    files = [data_files(table, number)[0] for number in range(3)]
+    commit_snapshot(table, "append", [manifest_of(table, 11, [file]) for file in files], 11)
+    before = added(table)[11]
+    head = table.current_snapshot()
+    assert head is not None
+    manifests = list_manifests(table.io, head.manifest_list)
+    commit_snapshot(table, "append", [manifest_of(table, 12, data_files(table, 9)), *manifests[::-1]], 12)
+    assert added(table)[11] == before
+
+
+def test_a_compaction_between_appends_gives_no_files_and_hides_none(table: Table) -> None:
+    first = commit_ids(table, 1)
+    one = head_id(table)
+    second = commit_ids(table, 2)
+    two = head_id(table)
+    commit_snapshot(table, "replace", [manifest_of(table, 33, data_files(table, 1, 2))], 33)
+    third = commit_ids(table, 3)
+    three = head_id(table)
+    assert added(table) == {one: [first], two: [second], three: [third]}
+
+
+def test_a_cursor_in_the_middle_sees_only_later_files_across_a_compaction(table: Table) -> None:
+    commit_ids(table, 1)
+    source = Source(uuid="u", snapshot_id=head_id(table), sequence_number=1)
+    commit_snapshot(table, "replace", [manifest_of(table, 33, data_files(table, 1))], 33)
+    second = commit_ids(table, 2)
+    assert added(table, source) == {head_id(table): [second]}
+
+
+def test_files_are_told_apart_inside_of_a_merged_manifest(catalog: UnsteadyCatalog) -> None:
+    """As Iceberg Java's default append writes: the manifests of earlier commits are rewritten into one."""
+    properties = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
+    table = catalog.create_table("ns.merging", SCHEMA, properties=properties)
+    expected: dict[int, list[str]] = {}
+    for number in range(4):
+        (file,) = data_files(table.refresh(), number)
+        with table.transaction() as transaction, transaction.update_snapshot().merge_append() as append:
+            append.append_data_file(file)
+        expected[append.snapshot_id] = [file.file_path]
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    assert len(list_manifests(table.io, head.manifest_list)) < 4
+    assert added(table) == expected
+
+
+def test_rows_deleted_from_a_changelog_are_refused(table: Table) -> None:
+    commit_ids(table, 1)
+    deletes = manifest_of(table, 44, data_files(table, 1), ManifestContent.DELETES)
+    commit_snapshot(table, "append", [deletes], 44)
+    with pytest.raises(Invalid, match="snapshot 44 deletes rows"):
+        added(table)
+
+
+def in_order(table: Table) -> list[str]:
+    """All files of the history in the order of events."""
+    history: History = history_since(table.refresh(), "raw.orders", None)
+    files = added_files(table.io, "raw.orders", history)
+    return [file.path for one in history.snapshots for file in files.get(one.snapshot_id, [])]
+
+
+@pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
+def test_files_of_expired_snapshots_are_not_lost(table: Table, java: bool) -> None:
+    paths = []
+    expired = []
+    for number in range(4):
+        expired.append(head_id(table) if number else 0)
+        paths.append(commit_ids(table, number))
+    if java:
+        expire_like_java(table, *expired[1:3])
+    else:
+        for snapshot_id in expired[1:3]:
+            table.refresh().maintenance.expire_snapshots().by_id(snapshot_id).commit()
+    assert sorted(in_order(table)) == sorted(paths)
+
+
+def test_files_of_expired_snapshots_come_in_the_order_in_which_they_were_committed(table: Table) -> None:
+    """Of equal sequences the later commit wins, expired or not."""
+    paths = []
+    ids = []
+    for number in range(4):
+        paths.append(commit_ids(table, number))
+        ids.append(head_id(table))
+    expire_like_java(table, *ids[:3])
+    assert in_order(table) == paths
+
+
+def test_a_snapshot_merged_in_part_lists_the_same_files_after_its_parent_expired(table: Table) -> None:
+    """Everything before it is merged already."""
+    commit_ids(table, 1)
+    parent = head_id(table)
+    files = [data_files(table, number)[0] for number in range(2, 5)]
+    head = table.current_snapshot()
+    assert head is not None
+    older = list_manifests(table.io, head.manifest_list)
+    commit_snapshot(table, "append", [manifest_of(table, 55, files), *older], 55)
+    source = Source(uuid="u", snapshot_id=55, sequence_number=2, files_done=1)
+    before = added(table, source)
+    expire_like_java(table, parent)
+    assert added(table, source) == before == {55: [file.file_path for file in files]}
+
+
+def test_a_snapshot_that_stands_for_all_before_it_lists_the_same_files_after_it_was_merged_in_part(
+    table: Table,
+) -> None:
+    """Here what came before it was not merged: it is part of what is cut."""
+    for number in range(3):
+        commit_ids(table, number)
+        if number == 1:
+            expired = head_id(table)
+    first = table.metadata.snapshots[0].snapshot_id
+    expire_like_java(table, first, expired)
+    before = added(table)
+    source = Source(uuid="u", snapshot_id=head_id(table), sequence_number=3, files_done=1)
+    assert added(table, source) == before
+    assert len(before[head_id(table)]) == 3

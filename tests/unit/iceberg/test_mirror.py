@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyiceberg.table import Table
+
+from icemirror.cursor import Cursor, Source
+from icemirror.errors import Corrupt, IcemirrorError, Invalid
+from spark_job.iceberg.mirror import Anchor, read_mirror
+from spark_job.key_index.root import IndexedFile, Root, write_root
+from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, commit_ids, data_files, make_delta
+
+CURSOR = Cursor(sources=(Source(uuid="u", snapshot_id=5, sequence_number=6, files_done=None),))
+
+
+@pytest.fixture
+def table(catalog: UnsteadyCatalog) -> Table:
+    properties = {"icemirror.source": "raw.x uuid", "icemirror.field-map": '{"4": 1, "7": 2}'}
+    return catalog.create_table("ns.t", SCHEMA, properties=properties)
+
+
+def commit_ours(table: Table, folder: Path, **changes: str) -> str:
+    """A commit as the pipeline makes it, but for the changes of its summary; the path of its root."""
+    (file,) = data_files(table, 1, 2)
+    path = str(folder / f"{uuid4()}.root.puffin")
+    delta = make_delta(table, [file])
+    delta.properties = {
+        "icemirror.cursor": Anchor(snapshot_id=delta.snapshot_id, epoch=3, cursor=CURSOR).model_dump_json()
+    }
+    delta.summary = {
+        "icemirror.cursor": CURSOR.model_dump_json(),
+        "icemirror.epoch": "3",
+        "icemirror.index-root": path,
+        **changes,
+    }
+    files = (IndexedFile(path=file.file_path, rows=2, live=2),)
+    write_root(table.io, path, Root(snapshot_id=delta.snapshot_id, epoch=3, segments=(), files=files))
+    delta.commit()
+    table.refresh()
+    return path
+
+
+def test_a_new_mirror_has_no_cursor_and_no_index(table: Table) -> None:
+    mirror = read_mirror(table, "shop.orders")
+    assert (mirror.head, mirror.cursor, mirror.epoch, mirror.root) == (None, None, 0, None)
+    assert mirror.field_map == {4: 1, 7: 2}
+    assert (mirror.live_rows, mirror.index_bytes) == (0, 0)
+
+
+def test_cursor_epoch_and_index_come_from_the_head(table: Table, tmp_path: Path) -> None:
+    commit_ours(table, tmp_path)
+    mirror = read_mirror(table, "shop.orders")
+    assert (mirror.cursor, mirror.epoch, mirror.live_rows) == (CURSOR, 3, 2)
+    assert mirror.head == table.current_snapshot()
+
+
+def test_a_table_that_icemirror_did_not_make_is_refused(catalog: UnsteadyCatalog) -> None:
+    other = catalog.create_table("ns.other", SCHEMA)
+    with pytest.raises(Invalid, match=r"shop\.orders: the table exists, but icemirror did not make it.*Drop"):
+        read_mirror(other, "shop.orders")
+
+
+def test_a_foreign_snapshot_on_top_is_refused_and_ours_is_named(table: Table, tmp_path: Path) -> None:
+    commit_ours(table, tmp_path)
+    ours = table.metadata.current_snapshot_id
+    commit_ids(table, 9)
+    with pytest.raises(Invalid, match=f"another writer; icemirror's last is snapshot {ours}.*roll"):
+        read_mirror(table, "shop.orders")
+
+
+def test_a_mirror_that_only_others_wrote_to_is_refused(table: Table) -> None:
+    commit_ids(table, 9)
+    with pytest.raises(Invalid, match="none of its snapshots"):
+        read_mirror(table, "shop.orders")
+
+
+def test_an_index_of_another_snapshot_is_corrupt(table: Table, tmp_path: Path) -> None:
+    first = commit_ours(table, tmp_path)
+    commit_ours(table, tmp_path, **{"icemirror.index-root": first})
+    with pytest.raises(Corrupt, match="belongs to snapshot"):
+        read_mirror(table, "shop.orders")
+
+
+def test_an_index_root_that_is_gone_is_corrupt(table: Table, tmp_path: Path) -> None:
+    Path(commit_ours(table, tmp_path)).unlink()
+    with pytest.raises(Corrupt, match=r"shop\.orders: the index root .* is gone; the mirror must be rebuilt"):
+        read_mirror(table, "shop.orders")
+
+
+def test_a_damaged_index_root_is_corrupt(table: Table, tmp_path: Path) -> None:
+    path = Path(commit_ours(table, tmp_path))
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(Corrupt):
+        read_mirror(table, "shop.orders")
+
+
+UNREADABLE = {
+    "a cursor of a newer version": {
+        "icemirror.cursor": CURSOR.model_dump_json().replace('"version":1', '"version":2')
+    },
+    "a cursor that is no JSON": {"icemirror.cursor": "?"},
+    "an epoch that is no number": {"icemirror.epoch": "many"},
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_summary_that_this_version_cannot_read_is_refused_by_name(
+    table: Table, tmp_path: Path, name: str
+) -> None:
+    """A newer icemirror may have written it; a crash would take the other tables along."""
+    commit_ours(table, tmp_path, **UNREADABLE[name])
+    with pytest.raises(IcemirrorError):
+        read_mirror(table, "shop.orders")
+
+
+@pytest.mark.parametrize("value", [None, "?", "[]"])
+def test_a_field_map_that_is_gone_or_damaged_is_refused_by_name(
+    catalog: UnsteadyCatalog, value: str | None
+) -> None:
+    properties = {"icemirror.source": "raw.x uuid", **({"icemirror.field-map": value} if value else {})}
+    table = catalog.create_table("ns.u", SCHEMA, properties=properties)
+    with pytest.raises(IcemirrorError):
+        read_mirror(table, "shop.orders")

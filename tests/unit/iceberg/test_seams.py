@@ -1,0 +1,206 @@
+"""What is relied on of PyIceberg's inside, by name: an upgrade that changes it fails here, not in production."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import ParquetFormatModel, schema_to_pyarrow
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+    ManifestWriterV2,
+    read_manifest_list,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionKey
+from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.table import Table
+from pyiceberg.table.locations import LocationProvider, load_location_provider
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.transforms import Transform
+from pyiceberg.typedef import Record
+
+from spark_job.iceberg.seams import (
+    NewManifest,
+    list_manifests,
+    write_added,
+    write_list,
+    write_merged,
+    write_parquet,
+)
+from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, commit_ids, data_files, manifest_of
+
+SIGNATURES: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "ManifestWriterV2": (
+        ManifestWriterV2.__init__,
+        ["self", "spec", "schema", "output_file", "snapshot_id", "avro_compression"],
+    ),
+    "ManifestWriterV2.content": (ManifestWriterV2.content, ["self"]),
+    "ManifestWriter.add": (ManifestWriter.add, ["self", "entry"]),
+    "ManifestWriter.existing": (ManifestWriter.existing, ["self", "entry"]),
+    "ManifestWriter.to_manifest_file": (ManifestWriter.to_manifest_file, ["self"]),
+    "write_manifest_list": (
+        write_manifest_list,
+        [
+            "format_version",
+            "output_file",
+            "snapshot_id",
+            "parent_snapshot_id",
+            "sequence_number",
+            "avro_compression",
+        ],
+    ),
+    "read_manifest_list": (read_manifest_list, ["input_file"]),
+    "ManifestFile.fetch_manifest_entry": (
+        ManifestFile.fetch_manifest_entry,
+        ["self", "io", "discard_deleted"],
+    ),
+    "ParquetFormatModel.create_writer": (
+        ParquetFormatModel.create_writer,
+        ["self", "output_file", "file_schema", "properties"],
+    ),
+    "update_snapshot_summaries": (update_snapshot_summaries, ["summary", "previous_summary"]),
+    "SnapshotSummaryCollector.add_file": (
+        SnapshotSummaryCollector.add_file,
+        ["self", "data_file", "schema", "partition_spec"],
+    ),
+    "Catalog.commit_table": (Catalog.commit_table, ["self", "table", "requirements", "updates"]),
+    "load_location_provider": (load_location_provider, ["table_location", "table_properties"]),
+    "LocationProvider.new_data_location": (
+        LocationProvider.new_data_location,
+        ["self", "data_file_name", "partition_key"],
+    ),
+    "LocationProvider.new_metadata_location": (
+        LocationProvider.new_metadata_location,
+        ["self", "metadata_file_name"],
+    ),
+    "Transform.pyarrow_transform": (Transform.pyarrow_transform, ["self", "source"]),
+    "TableMetadataV2.next_sequence_number": (TableMetadataV2.next_sequence_number, ["self"]),
+    "TableMetadataV2.new_snapshot_id": (TableMetadataV2.new_snapshot_id, ["self"]),
+}
+
+
+def test_the_version_is_the_one_that_was_tried() -> None:
+    assert version("pyiceberg").startswith("0.12.")
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_private_piece_takes_what_it_is_given(name: str) -> None:
+    piece, parameters = SIGNATURES[name]
+    assert list(inspect.signature(piece).parameters) == parameters
+
+
+def test_the_writer_of_manifests_can_be_made_to_write_deletes() -> None:
+    assert isinstance(inspect.getattr_static(ManifestWriterV2, "_meta"), property)
+    assert not isinstance(inspect.getattr_static(ManifestWriterV2, "content"), property)
+    assert hasattr(PartitionKey, "partition")
+
+
+@pytest.fixture
+def table(catalog: UnsteadyCatalog) -> Table:
+    return catalog.create_table("ns.t", SCHEMA)
+
+
+@pytest.mark.parametrize("content", ManifestContent)
+def test_a_manifest_of_either_content_reads_back(table: Table, content: ManifestContent) -> None:
+    (file,) = data_files(table, 1, 2)
+    written = manifest_of(table, 7, [file], content)
+    path = f"{table.location()}/metadata/list.avro"
+    write_list(table.io.new_output(path), 7, None, 3, "gzip", [written])
+    (manifest,) = list_manifests(table.io, path)
+    assert manifest.content is content
+    assert (manifest.sequence_number, manifest.min_sequence_number, manifest.added_snapshot_id) == (3, 3, 7)
+    assert (manifest.added_files_count, manifest.added_rows_count) == (1, 2)
+    (entry,) = manifest.fetch_manifest_entry(table.io)
+    assert (entry.status, entry.snapshot_id, entry.sequence_number) == (ManifestEntryStatus.ADDED, 7, 3)
+    assert entry.data_file.file_path == file.file_path
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstandard", "deflate", "null"])
+def test_manifests_are_written_with_every_codec_that_a_table_may_name(table: Table, codec: Any) -> None:
+    output = table.io.new_output(f"{table.location()}/metadata/m.avro")
+    metadata = table.metadata
+    new = NewManifest(ManifestContent.DATA, metadata.spec(), metadata.schema(), output, 7, codec)
+    (entry,) = write_added(new, data_files(table, 1)).fetch_manifest_entry(table.io)
+    assert entry.data_file.record_count == 1
+
+
+def test_merged_manifests_keep_snapshots_and_sequence_numbers(table: Table) -> None:
+    paths = [commit_ids(table, number) for number in range(3)]
+    head = table.current_snapshot()
+    assert head is not None
+    before = {
+        entry.data_file.file_path: (entry.snapshot_id, entry.sequence_number, entry.file_sequence_number)
+        for manifest in list_manifests(table.io, head.manifest_list)
+        for entry in manifest.fetch_manifest_entry(table.io)
+    }
+    output = table.io.new_output(f"{table.location()}/metadata/merged.avro")
+    metadata = table.metadata
+    new = NewManifest(ManifestContent.DATA, metadata.spec(), metadata.schema(), output, 99, "gzip")
+    merged = write_merged(new, table.io, list_manifests(table.io, head.manifest_list))
+    entries = merged.fetch_manifest_entry(table.io)
+    after = {
+        entry.data_file.file_path: (entry.snapshot_id, entry.sequence_number, entry.file_sequence_number)
+        for entry in entries
+    }
+    assert after == before
+    assert set(after) == set(paths)
+    assert {entry.status for entry in entries} == {ManifestEntryStatus.EXISTING}
+
+
+def test_a_data_file_takes_its_statistics_from_the_writer(table: Table) -> None:
+    output = table.io.new_output(f"{table.location()}/data/x.parquet")
+    rows = pa.table({"id": [3, 4], "name": ["a", None]}).cast(schema_to_pyarrow(SCHEMA))
+    statistics = write_parquet(output, SCHEMA, {}, rows)
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=output.location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        file_size_in_bytes=len(output),
+        **statistics,
+    )
+    assert file.record_count == 2
+    assert file.lower_bounds[1] == (3).to_bytes(8, "little")
+    assert file.null_value_counts == {1: 0, 2: 1}
+
+
+def test_a_data_file_can_be_sent_to_another_process(table: Table) -> None:
+    (file,) = data_files(table, 1)
+    sent = pickle.loads(pickle.dumps(file))  # noqa: S301
+    assert (sent.file_path, sent.record_count, sent.partition) == (file.file_path, 1, file.partition)
+    assert (sent.lower_bounds, sent.column_sizes) == (file.lower_bounds, file.column_sizes)
+
+
+def test_entries_are_made_by_name() -> None:
+    entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=5, data_file=None)
+    assert (entry.status, entry.snapshot_id, entry.sequence_number) == (ManifestEntryStatus.ADDED, 5, None)
+
+
+def test_a_summary_counts_on_from_the_one_before() -> None:
+    previous = {"total-records": "5", "total-data-files": "1"}
+    summary = Summary(Operation.APPEND, **{"added-records": "2", "added-data-files": "1", "mine": "x"})
+    after = update_snapshot_summaries(summary, previous)
+    assert (after["total-records"], after["total-data-files"], after["mine"]) == ("7", "2", "x")
+
+
+def test_fresh_ids_follow_the_order_of_the_schema() -> None:
+    assert [field.field_id for field in assign_fresh_schema_ids(SCHEMA).fields] == [1, 2]
+
+
+def test_arrow_schemas_carry_field_ids_where_they_are_looked_for() -> None:
+    assert [field.metadata[b"PARQUET:field_id"] for field in schema_to_pyarrow(SCHEMA)] == [b"1", b"2"]

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from icemirror.errors import Invalid, Transient
+from icemirror.settings import load_settings
+from spark_job.iceberg.discard import discard
+from spark_job.iceberg.tables import Catalogs
+from tests.mirrors import write_config
+from tests.unit.iceberg.samples import SCHEMA
+
+
+def catalogs(folder: Path) -> Catalogs:
+    return Catalogs(load_settings(write_config(folder), os.environ))
+
+
+def configured(folder: Path, catalog: str) -> Catalogs:
+    path = folder / "other.yaml"
+    path.write_text(
+        f"iceberg: {{catalog: {catalog}}}\n"
+        "tables: [{changelog: lab.world_changelog, mirror: lab.world}]\n"
+        f'trigger: {{state: {{type: sqlite, path: "{folder}/state.db"}}}}\n'
+    )
+    return Catalogs(load_settings(path, os.environ))
+
+
+def test_a_catalog_is_opened_once(tmp_path: Path) -> None:
+    opened = catalogs(tmp_path)
+    assert opened.get(None) is opened.get(None)
+
+
+def test_a_missing_changelog_is_named_with_what_to_do(tmp_path: Path) -> None:
+    opened = catalogs(tmp_path)
+    table = load_settings(write_config(tmp_path), os.environ).tables[0]
+    with pytest.raises(Invalid, match=r"lab\.world_changelog: there is no such table.*changelog_table"):
+        opened.load_changelog(table)
+    opened.get(None).create_namespace("lab")
+    with pytest.raises(Invalid, match="there is no such table"):
+        opened.load_changelog(table)
+
+
+def test_a_missing_mirror_is_none(tmp_path: Path) -> None:
+    table = load_settings(write_config(tmp_path), os.environ).tables[0]
+    assert catalogs(tmp_path).load_mirror(table) is None
+
+
+def test_a_table_whose_metadata_file_is_not_there_is_transient(tmp_path: Path) -> None:
+    """On some stores a file is seen later than the catalog's pointer to it."""
+    opened = catalogs(tmp_path)
+    opened.get(None).create_namespace("lab")
+    mirror = opened.get(None).create_table("lab.world", SCHEMA)
+    Path(mirror.metadata_location.removeprefix("file://")).unlink()
+    table = load_settings(write_config(tmp_path), os.environ).tables[0]
+    with pytest.raises(Transient, match="metadata file is not there"):
+        opened.load_mirror(table)
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        '{type: rest, uri: "http://127.0.0.1:9"}',
+        '{type: sql, uri: "sqlite:////nowhere/at/all/catalog.db", warehouse: "file:///nowhere"}',
+    ],
+)
+def test_an_unreachable_catalog_is_transient(tmp_path: Path, catalog: str) -> None:
+    opened = configured(tmp_path, catalog)
+    table = load_settings(tmp_path / "other.yaml", os.environ).tables[0]
+    with pytest.raises(Transient):
+        opened.load_changelog(table)
+
+
+def test_discarding_never_fails_and_goes_on_after_a_refusal(tmp_path: Path) -> None:
+    kept, gone = tmp_path / "kept", tmp_path / "gone"
+    kept.write_text("")
+    gone.write_text("")
+
+    class Refusing(PyArrowFileIO):
+        def delete(self, location: object) -> None:
+            if str(location).endswith("kept"):
+                raise PermissionError("no")
+            super().delete(str(location))
+
+    discard(Refusing(), [str(tmp_path / "absent"), str(kept), str(gone)])
+    assert kept.exists()
+    assert not gone.exists()

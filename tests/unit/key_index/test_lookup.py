@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from spark_job.key_index import lookup
+from spark_job.key_index.codec import KeyCodec
+from spark_job.key_index.lookup import find_keys, read_entries
+from spark_job.key_index.orders import read_orders
+from spark_job.key_index.segment import BLOCK_ROWS, Entries, Layout, SegmentInfo
+from tests.unit.key_index.counting_io import CountingFileIO
+from tests.unit.key_index.samples import (
+    CODECS,
+    HASHED,
+    ORDERED_64,
+    ORDERED_128,
+    SIZES,
+    key_bits,
+    make_entries,
+    make_keys,
+    model,
+    plain,
+    random_numbers,
+    row_entries,
+    store,
+)
+
+TOP = 2**64 - 1
+
+
+def check_answers(
+    io: PyArrowFileIO, segment: SegmentInfo, entries: Entries, codec: KeyCodec, asked: Sequence[int]
+) -> None:
+    """Every answer equals a dictionary's, and every order is the one of that key."""
+    keys = make_keys(codec, asked)
+    found = find_keys(io, segment, keys)
+    places = found.asked.tolist()
+    known = model(entries)
+    assert places == [at for at, number in enumerate(asked) if number in known]
+    answers = list(zip(found.file.tolist(), found.pos.tolist(), strict=True))
+    assert answers == [known[asked[at]] for at in places]
+    if places:
+        place = {number: at for at, number in enumerate(plain(entries.keys))}
+        assert found.entry.tolist() == [place[asked[at]] for at in places]
+        parts = entries.orders.shape[1]
+        orders = read_orders(io, segment.path, segment.orders, found.entry, parts)
+        assert (orders == entries.orders[[place[asked[at]] for at in places]]).all()
+
+
+def around(numbers: Sequence[int], codec: KeyCodec, random: np.random.Generator) -> list[int]:
+    """Every key at the border of a block, many others, their neighbours, and the ends of the range."""
+    high, low = key_bits(codec)
+    mask = ((1 << high) - 1) << 64 | ((1 << low) - 1)
+    borders = [numbers[at] for at in range(len(numbers)) if (at + 1) % BLOCK_ROWS <= 1]
+    some = [numbers[at] for at in random.integers(0, len(numbers), 200)]
+    near = {number + step for number in (*borders, *some, numbers[0], numbers[-1]) for step in (-1, 0, 1)}
+    ends = {0, mask, *(1 << bit for bit in (0, 31, 63, 64, 127))}
+    return sorted(number for number in near | ends if number >= 0 and number & mask == number)
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+@pytest.mark.parametrize("size", [*SIZES, 5000])
+def test_lookups_equal_a_dictionary(tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec, size: int) -> None:
+    random = np.random.default_rng([size, codec.hash_bits])
+    numbers = random_numbers(codec, size, random)
+    entries = make_entries(codec, numbers, random)
+    segment = store(io, tmp_path, entries, codec)
+    check_answers(io, segment, entries, codec, around(numbers, codec, random))
+
+
+@pytest.mark.parametrize("codec", [ORDERED_64, ORDERED_128], ids=str)
+@pytest.mark.parametrize("rows", SIZES)
+def test_lookups_in_exactly_this_many_runs_equal_a_dictionary(
+    tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec, rows: int
+) -> None:
+    random = np.random.default_rng(rows)
+    lengths = random.integers(6, 12, rows)
+    ends = np.cumsum(lengths + random.integers(1, 3, rows)).tolist()
+    base = TOP + 1 - ends[-1] if codec is ORDERED_64 else 2**70
+    numbers = [
+        base + end - step
+        for end, length in zip(ends, lengths.tolist(), strict=True)
+        for step in range(length, 0, -1)
+    ]
+    file = np.repeat(np.arange(rows) % 4 - 1, lengths)
+    position = np.where(file < 0, 0, np.arange(len(numbers)))
+    entries = row_entries(numbers, file.tolist(), position.tolist(), codec)
+    segment = store(io, tmp_path, entries, codec)
+    assert (segment.layout, segment.geometry.rows) == (Layout.RUNS, rows)
+    check_answers(io, segment, entries, codec, around(numbers, codec, random))
+
+
+_SMALL = st.lists(
+    st.one_of(st.integers(0, 60), st.integers(TOP - 30, TOP), st.integers(0, TOP)),
+    min_size=1,
+    max_size=60,
+    unique=True,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    numbers=_SMALL,
+    asked=_SMALL,
+    wide=st.booleans(),
+    places=st.lists(
+        st.tuples(st.integers(-1, 2), st.sampled_from([0, 1, 1, 1, 9])), min_size=60, max_size=60
+    ),
+)
+def test_any_keys_any_places_any_questions(
+    tmp_path: Path,
+    io: PyArrowFileIO,
+    numbers: list[int],
+    asked: list[int],
+    wide: bool,
+    places: list[tuple[int, int]],
+) -> None:
+    codec = ORDERED_128 if wide else ORDERED_64
+    scale = 2**62 + 1 if wide else 1
+    present = sorted(number * scale for number in numbers)
+    file = [file for file, _ in places][: len(present)]
+    steps = np.cumsum([step for _, step in places])[: len(present)]
+    entries = row_entries(present, file, np.where(np.array(file) < 0, 0, steps).tolist(), codec)
+    segment = store(io, tmp_path, entries, codec)
+    questions = sorted({*present, *(number * scale for number in asked)})
+    check_answers(io, segment, entries, codec, questions)
+
+
+def test_absent_keys_below_above_and_between_are_not_found(tmp_path: Path, io: PyArrowFileIO) -> None:
+    entries = row_entries([10, 11, 20], [0, 0, 0], [0, 1, 2])
+    segment = store(io, tmp_path, entries, ORDERED_64)
+    assert not len(find_keys(io, segment, make_keys(ORDERED_64, [0, 9, 12, 19, 21, TOP])).asked)
+
+
+def test_a_key_with_the_right_low_and_a_wrong_high_half_is_not_found(
+    tmp_path: Path, io: PyArrowFileIO
+) -> None:
+    entries = row_entries([2**64 + 5, 3 * 2**64 + 5], [0, 0], [0, 1], ORDERED_128)
+    segment = store(io, tmp_path, entries, ORDERED_128)
+    found = find_keys(io, segment, make_keys(ORDERED_128, [5, 2**64 + 5, 2 * 2**64 + 5, 4 * 2**64 + 5]))
+    assert found.asked.tolist() == [1]
+
+
+def test_a_run_does_not_reach_into_the_next_high_half(tmp_path: Path, io: PyArrowFileIO) -> None:
+    entries = row_entries(range(2**64 - 6, 2**64), [0] * 6, range(6), ORDERED_128)
+    segment = store(io, tmp_path, entries, ORDERED_128)
+    assert segment.layout is Layout.RUNS
+    asked = [2**64 - 7, 2**64 - 1, 2**64, 2**64 + 1, 2**65 - 6]
+    assert find_keys(io, segment, make_keys(ORDERED_128, asked)).asked.tolist() == [1]
+
+
+def test_the_last_row_of_a_file_of_four_billion_is_found(tmp_path: Path, io: PyArrowFileIO) -> None:
+    entries = row_entries(range(8), [0] * 8, range(2**32 - 8, 2**32))
+    segment = store(io, tmp_path, entries, ORDERED_64)
+    assert find_keys(io, segment, make_keys(ORDERED_64, [7])).pos.tolist() == [2**32 - 1]
+
+
+def test_the_same_key_may_be_asked_for_twice(tmp_path: Path, io: PyArrowFileIO) -> None:
+    segment = store(io, tmp_path, row_entries([4, 9], [1, 2], [5, 6]), ORDERED_64)
+    found = find_keys(io, segment, make_keys(ORDERED_64, [4, 4, 5, 9, 9]))
+    assert (found.asked.tolist(), found.pos.tolist()) == ([0, 1, 3, 4], [5, 5, 6, 6])
+
+
+def test_no_keys_give_no_answers(tmp_path: Path, io: PyArrowFileIO) -> None:
+    segment = store(io, tmp_path, row_entries([4], [1], [5]), ORDERED_64)
+    assert not len(find_keys(io, segment, make_keys(ORDERED_64, [])).asked)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+@pytest.mark.parametrize("codec", [ORDERED_64, HASHED], ids=str)
+def test_answers_do_not_depend_on_how_many_blocks_are_read_at_once(
+    tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch, at_once: int, codec: KeyCodec
+) -> None:
+    monkeypatch.setattr(lookup, "_BLOCKS_AT_ONCE", at_once)
+    random = np.random.default_rng(at_once)
+    numbers = random_numbers(codec, 12 * BLOCK_ROWS + 5, random)
+    entries = make_entries(codec, numbers, random)
+    segment = store(io, tmp_path, entries, codec)
+    check_answers(io, segment, entries, codec, around(numbers, codec, random))
+    few = sorted(numbers[block * BLOCK_ROWS + 17] for block in (0, 1, 4, 6, 11))
+    check_answers(io, segment, entries, codec, few)
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+@pytest.mark.parametrize("size", [1, 1024, 3000])
+def test_all_entries_read_back_as_they_were_written(
+    tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch, codec: KeyCodec, size: int
+) -> None:
+    monkeypatch.setattr(lookup, "_BLOCKS_AT_ONCE", 2)
+    random = np.random.default_rng(size)
+    entries = make_entries(codec, random_numbers(codec, size, random), random)
+    keys, file, pos = read_entries(io, store(io, tmp_path, entries, codec))
+    assert plain(keys) == plain(entries.keys)
+    assert file.tolist() == entries.file.tolist()
+    assert pos.tolist() == entries.pos.tolist()
+
+
+def test_a_lookup_reads_the_directory_once_and_then_only_the_blocks_that_it_touches(
+    tmp_path: Path, io: PyArrowFileIO
+) -> None:
+    numbers = list(range(0, 200_000 * 3, 3))
+    segment = store(io, tmp_path, row_entries(numbers, [0] * 200_000, [7] * 200_000), ORDERED_64)
+    counting = CountingFileIO()
+    find_keys(counting, segment, make_keys(ORDERED_64, [numbers[100_000]]))
+    assert counting.read_bytes == segment.directory.length + segment.geometry.stride
+    counting.read_bytes = 0
+    find_keys(counting, segment, make_keys(ORDERED_64, [numbers[5], numbers[199_000]]))
+    assert counting.read_bytes == 2 * segment.geometry.stride
+    assert segment.geometry.stride < 20_000
+
+
+def test_keys_out_of_the_range_of_a_segment_cost_no_block(tmp_path: Path, io: PyArrowFileIO) -> None:
+    segment = store(io, tmp_path, row_entries([100, 200], [0, 0], [0, 1]), ORDERED_64)
+    counting = CountingFileIO()
+    assert not len(find_keys(counting, segment, make_keys(ORDERED_64, [1, 99])).asked)
+    assert counting.read_bytes == segment.directory.length
+
+
+def test_a_segment_is_known_by_its_path_alone(tmp_path: Path, io: PyArrowFileIO) -> None:
+    """Segments never change, so a directory is read once in the life of a worker."""
+    first = store(io, tmp_path, row_entries([1], [0], [0]), ORDERED_64)
+    find_keys(io, first, make_keys(ORDERED_64, [1]))
+    counting = CountingFileIO()
+    find_keys(counting, first, make_keys(ORDERED_64, [1]))
+    assert counting.read_bytes == first.geometry.tail_length
+    moved = first.model_copy(update={"path": str(tmp_path / f"{uuid4()}.puffin")})
+    Path(moved.path).write_bytes(Path(first.path).read_bytes())
+    counting.read_bytes = 0
+    find_keys(counting, moved, make_keys(ORDERED_64, [1]))
+    assert counting.read_bytes == first.geometry.tail_length + first.directory.length

@@ -1,0 +1,187 @@
+"""A changelog that is told its events in words, and the real pipeline, without Spark, that mirrors it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType, LongType, NestedField, StringType
+
+from icemirror.result import TableResult
+from icemirror.settings import Settings, TableSettings, load_settings
+from spark_job.engine import Engine, InProcess, LazyEngine
+from spark_job.iceberg.tables import Catalogs
+from spark_job.merge import merge_table
+from spark_job.pipeline import Pipeline
+from tests.mirrors import write_config
+
+_WORD = re.compile(r"([IUD])(-?\d+)@(\d+)(?:=(\S*))?")
+_OPERATION = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
+
+
+def changelog_schema(*columns: tuple[str, IcebergType], keys: Sequence[str] = ("id",)) -> Schema:
+    """These columns, then the two that Supabase ETL adds."""
+    cdc = (("cdc_operation", StringType()), ("sequence_number", StringType()))
+    required = (*keys, "cdc_operation", "sequence_number")
+    fields = [
+        NestedField(field_id, name, kind, required=name in required)
+        for field_id, (name, kind) in enumerate((*columns, *cdc), 1)
+    ]
+    return Schema(*fields, identifier_field_ids=[field.field_id for field in fields if field.name in keys])
+
+
+ID_AND_NAME = changelog_schema(("id", LongType()), ("name", StringType()))
+
+
+def sequence_text(number: int) -> str:
+    """A sequence as Supabase ETL writes it."""
+    return f"{number:016x}/{0:016x}"
+
+
+def events(words: str, schema: Schema = ID_AND_NAME) -> pa.Table:
+    """A file of events: `U5@7=x` updates key 5 to x with sequence 7; without a value the word itself is it."""
+    told = [match for word in words.split() if (match := _WORD.fullmatch(word))]
+    assert len(told) == len(words.split()), words
+    return rows_table(
+        schema,
+        [
+            {
+                "id": int(match[2]),
+                "name": match[0] if match[4] is None else match[4],
+                "cdc_operation": _OPERATION[match[1]],
+                "sequence_number": sequence_text(int(match[3])),
+            }
+            for match in told
+        ],
+    )
+
+
+def rows_table(schema: Schema, rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Rows as an Iceberg writer types them."""
+    return pa.Table.from_pylist(list(rows), schema=schema_to_pyarrow(schema))
+
+
+def append_files(table: Table, *files: pa.Table) -> int:
+    """One snapshot with these files, which are written and listed as they are, good or bad; its id."""
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for file in files:
+            path = f"{table.location()}/data/{uuid4()}.parquet"
+            output = table.io.new_output(path)
+            with output.create() as stream:
+                pq.write_table(file, stream, compression="snappy")
+            listed = DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=path,
+                file_format=FileFormat.PARQUET,
+                partition=Record(),
+                record_count=file.num_rows,
+                file_size_in_bytes=len(output),
+            )
+            listed.spec_id = table.metadata.default_spec_id
+            append.append_data_file(listed)
+    return append.snapshot_id
+
+
+def local_path(location: str) -> Path:
+    """Where a file of a local warehouse is."""
+    return Path(location.removeprefix("file://"))
+
+
+@dataclass
+class Lab:
+    """One table, `lab.world`, of a catalog in a folder."""
+
+    folder: Path
+    settings: Settings
+    pipeline: Pipeline
+    changelog: Table
+
+    @classmethod
+    def make(
+        cls,
+        folder: Path,
+        schema: Schema = ID_AND_NAME,
+        *,
+        options: str = "",
+        tail: str = "",
+        engine: Engine | None = None,
+    ) -> Lab:
+        """A new catalog with an empty changelog."""
+        settings = load_settings(write_config(folder, options, tail), os.environ)
+        catalogs = Catalogs(settings)
+        catalogs.get(None).create_namespace("lab")
+        changelog = catalogs.get(None).create_table("lab.world_changelog", schema)
+        return cls(folder, settings, _pipeline(settings, catalogs, engine), changelog)
+
+    def reconfigure(self, options: str = "", tail: str = "", *, engine: Engine | None = None) -> Lab:
+        """The same tables under other settings."""
+        settings = load_settings(write_config(self.folder, options, tail), os.environ)
+        return Lab(self.folder, settings, _pipeline(settings, Catalogs(settings), engine), self.changelog)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog that the pipeline uses."""
+        return self.pipeline.catalogs.get(None)
+
+    @property
+    def table(self) -> TableSettings:
+        """The settings of the one table."""
+        return self.settings.tables[0]
+
+    @property
+    def mirror(self) -> Table:
+        """The mirror as it is now."""
+        return self.catalog.load_table("lab.world")
+
+    def tell(self, *files: str) -> int:
+        """A commit on the changelog, a file for each text."""
+        return self.commit(*(events(words) for words in files))
+
+    def commit(self, *files: pa.Table) -> int:
+        """A commit on the changelog of files as they are."""
+        self.changelog.refresh()
+        return append_files(self.changelog, *files)
+
+    def merge(self) -> TableResult:
+        """Merges up to the head; fails where the merge does."""
+        result = self.try_merge()
+        assert result.error is None, result.error
+        return result
+
+    def try_merge(self) -> TableResult:
+        """Merges up to the head, or as far as it goes."""
+        return merge_table(self.pipeline, self.table)
+
+    def rows(self) -> dict[Any, Any]:
+        """Key → name, as PyIceberg reads them."""
+        rows = self.mirror.scan().to_arrow()
+        found = dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True))
+        assert len(found) == rows.num_rows, "a key has two rows"
+        return found
+
+    def files_on_disk(self) -> set[str]:
+        """Every file of mirror and index, by path below the warehouse."""
+        warehouse = self.folder / "warehouse"
+        return {
+            str(path.relative_to(warehouse))
+            for path in warehouse.rglob("*")
+            if path.is_file() and "world_changelog" not in str(path)
+        }
+
+
+def _pipeline(settings: Settings, catalogs: Catalogs, engine: Engine | None) -> Pipeline:
+    chosen = engine or InProcess()
+    return Pipeline(settings, catalogs, LazyEngine(lambda: chosen), run_id="test", key_check_rows=None)

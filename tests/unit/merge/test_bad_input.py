@@ -1,0 +1,322 @@
+"""What a merge makes of bad input: a named error that says what to do, nothing committed, other tables merged."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+from pyiceberg.types import DoubleType, LongType, StringType
+
+from icemirror.errors import Kind
+from icemirror.result import TableResult
+from icemirror.settings import load_settings
+from spark_job.engine import InProcess, LazyEngine
+from spark_job.iceberg.tables import Catalogs
+from spark_job.key_index.root import read_root
+from spark_job.merge import merge_table
+from spark_job.pipeline import Pipeline
+from tests.unit.merge.lab import (
+    ID_AND_NAME,
+    Lab,
+    append_files,
+    changelog_schema,
+    events,
+    local_path,
+    rows_table,
+    sequence_text,
+)
+
+NEIGHBOUR = """  - namespace: lab
+    changelog_table: good_changelog
+    mirror_table: good
+"""
+Spoil = Callable[[Lab], Lab | None]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Lab:
+    """A mirror of two rows, a change that waits, and a second table in good order with a change of its own."""
+    lab = Lab.make(tmp_path, tail=NEIGHBOUR)
+    lab.tell("I1@1 I2@1")
+    lab.merge()
+    good = lab.catalog.create_table("lab.good_changelog", ID_AND_NAME)
+    append_files(good, events("I1@1=fine"))
+    return lab
+
+
+def changelog_files(lab: Lab) -> list[Path]:
+    """The changelog's data files, those of the head last."""
+    files = [task.file.file_path for task in lab.changelog.refresh().scan().plan_files()]
+    return sorted((local_path(path) for path in files), key=lambda path: path.stat().st_mtime_ns)
+
+
+def told_badly(column: str, value: str | None) -> Spoil:
+    def spoil(lab: Lab) -> None:
+        table = events("U1@2 U2@2")
+        at = table.schema.get_field_index(column)
+        field = table.schema.field(at).with_nullable(True)
+        lab.commit(table.set_column(at, field, pa.array([table[column][0].as_py(), value], field.type)))
+
+    return spoil
+
+
+def with_options(options: str) -> Spoil:
+    def spoil(lab: Lab) -> Lab:
+        lab.tell("U1@2")
+        return lab.reconfigure(options, NEIGHBOUR)
+
+    return spoil
+
+
+def drop_changelog(lab: Lab) -> None:
+    lab.catalog.drop_table("lab.world_changelog")
+
+
+def make_changelog_anew(lab: Lab) -> None:
+    lab.catalog.drop_table("lab.world_changelog")
+    lab.changelog = lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
+    lab.tell("I1@9")
+
+
+def truncate_file(lab: Lab) -> None:
+    lab.tell("U1@2")
+    path = changelog_files(lab)[-1]
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def garble_file(lab: Lab) -> None:
+    lab.tell("U1@2")
+    changelog_files(lab)[-1].write_bytes(b"this is no Parquet file at all")
+
+
+def remove_file(lab: Lab) -> None:
+    lab.tell("U1@2")
+    changelog_files(lab)[-1].unlink()
+
+
+def remove_key_column(lab: Lab) -> None:
+    lab.commit(events("U1@2").drop_columns(["id"]))
+
+
+def delete_from_changelog(lab: Lab) -> None:
+    lab.changelog.refresh().delete("id = 1")
+
+
+def roll_changelog_back(lab: Lab) -> None:
+    first = lab.changelog.refresh().metadata.current_snapshot_id
+    lab.tell("U1@2")
+    lab.merge()
+    assert first is not None
+    lab.changelog.refresh().manage_snapshots().rollback_to_snapshot(first).commit()
+
+
+def expire_cursor(lab: Lab) -> None:
+    merged = lab.changelog.refresh().metadata.current_snapshot_id
+    lab.tell("U1@2")
+    assert merged is not None
+    lab.changelog.refresh().maintenance.expire_snapshots().by_id(merged).commit()
+
+
+def add_column(lab: Lab) -> None:
+    with lab.changelog.update_schema() as update:
+        update.add_column("more", LongType())
+    lab.tell("U1@2")
+
+
+def write_to_mirror(lab: Lab) -> None:
+    lab.tell("U1@2")
+    mirror = lab.mirror
+    mirror.append(pa.table({"id": [99], "name": ["foreign"]}).cast(mirror.schema().as_arrow()))
+
+
+def put_another_table_in_its_place(lab: Lab) -> None:
+    lab.tell("U1@2")
+    lab.catalog.drop_table("lab.world")
+    lab.catalog.create_table("lab.world", ID_AND_NAME)
+
+
+def segment_path(lab: Lab) -> Path:
+    root = read_root(lab.mirror.io, lab.mirror.metadata.properties["icemirror.index-root"])
+    return local_path(root.segments[0].path)
+
+
+def remove_segment(lab: Lab) -> None:
+    lab.tell("U1@2")
+    segment_path(lab).unlink()
+
+
+def damage_segment(lab: Lab) -> None:
+    lab.tell("U1@2")
+    content = bytearray(segment_path(lab).read_bytes())
+    content[40] ^= 1
+    segment_path(lab).write_bytes(content)
+
+
+def remove_data_file(lab: Lab) -> None:
+    """The row that the index points at cannot be checked."""
+    lab.tell("U1@2")
+    (task,) = lab.mirror.scan().plan_files()
+    local_path(task.file.file_path).unlink()
+
+
+BAD: dict[str, tuple[Spoil, Kind, str]] = {
+    "missing changelog": (drop_changelog, Kind.INVALID, "there is no such table.*Check changelog_table"),
+    "changelog made anew": (make_changelog_anew, Kind.INVALID, "was dropped and made anew.*Drop the mirror"),
+    "unknown operation": (
+        told_badly("cdc_operation", "TRUNCATE"),
+        Kind.INVALID,
+        "unknown operation 'TRUNCATE'; known are DELETE, INSERT, UPDATE",
+    ),
+    "no operation": (told_badly("cdc_operation", None), Kind.INVALID, "unknown operation None"),
+    "NULL key": (told_badly("id", None), Kind.INVALID, "the key is NULL in row 1"),
+    "malformed sequence": (told_badly("sequence_number", "7"), Kind.INVALID, "row 1 is not of the form"),
+    "NULL sequence": (told_badly("sequence_number", None), Kind.INVALID, "sequence_number is NULL in row 1"),
+    "truncated file": (truncate_file, Kind.CORRUPT, r"\.parquet: not a readable Parquet file"),
+    "unreadable file": (garble_file, Kind.CORRUPT, r"\.parquet: not a readable Parquet file"),
+    "missing file": (remove_file, Kind.CORRUPT, r"\.parquet: the file is gone"),
+    "file without the key": (remove_key_column, Kind.INVALID, "has no column with field id 1"),
+    "missing key column": (
+        with_options("primary_keys: [idd]"),
+        Kind.INVALID,
+        "has no column idd .*did you mean id",
+    ),
+    "missing sequence column": (
+        with_options("sequence_column: lsn"),
+        Kind.INVALID,
+        "has no column lsn .*sequence_column",
+    ),
+    "another key": (with_options("primary_keys: [name]"), Kind.INVALID, "Set primary_keys back"),
+    "unsupported setting": (
+        with_options("delete_mode: soft"),
+        Kind.INVALID,
+        "not supported by this version: delete_mode: soft",
+    ),
+    "rows deleted from the changelog": (delete_from_changelog, Kind.INVALID, "may only be appended.*Rebuild"),
+    "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*rebuild the mirror"),
+    "expired cursor": (expire_cursor, Kind.INVALID, "expired.*rebuild the mirror"),
+    "another schema": (add_column, Kind.INVALID, r"its schema changed \(new column more \(long\)\)"),
+    "foreign snapshot": (write_to_mirror, Kind.INVALID, "made by another writer.*roll the table back"),
+    "foreign table": (put_another_table_in_its_place, Kind.INVALID, "icemirror did not make it. Drop it"),
+    "missing segment": (remove_segment, Kind.CORRUPT, "gone"),
+    "damaged segment": (damage_segment, Kind.CORRUPT, "checksum"),
+    "missing data file": (remove_data_file, Kind.CORRUPT, "the file is gone"),
+}
+
+
+def state(lab: Lab) -> tuple[str, dict[str, str]]:
+    mirror: Table = lab.mirror
+    return mirror.metadata_location, dict(mirror.metadata.properties)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_named_and_nothing_is_committed_and_others_are_merged(started: Lab, name: str) -> None:
+    spoil, kind, words = BAD[name]
+    lab = spoil(started) or started
+    before, files = state(lab), lab.files_on_disk()
+    results = [merge_table(lab.pipeline, table) for table in lab.settings.tables]
+    bad, good = results
+    assert bad.outcome == "failed"
+    assert bad.error is not None
+    assert bad.error.kind is kind
+    assert re.search(words, bad.error.message), bad.error.message
+    assert state(lab) == before, "something was committed"
+    assert {
+        path for path in lab.files_on_disk() - files if "good" not in path and "_index" not in path
+    } == set()
+    assert (good.outcome, good.live_rows) == ("merged", 1)
+
+
+FROM_THE_START = (
+    "unknown operation",
+    "NULL key",
+    "malformed sequence",
+    "truncated file",
+    "missing file",
+    "missing key column",
+)
+
+
+@pytest.mark.parametrize("name", FROM_THE_START)
+def test_bad_input_of_a_first_merge_leaves_an_empty_mirror_at_most(tmp_path: Path, name: str) -> None:
+    lab = Lab.make(tmp_path, tail=NEIGHBOUR)
+    spoil, kind, _ = BAD[name]
+    lab = spoil(lab) or lab
+    result = lab.try_merge()
+    assert result.error is not None
+    assert (result.error.kind, result.cursor, result.slices) == (kind, None, ())
+    if lab.catalog.table_exists("lab.world"):
+        assert lab.mirror.current_snapshot() is None
+
+
+def test_what_was_merged_before_the_bad_slice_stays(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, tail="batch_size: 1\n")
+    first = lab.tell("I1@1")
+    told_badly("cdc_operation", "?")(lab)
+    result = lab.try_merge()
+    assert result.outcome == "failed"
+    assert len(result.slices) == 1
+    assert lab.rows() == {1: "I1@1"}
+    ready = lab.pipeline.prepare(lab.table)
+    assert ready.mirror is not None
+    assert ready.mirror.cursor is not None
+    assert ready.mirror.cursor.source.snapshot_id == first
+
+
+def test_a_table_goes_on_once_its_input_is_repaired(started: Lab) -> None:
+    started.tell("U1@2=two")
+    path = changelog_files(started)[-1]
+    content = path.read_bytes()
+    path.unlink()
+    assert started.try_merge().outcome == "failed"
+    path.write_bytes(content)
+    started.merge()
+    assert started.rows() == {1: "two", 2: "I2@1"}
+
+
+def run(config: Path) -> list[TableResult]:
+    settings = load_settings(config, os.environ)
+    pipeline = Pipeline(settings, Catalogs(settings), LazyEngine(InProcess), run_id="test")
+    return [merge_table(pipeline, table) for table in settings.tables]
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        '{type: rest, uri: "http://127.0.0.1:9"}',
+        '{type: sql, uri: "sqlite:////nowhere/at/all/c.db", warehouse: "file:///nowhere"}',
+    ],
+)
+def test_an_unreachable_catalog_fails_only_the_tables_that_need_it(started: Lab, away: str) -> None:
+    config = started.folder / "icemirror.yaml"
+    text = config.read_text().replace("trigger:", f"  catalogs: {{away: {away}}}\ntrigger:", 1)
+    config.write_text(
+        text.replace("mirror_table: world\n", "mirror_table: world\n    changelog_catalog: away\n", 1)
+    )
+    bad, good = run(config)
+    assert bad.error is not None
+    assert bad.error.kind is Kind.TRANSIENT
+    assert good.outcome == "merged"
+
+
+def test_a_key_of_floating_point_is_refused(tmp_path: Path) -> None:
+    schema = changelog_schema(("ratio", DoubleType()), ("name", StringType()), keys=())
+    lab = Lab.make(tmp_path, schema, options="primary_keys: [ratio]")
+    row = {"ratio": 0.5, "name": "x", "cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
+    lab.commit(rows_table(schema, [row]))
+    result = lab.try_merge()
+    assert result.error is not None
+    assert "cannot be a key" in result.error.message
+    assert not lab.catalog.table_exists("lab.world")
+
+
+def test_writer_properties_that_nobody_understands_are_refused_by_name(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, options="table_properties: {write.target-file-size-bytes: big}")
+    lab.tell("I1@1")
+    result = lab.try_merge()
+    assert result.error is not None
+    assert result.error.kind is Kind.INVALID

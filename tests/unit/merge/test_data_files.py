@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from icemirror.errors import Invalid
+from icemirror.settings.partitioning import PartitionField as PartitionBy
+from spark_job.data_files import WrittenRows, write_rows
+from spark_job.iceberg.create import partition_spec
+from tests.unit.merge.lab import local_path
+
+Make = Callable[..., Table]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """`make(kind, "bucket[4](v)")`: a table of id and v."""
+    catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/warehouse")
+    catalog.create_namespace("ns")
+
+    def create(kind: IcebergType, *partition_by: str) -> Table:
+        schema = Schema(
+            NestedField(1, "id", LongType(), required=True), NestedField(2, "v", kind, required=False)
+        )
+        spec = partition_spec("t", [PartitionBy.parse(one) for one in partition_by], schema)
+        return catalog.create_table("ns.t", schema, partition_spec=spec)
+
+    return create
+
+
+def write(table: Table, values: Sequence[Any]) -> WrittenRows:
+    schema = schema_to_pyarrow(table.schema())
+    columns = [pa.array(range(len(values)), pa.int64()), pa.array(values, schema.field("v").type)]
+    return write_rows(table.io, table.metadata, pa.Table.from_arrays(columns, schema=schema))
+
+
+def ids_by_place(written: WrittenRows) -> dict[tuple[int, int], int]:
+    """(file, position) → id, as an ordinary reader sees the files."""
+    found = {}
+    for ordinal, file in enumerate(written.files):
+        ids = pq.read_table(local_path(file.file_path))["id"].to_pylist()
+        assert len(ids) == file.record_count
+        found.update({(ordinal, position): number for position, number in enumerate(ids)})
+    return found
+
+
+def check_places(written: WrittenRows, count: int) -> None:
+    """Every row is where the result says, and nowhere else."""
+    places = zip(written.file.tolist(), written.pos.tolist(), strict=True)
+    assert dict(zip(places, range(count), strict=True)) == ids_by_place(written)
+
+
+def test_without_partitions_the_rows_are_one_file_in_their_order(make: Make) -> None:
+    written = write(make(StringType()), ["a", "b", "c"])
+    assert len(written.files) == 1
+    assert (written.file.tolist(), written.pos.tolist()) == ([0, 0, 0], [0, 1, 2])
+    check_places(written, 3)
+
+
+def test_positions_are_right_after_partitioning(make: Make) -> None:
+    values = ["b", "a", None, "b", "c", "a", None, "b"]
+    written = write(make(StringType(), "v"), values)
+    assert len(written.files) == 4
+    check_places(written, len(values))
+    for ordinal, file in enumerate(written.files):
+        own = {values[at] for at in range(len(values)) if written.file[at] == ordinal}
+        assert own == {file.partition[0]}
+
+
+def test_rows_of_a_partition_stay_in_their_order(make: Make) -> None:
+    written = write(make(IntegerType(), "v"), [1, 2] * 50)
+    for ordinal in (0, 1):
+        assert written.pos[written.file == ordinal].tolist() == list(range(50))
+
+
+_INSTANT = dt.datetime(2020, 2, 29, 13, 14, 15, 161718, tzinfo=dt.UTC)
+_MOMENT = _INSTANT.replace(tzinfo=None)
+_BEFORE = dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC).replace(tzinfo=None)
+PARTITIONS: dict[str, tuple[IcebergType, list[Any], list[Any]]] = {
+    # expression: type, values, their partitions (days and the like as Iceberg counts them)
+    "v": (StringType(), ["", "a/b?=é", None], ["", "a/b?=é", None]),
+    "truncate[2](v)": (StringType(), ["abc", "🎁🎁🎁", "x", None], ["ab", "🎁🎁", "x", None]),
+    "year(v)": (TimestampType(), [_MOMENT, _BEFORE, None], [50, -1, None]),
+    "month(v)": (TimestamptzType(), [_INSTANT, None], [601, None]),
+    "day(v)": (TimestampType(), [_MOMENT, _BEFORE], [18321, -1]),
+    "hour(v)": (TimestampType(), [_MOMENT, _BEFORE], [439717, -1]),
+    "day(v) of a date": (DateType(), [dt.date(2020, 2, 29), dt.date(1969, 12, 31)], [18321, -1]),
+    "v of a date": (DateType(), [dt.date(2020, 2, 29), None], [18321, None]),
+    "v of a time": (TimeType(), [dt.time(0, 0, 1), None], [1_000_000, None]),
+    "v of a boolean": (BooleanType(), [True, False, None], [True, False, None]),
+    "v of a decimal": (
+        DecimalType(9, 2),
+        [Decimal("1.50"), Decimal("-1.50")],
+        [Decimal("1.50"), Decimal("-1.50")],
+    ),
+    "truncate[50](v) of a decimal": (
+        DecimalType(9, 2),
+        [Decimal("1.75"), Decimal("-0.01")],
+        [Decimal("1.50"), Decimal("-0.50")],
+    ),
+    "truncate[10](v) of an int": (IntegerType(), [17, -1, None], [10, -10, None]),
+    "bucket[16](v)": (LongType(), [34], [3]),  # the specification's own examples, Appendix B, below 16
+    "bucket[16](v) of a string": (StringType(), ["iceberg"], [9]),
+    "bucket[100](v) of a uuid": (UUIDType(), [bytes.fromhex("f79c3e09677c4bbda4793f349cb785e7")], [40]),
+    "v of a fixed": (FixedType(3), [b"\x00a\xff", None], [b"\x00a\xff", None]),
+    "v of a binary": (BinaryType(), [b"", b"\x00\xff", None], [b"", b"\x00\xff", None]),
+    "v of a uuid": (UUIDType(), [b"\x01" * 16, None], [b"\x01" * 16, None]),
+}
+
+
+@pytest.mark.parametrize("expression", PARTITIONS)
+def test_a_row_goes_to_the_partition_that_its_value_has(make: Make, expression: str) -> None:
+    kind, values, partitions = PARTITIONS[expression]
+    table = make(kind, expression.split(" ")[0])
+    written = write(table, values * 2)
+    check_places(written, 2 * len(values))
+    found = [written.files[written.file[at]].partition[0] for at in range(len(values))]
+    assert [_plain(value) for value in found] == partitions
+    assert {file.spec_id for file in written.files} == {table.metadata.default_spec_id}
+
+
+def _plain(value: Any) -> Any:
+    return value.bytes if hasattr(value, "bytes") and hasattr(value, "fields") else value
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression", "value"),
+    [(TimeType(), "bucket[8](v)", dt.time(1, 2, 3)), (BinaryType(), "truncate[1](v)", b"\x00\xff")],
+    ids=str,
+)
+def test_a_partition_is_written_or_refused_when_the_mirror_is_made(
+    make: Make, kind: IcebergType, expression: str, value: Any
+) -> None:
+    """PyIceberg itself cannot write these."""
+    try:
+        table = make(kind, expression)
+    except Invalid:
+        return
+    check_places(write(table, [value, None]), 2)
+
+
+def test_nan_and_both_zeros_find_a_partition(make: Make) -> None:
+    values = [0.0, -0.0, float("nan"), float("nan"), None, 1.5]
+    check_places(write(make(DoubleType(), "v"), values), len(values))
+
+
+def test_several_partition_fields_make_a_file_for_each_pair(make: Make) -> None:
+    table = make(IntegerType(), "bucket[4](id)", "v")
+    written = write(table, [1, 2] * 20)
+    check_places(written, 40)
+    assert len({tuple(file.partition) for file in written.files}) == len(written.files)
+    assert sum(file.record_count for file in written.files) == 40
+
+
+def test_files_are_cut_by_the_target_size(make: Make) -> None:
+    table = make(StringType())
+    table = table.transaction().set_properties({"write.target-file-size-bytes": "4000"}).commit_transaction()
+    written = write(table, ["x" * 100] * 200)
+    assert 5 <= len(written.files) <= 7
+    check_places(written, 200)
+
+
+def test_a_target_smaller_than_a_row_gives_a_file_for_each_row(make: Make) -> None:
+    table = make(StringType())
+    table = table.transaction().set_properties({"write.target-file-size-bytes": "1"}).commit_transaction()
+    written = write(table, ["abc", "def"])
+    assert [file.record_count for file in written.files] == [1, 1]
+    check_places(written, 2)
+
+
+def test_a_file_carries_size_and_statistics(make: Make) -> None:
+    (file,) = write(make(StringType()), ["b", "a", None]).files
+    assert file.file_size_in_bytes == local_path(file.file_path).stat().st_size
+    assert (file.lower_bounds[2], file.upper_bounds[2]) == (b"a", b"b")
+    assert file.null_value_counts[2] == 1
+
+
+def test_the_tables_own_writer_properties_are_used(make: Make) -> None:
+    table = make(StringType())
+    properties = {"write.parquet.compression-codec": "gzip", "write.parquet.row-group-limit": "10"}
+    table = table.transaction().set_properties(properties).commit_transaction()
+    (file,) = write(table, ["a"] * 25).files
+    footer = pq.read_metadata(local_path(file.file_path))
+    assert footer.num_row_groups == 3
+    assert footer.row_group(0).column(0).compression == "GZIP"
+
+
+def test_field_ids_are_in_the_file(make: Make) -> None:
+    (file,) = write(make(StringType()), ["a"]).files
+    schema = pq.read_schema(local_path(file.file_path))
+    assert [field.metadata[b"PARQUET:field_id"] for field in schema] == [b"1", b"2"]

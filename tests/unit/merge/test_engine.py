@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
+
+from spark_job.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds
+from spark_job.index_location import index_location
+from spark_job.shard import ShardResult, SliceWork
+from tests.unit.merge.lab import Lab, changelog_schema, events, rows_table, sequence_text
+from tests.unit.merge.samples import make_changes, told
+
+TOP = 2**64 - 1
+
+
+def next_work(lab: Lab) -> SliceWork:
+    """The work of the next slice of a table whose mirror exists."""
+    ready = lab.pipeline.prepare(lab.table)
+    assert ready.mirror is not None
+    return lab.pipeline._work(ready, ready.mirror, ready.slices[0])
+
+
+@given(st.lists(st.integers(0, TOP), max_size=30), st.lists(st.integers(0, TOP), max_size=4).map(sorted))
+def test_every_change_goes_to_the_one_shard_that_its_key_belongs_to(
+    keys: list[int], bounds: list[int]
+) -> None:
+    changes = make_changes([(key, "U", at) for at, key in enumerate(keys)])
+    parts = cut_by_key(changes, np.array(bounds, np.uint64))
+    assert len(parts) == len(bounds) + 1
+    for number, part in enumerate(parts):
+        low = bounds[number - 1] if number else 0
+        high = bounds[number] if number < len(bounds) else TOP + 1
+        assert told(part) == [one for one in told(changes) if low <= one[0] < high]
+
+
+def test_a_hashed_key_space_is_cut_evenly(tmp_path: Path) -> None:
+    schema = changelog_schema(("id", StringType()), ("name", StringType()))
+    lab = Lab.make(tmp_path, schema)
+    cdc = {"cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
+    lab.commit()
+    lab.merge()
+    lab.commit(rows_table(schema, [{"id": "x", "name": "y", **cdc}]))
+    assert shard_bounds(next_work(lab), 4).tolist() == [2**62, 2**63, 3 * 2**62]
+
+
+def test_an_ordered_key_space_is_cut_by_a_sample(lab: Lab) -> None:
+    lab.commit()
+    lab.merge()
+    lab.commit(*(events(" ".join(f"I{number}@1" for number in range(at, 300, 3))) for at in range(3)))
+    bounds = shard_bounds(next_work(lab), 3).tolist()
+    assert [bound - 2**63 for bound in bounds] == pytest.approx([100, 200], abs=3)
+
+
+@pytest.mark.parametrize("kind", [LongType(), UUIDType(), StringType()], ids=str)
+def test_files_without_rows_can_be_sharded(tmp_path: Path, kind: IcebergType) -> None:
+    """The sample that finds the bounds may hit nothing but empty files."""
+    schema = changelog_schema(("id", kind), ("name", StringType()))
+    lab = Lab.make(tmp_path, schema, engine=InProcess(3))
+    lab.commit(rows_table(schema, []))
+    assert lab.merge().live_rows == 0
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 7])
+def test_the_mirror_does_not_depend_on_the_number_of_shards(tmp_path: Path, shards: int) -> None:
+    lab = Lab.make(tmp_path, engine=InProcess(shards))
+    lab.tell(" ".join(f"I{number}@1" for number in range(40)))
+    lab.merge()
+    lab.tell(" ".join(f"U{number}@2=u" for number in range(0, 40, 3)), "D5@3 D6@3 I5@4=back U7@0=late")
+    lab.merge()
+    expected = {number: f"I{number}@1" for number in range(40)} | dict.fromkeys(range(0, 40, 3), "u")
+    expected[5] = "back"
+    del expected[6]
+    assert lab.rows() == expected
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=12), st.integers(1, 6))
+def test_file_groups_hold_every_file_once_and_in_order(sizes: list[int], groups: int) -> None:
+    class Work:
+        files = tuple(type("File", (), {"events": size})() for size in sizes)
+
+    found = _file_groups(Work(), groups)  # type: ignore[arg-type]
+    assert [at for group in found for at in group] == list(range(len(sizes)))
+    assert len(found) <= groups
+
+
+def test_a_lazy_engine_starts_once_and_only_when_it_is_needed(lab: Lab) -> None:
+    started: list[int] = []
+
+    class Counting:
+        def run(self, work: SliceWork) -> list[ShardResult]:
+            return InProcess().run(work)
+
+    def start() -> Counting:
+        started.append(1)
+        return Counting()
+
+    engine = LazyEngine(start)
+    lab.commit()
+    lab.merge()
+    lab.tell("I1@1")
+    assert started == []
+    for _ in range(2):
+        engine.run(next_work(lab))
+    assert started == [1]
+    assert engine.start_seconds >= 0
+
+
+def test_the_index_lies_beside_the_table_or_where_the_configuration_says(lab: Lab) -> None:
+    metadata = lab.changelog.metadata
+    parent = metadata.location.rpartition("/")[0]
+    assert index_location(metadata, None) == f"{parent}/_icemirror_index/{metadata.table_uuid}"
+    for configured in ("s3://b/idx", "s3://b/idx/"):
+        assert index_location(metadata, configured) == f"s3://b/idx/{metadata.table_uuid}"

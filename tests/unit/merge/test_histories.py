@@ -1,0 +1,95 @@
+"""Whole merges of changelogs whose history others have cut, compacted or raced for."""
+
+from __future__ import annotations
+
+import pytest
+
+from icemirror.result import Merged
+from tests.unit.iceberg.samples import commit_snapshot, expire_like_java, manifest_of
+from tests.unit.merge.lab import Lab
+
+ONE_BY_ONE = "batch_size: 1\n"
+
+
+def expire(lab: Lab, *snapshot_ids: int, java: bool) -> None:
+    if java:
+        expire_like_java(lab.changelog, *snapshot_ids)
+        return
+    for snapshot_id in snapshot_ids:
+        lab.changelog.refresh().maintenance.expire_snapshots().by_id(snapshot_id).commit()
+
+
+@pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
+def test_a_first_merge_takes_in_the_events_of_expired_snapshots(lab: Lab, java: bool) -> None:
+    gone = [lab.tell("I1@1 I2@1"), lab.tell("U1@2 I3@2")]
+    lab.tell("D3@3 I4@3")
+    lab.tell("U4@4")
+    expire(lab, *gone, java=java)
+    lab.merge()
+    assert lab.rows() == {1: "U1@2", 2: "I2@1", 4: "U4@4"}
+
+
+@pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
+def test_of_equal_sequences_the_later_commit_wins_although_both_have_expired(lab: Lab, java: bool) -> None:
+    gone = [lab.tell("I1@5=first"), lab.tell("U1@5=second"), lab.tell("U1@5=third")]
+    lab.tell("I9@9")
+    expire(lab, *gone, java=java)
+    lab.merge()
+    assert lab.rows()[1] == "third"
+
+
+def test_a_cut_snapshot_whose_parent_expires_is_taken_up_where_it_was_left(lab: Lab) -> None:
+    lab = lab.reconfigure(tail=ONE_BY_ONE)
+    first = lab.tell("I1@5=a")
+    lab.tell("U1@5=b0", "U1@5=b1", "U1@5=b2")
+    for _ in range(2):
+        assert isinstance(lab.pipeline.advance(lab.table), Merged)
+    assert lab.rows() == {1: "b0"}
+    expire(lab, first, java=True)
+    assert [part.events for part in lab.merge().slices] == [1, 1]
+    assert lab.rows() == {1: "b2"}
+
+
+def test_a_compaction_of_the_changelog_is_not_merged_again(lab: Lab) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    lab.tell("U1@2=two")
+    lab.tell("I7@7")
+    files = [task.file for task in lab.changelog.refresh().scan().plan_files()]
+    commit_snapshot(lab.changelog, "replace", [manifest_of(lab.changelog, 4711, files)], 4711)
+    lab.tell("I8@8")
+    result = lab.merge()
+    assert result.slices[0].events == 3
+    assert lab.rows() == {1: "two", 7: "I7@7", 8: "I8@8"}
+
+
+def test_a_slice_at_a_time_ends_where_one_slice_does(lab: Lab) -> None:
+    lab.tell("I1@1 I2@1", "U1@2=x", "D2@3")
+    lab.tell("I2@4=again", "U1@1=late")
+    small = lab.reconfigure(tail=ONE_BY_ONE)
+    result = small.merge()
+    assert len(result.slices) == 5
+    assert small.rows() == {1: "x", 2: "again"}
+    assert [part.stale for part in result.slices] == [0, 0, 0, 0, 1]
+
+
+def test_of_two_first_merges_the_second_does_not_move_the_cursor_back(lab: Lab) -> None:
+    """It planned before the mirror existed; the other one has made and filled it since."""
+    lab = lab.reconfigure(tail=ONE_BY_ONE)
+    lab.tell("I1@1")
+    head = lab.tell("U1@2")
+    other = lab.reconfigure(tail=ONE_BY_ONE)
+    create = lab.catalog.create_table
+
+    def late(*arguments: object, **named: object) -> object:
+        other.merge()
+        return create(*arguments, **named)  # type: ignore[arg-type]
+
+    lab.catalog.create_table = late  # type: ignore[method-assign, assignment]
+    lab.merge()
+    cursors = [
+        snapshot.summary["icemirror.cursor"] for snapshot in lab.mirror.snapshots() if snapshot.summary
+    ]
+    assert len(cursors) == 2, "each changelog snapshot is merged once"
+    assert f'"snapshot_id":{head}' in str(cursors[-1])
+    assert lab.rows() == {1: "U1@2"}

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, StructType
+
+from icemirror.errors import Invalid
+from icemirror.settings import TableSettings, load_settings
+from spark_job.key_index.codec import Encoding
+from spark_job.shape import ChangelogShape, Operation, resolve_shape
+from tests.mirrors import write_config
+
+
+def schema(*columns: str, keys: tuple[str, ...] = ("id",)) -> Schema:
+    """Text columns but for `id` and `…_number_long`, with ids from 1."""
+
+    def kind(name: str) -> IcebergType:
+        return LongType() if name in ("id", "version") else DoubleType() if name == "ratio" else StringType()
+
+    fields = [NestedField(at, name, kind(name), required=name in keys) for at, name in enumerate(columns, 1)]
+    return Schema(*fields, identifier_field_ids=[one.field_id for one in fields if one.name in keys])
+
+
+def table(folder: Path, options: str = "") -> TableSettings:
+    return load_settings(write_config(folder, options), os.environ).tables[0]
+
+
+def shape(folder: Path, of: Schema, options: str = "") -> ChangelogShape:
+    return resolve_shape(table(folder, options), of)
+
+
+def test_supabase_columns_are_found_by_their_names(tmp_path: Path) -> None:
+    found = shape(tmp_path, schema("id", "name", "cdc_operation", "sequence_number"))
+    assert (found.key_ids, found.operation_id, found.sequence.field_ids) == ((1,), 3, (4,))
+    assert found.row_ids == (1, 2)
+    assert found.narrow_ids == (1, 3, 4)
+    assert found.operations == {
+        "INSERT": Operation.UPSERT,
+        "UPDATE": Operation.UPSERT,
+        "DELETE": Operation.DELETE,
+    }
+
+
+@pytest.mark.parametrize(
+    ("columns", "operation", "sequence", "rows"),
+    [
+        (("id", "cdc_operation", "cdc_operation_1", "sequence_number"), 3, 4, (1, 2)),
+        (("id", "sequence_number", "cdc_operation", "sequence_number_1"), 3, 4, (1, 2)),
+        (("id", "cdc_operation", "cdc_operation_1", "cdc_operation_2", "sequence_number"), 4, 5, (1, 2, 3)),
+        (
+            ("id", "cdc_operation", "sequence_number", "cdc_operation_1", "sequence_number_1"),
+            4,
+            5,
+            (1, 2, 3),
+        ),
+        (("id", "sequence_number_12", "cdc_operation_11", "sequence_number_13"), 3, 4, (1, 2)),
+    ],
+)
+def test_columns_that_were_renamed_on_a_clash_are_the_last_two(
+    tmp_path: Path, columns: tuple[str, ...], operation: int, sequence: int, rows: tuple[int, ...]
+) -> None:
+    found = shape(tmp_path, schema(*columns))
+    assert (found.operation_id, found.sequence.field_ids, found.row_ids) == (operation, (sequence,), rows)
+
+
+def test_a_column_that_only_looks_like_a_renamed_one_is_part_of_the_row(tmp_path: Path) -> None:
+    columns = ("id", "cdc_operation_name", "sequence_number_x", "cdc_operation", "sequence_number")
+    assert shape(tmp_path, schema(*columns)).row_ids == (1, 2, 3)
+
+
+def test_a_column_that_is_named_in_the_configuration_is_taken_as_it_is(tmp_path: Path) -> None:
+    columns = schema("id", "op", "cdc_sequence_number", "cdc_operation", "sequence_number")
+    options = "operation_column: op\nsequence_column: cdc_sequence_number"
+    found = shape(tmp_path, columns, options)
+    assert (found.operation_id, found.sequence.field_ids, found.row_ids) == (2, (3,), (1, 4, 5))
+
+
+def test_other_profiles_know_no_renaming(tmp_path: Path) -> None:
+    options = "profile: generic\noperation_column: cdc_operation\nsequence_column: version"
+    found = shape(tmp_path, schema("id", "cdc_operation", "cdc_operation_1", "version"), options)
+    assert found.operation_id == 2
+
+
+def test_operation_values_of_the_configuration_are_used(tmp_path: Path) -> None:
+    options = "operation_values: {insert: [c, r], update: [u], delete: [d]}"
+    found = shape(tmp_path, schema("id", "cdc_operation", "sequence_number"), options)
+    assert found.operations == {
+        "c": Operation.UPSERT,
+        "r": Operation.UPSERT,
+        "u": Operation.UPSERT,
+        "d": Operation.DELETE,
+    }
+
+
+def test_several_sequence_columns_keep_their_order(tmp_path: Path) -> None:
+    options = "sequence_column: [version, sequence_number]"
+    found = shape(tmp_path, schema("id", "sequence_number", "version", "cdc_operation"), options)
+    assert found.sequence.field_ids == (3, 2)
+    assert found.sequence.parts == 3
+
+
+def test_the_key_is_the_changelogs_identifier_unless_named(tmp_path: Path) -> None:
+    columns = schema("id", "name", "cdc_operation", "sequence_number")
+    assert shape(tmp_path, columns).key_ids == (1,)
+    assert shape(tmp_path, columns, "primary_keys: [name]").key_ids == (2,)
+    assert shape(tmp_path, columns).codec.encoding is Encoding.ORDERED_64
+    assert shape(tmp_path, columns, "primary_keys: [id, name]").codec.encoding is Encoding.HASHED
+
+
+def test_the_order_in_which_a_key_is_named_does_not_change_it(tmp_path: Path) -> None:
+    """The index chains the columns: another order would give every key another code."""
+    columns = schema("id", "name", "cdc_operation", "sequence_number", keys=("id", "name"))
+    one = shape(tmp_path, columns, "primary_keys: [id, name]").key_ids
+    assert one == shape(tmp_path, columns, "primary_keys: [name, id]").key_ids
+    assert one == shape(tmp_path, columns).key_ids
+
+
+def test_the_order_of_the_columns_does_not_change_the_key(tmp_path: Path) -> None:
+    """Iceberg lets columns be moved; their ids stay."""
+    columns = schema("id", "name", "cdc_operation", "sequence_number", keys=("id", "name"))
+    id_, name, *rest = columns.fields
+    moved = Schema(name, id_, *rest, identifier_field_ids=columns.identifier_field_ids)
+    assert shape(tmp_path, moved).key_ids == shape(tmp_path, columns).key_ids
+
+
+def test_a_changelog_without_a_key_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"lab\.world_changelog: has no identifier fields.*primary_keys"):
+        shape(tmp_path, schema("a", "cdc_operation", "sequence_number", keys=()))
+
+
+@pytest.mark.parametrize(
+    ("options", "setting", "hint"),
+    [
+        ("primary_keys: [nmae]", "primary_keys", "did you mean name?"),
+        ("primary_keys: [zzz]", "primary_keys", "it has id, name, cdc_operation, sequence_number"),
+        ("operation_column: cdc_operatoin", "operation_column", "did you mean cdc_operation?"),
+        ("sequence_column: [sequence_nr]", "sequence_column", "did you mean sequence_number?"),
+    ],
+)
+def test_a_missing_column_is_named_with_the_nearest_one(
+    tmp_path: Path, options: str, setting: str, hint: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        shape(tmp_path, schema("id", "name", "cdc_operation", "sequence_number"), options)
+    assert f"({setting} of lab.world); {hint}" in str(caught.value)
+
+
+def test_a_changelog_without_the_profiles_columns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="has no column cdc_operation"):
+        shape(tmp_path, schema("id", "name"))
+    with pytest.raises(Invalid, match="has no column sequence_number"):
+        shape(tmp_path, schema("id", "name", "cdc_operation"))
+
+
+def test_a_column_cannot_be_key_and_cdc_column_at_once(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="column cdc_operation cannot be key and CDC column"):
+        shape(tmp_path, schema("id", "cdc_operation", "sequence_number"), "primary_keys: [id, cdc_operation]")
+
+
+def test_a_key_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="cannot be a key"):
+        shape(tmp_path, schema("ratio", "cdc_operation", "sequence_number", keys=()), "primary_keys: [ratio]")
+
+
+def test_a_key_inside_a_struct_is_refused(tmp_path: Path) -> None:
+    inner = StructType(NestedField(10, "k", LongType(), required=True))
+    nested = Schema(
+        NestedField(1, "s", inner, required=True),
+        NestedField(2, "cdc_operation", StringType()),
+        NestedField(3, "sequence_number", StringType()),
+        identifier_field_ids=[10],
+    )
+    with pytest.raises(Invalid, match="inside a struct is not supported"):
+        shape(tmp_path, nested)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Invalid
+from icemirror.settings import TableSettings, load_settings
+from spark_job.support import require_supported
+from tests.mirrors import write_config
+
+
+def table(folder: Path, options: str) -> TableSettings:
+    return load_settings(write_config(folder, options), {}).tables[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("profile: debezium\nsequence_column: lsn", "profile debezium (use generic"),
+        ("profile: dms\nsequence_column: ts", "profile dms"),
+        ("profile: kafka-connect", "profile kafka-connect"),
+        ("append_only: true", "append_only"),
+        ("format_version: 3", "format_version 3"),
+        ("on_bad_row: quarantine", "on_bad_row: quarantine"),
+        ("delete_mode: soft", "delete_mode: soft"),
+        ("columns: {exclude: [secret]}", "columns"),
+        ("columns: {include: [id]}", "columns"),
+        ("metadata_columns: {synced_at: synced}", "metadata_columns"),
+        ("name_case: lower", "name_case: lower"),
+    ],
+)
+def test_a_setting_whose_feature_is_to_come_is_refused_by_name(
+    tmp_path: Path, options: str, named: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        require_supported(table(tmp_path, options))
+    message = str(caught.value)
+    assert message.startswith("lab.world: not supported by this version: ")
+    assert named in message
+
+
+def test_all_of_them_are_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=r"format_version 3, delete_mode: soft, name_case: lower"):
+        require_supported(table(tmp_path, "format_version: 3\ndelete_mode: soft\nname_case: lower"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "profile: generic\noperation_column: op\nsequence_column: [a, b]",
+        "columns: {exclude: []}",
+        "metadata_columns: {}",
+        "partition_by: [day(ts)]",
+        "table_properties: {a: b}",
+        "primary_keys: [a]",
+    ],
+)
+def test_what_there_is_passes(tmp_path: Path, options: str) -> None:
+    require_supported(table(tmp_path, options))

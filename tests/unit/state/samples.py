@@ -1,0 +1,57 @@
+"""Rows and events to begin with."""
+
+from __future__ import annotations
+
+from icemirror.cursor import Cursor, Source
+from icemirror.errors import Kind
+from icemirror.result import ErrorResult, Position
+from icemirror.state.events import Holder, Terms
+from icemirror.state.policy import Policy
+from icemirror.state.rows import Owner, Rows, RunSummary, SlotId, SlotRow, SlotState, TableRow
+
+POLICY = Policy(
+    slots=1,
+    lease_seconds=100.0,
+    launch_lease_seconds=10.0,
+    max_failures=3,
+    quiet_seconds=2.0,
+    max_wait_seconds=30.0,
+    scale_out_seconds=20.0,
+    backoff_seconds=4.0,
+    backoff_factor=3.0,
+    max_backoff_seconds=60.0,
+    probation_seconds=1000.0,
+)
+TERMS = Terms("default", 0.0)
+SLOT = SlotId("default", 0)
+ME = Holder(SLOT, 7, "run-7")
+TRANSIENT = ErrorResult(kind=Kind.TRANSIENT, message="the catalog did not answer")
+INVALID = ErrorResult(kind=Kind.INVALID, message="a key is NULL")
+POSITION = Position(
+    cursor=Cursor(sources=(Source(uuid="u", snapshot_id=1, sequence_number=1),)),
+    live_rows=10,
+    index_bytes=99,
+)
+RUN = RunSummary("run-7", 1.0, 2.0, "merged", 5)
+
+
+def rows(*given: TableRow | SlotRow) -> Rows:
+    """A view of these rows."""
+    tables = {row.name: row for row in given if isinstance(row, TableRow)}
+    return Rows(tables, {row.id: row for row in given if isinstance(row, SlotRow)})
+
+
+def dirty(name: str = "shop.orders", at: float = 0.0, **fields: object) -> TableRow:
+    """A table with one notice that nobody has seen to."""
+    return TableRow(name, dirty=1, first_dirty_at=at, last_dirty_at=at, **fields)  # type: ignore[arg-type]
+
+
+def owned(name: str = "shop.orders", **fields: object) -> TableRow:
+    """A table that `ME` has taken."""
+    return dirty(name, owner=Owner(SLOT, 7), **fields)
+
+
+def slot(state: SlotState, **fields: object) -> SlotRow:
+    """The slot of `ME`."""
+    held = {"gen": 7, "run_id": "run-7", "lease_until": 100.0} | fields
+    return SlotRow(SLOT, state=state, **held)  # type: ignore[arg-type]

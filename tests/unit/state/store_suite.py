@@ -1,0 +1,151 @@
+"""What every store of the state must pass: subclass `StoreSuite` and say how one is opened."""
+
+from __future__ import annotations
+
+import multiprocessing
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Thread
+
+from icemirror.result import TableResult
+from icemirror.state.apply import apply
+from icemirror.state.events import Noticed
+from icemirror.state.reads import EVERYTHING, NO_SLOT, NO_TABLE, Reads
+from icemirror.state.rows import SlotId, SlotRow, SlotState, TableRow
+from icemirror.state.store import RunResult, Store
+from tests.unit.state.samples import POLICY, SLOT, TERMS
+
+OpenStore = Callable[[], Store]
+WRITERS, NOTICES = 4, 40
+
+
+def _result(table: str, events: int = 0) -> RunResult:
+    result = TableResult(table=table, outcome="merged", seconds=float(events))
+    return RunResult("run-7", float(events), result)
+
+
+def notice_often(opened: OpenStore, table: str) -> None:
+    """One of several writers of one row."""
+    with opened() as store:
+        for _ in range(NOTICES):
+            apply(store, Noticed(1.0, table, TERMS), POLICY)
+
+
+class StoreSuite(ABC):
+    """Conformance of a store."""
+
+    KEPT_RESULTS = 5
+
+    @abstractmethod
+    def opener(self) -> OpenStore:
+        """A picklable function that opens the same store again and again, with `KEPT_RESULTS` per table."""
+
+    def test_a_new_store_is_empty(self) -> None:
+        with self.opener()() as store:
+            rows = store.load(EVERYTHING)
+            assert (rows.tables, rows.slots) == ({}, {})
+            assert store.results_since("").results == ()
+
+    def test_rows_come_back_with_a_revision_that_lets_them_be_replaced(self) -> None:
+        with self.opener()() as store:
+            assert store.compare_and_set(TableRow("t", dirty=1))
+            found = store.load(EVERYTHING).tables["t"]
+            assert (found, bool(found.revision)) == (TableRow("t", dirty=1), True)
+            assert store.compare_and_set(replace(found, dirty=2))
+            assert store.load(EVERYTHING).tables["t"].dirty == 2
+
+    def test_a_stale_writer_is_refused(self) -> None:
+        with self.opener()() as store:
+            assert store.compare_and_set(SlotRow(SLOT))
+            seen = store.load(EVERYTHING).slots[SLOT]
+            assert store.compare_and_set(replace(seen, state=SlotState.LAUNCHING))
+            assert not store.compare_and_set(replace(seen, state=SlotState.RUNNING))
+            assert store.load(EVERYTHING).slots[SLOT].state is SlotState.LAUNCHING
+
+    def test_a_row_is_made_once(self) -> None:
+        with self.opener()() as store:
+            assert store.compare_and_set(TableRow("t", dirty=1))
+            assert not store.compare_and_set(TableRow("t", dirty=9))
+            assert store.load(EVERYTHING).tables["t"].dirty == 1
+
+    def test_a_row_that_returns_to_what_it_was_is_another_row(self) -> None:
+        with self.opener()() as store:
+            store.compare_and_set(TableRow("t", dirty=1))
+            first = store.load(EVERYTHING).tables["t"]
+            store.compare_and_set(replace(first, dirty=2))
+            store.compare_and_set(replace(store.load(EVERYTHING).tables["t"], dirty=1))
+            assert not store.compare_and_set(replace(first, dirty=3))
+
+    def test_only_the_rows_asked_for_are_loaded(self) -> None:
+        heavy = SlotId("heavy", 1)
+        with self.opener()() as store:
+            for row in (TableRow("a"), TableRow("b"), SlotRow(SLOT), SlotRow(heavy)):
+                assert store.compare_and_set(row)
+            rows = store.load(Reads(frozenset({"b", "missing"}), NO_SLOT))
+            assert (set(rows.tables), set(rows.slots)) == ({"b"}, set())
+            rows = store.load(Reads(NO_TABLE, frozenset({heavy})))
+            assert (set(rows.tables), set(rows.slots)) == (set(), {heavy})
+            rows = store.load(Reads(None, NO_SLOT))
+            assert (set(rows.tables), set(rows.slots)) == ({"a", "b"}, set())
+            rows = store.load(Reads(NO_TABLE, NO_SLOT))
+            assert (set(rows.tables), set(rows.slots)) == (set(), set())
+
+    def test_a_table_and_a_slot_of_the_same_name_are_two_rows(self) -> None:
+        with self.opener()() as store:
+            assert store.compare_and_set(TableRow("default-0", dirty=1))
+            assert store.compare_and_set(SlotRow(SLOT, gen=5))
+            rows = store.load(EVERYTHING)
+            assert (rows.tables["default-0"].dirty, rows.slots[SLOT].gen) == (1, 5)
+
+    def test_another_process_sees_what_was_written(self) -> None:
+        opened = self.opener()
+        with opened() as one, opened() as other:
+            one.compare_and_set(TableRow("t", dirty=1))
+            assert other.load(EVERYTHING).tables["t"].dirty == 1
+
+    def test_no_notice_is_lost_among_processes(self) -> None:
+        opened = self.opener()
+        context = multiprocessing.get_context("spawn")
+        writers = [context.Process(target=notice_often, args=(opened, "t")) for _ in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert [writer.exitcode for writer in writers] == [0] * WRITERS
+        with opened() as store:
+            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * NOTICES
+
+    def test_threads_may_share_a_store(self) -> None:
+        with self.opener()() as store:
+
+            def notice() -> None:
+                for _ in range(NOTICES):
+                    apply(store, Noticed(1.0, "t", TERMS), POLICY)
+
+            threads = [Thread(target=notice) for _ in range(WRITERS)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * NOTICES
+
+    def test_results_come_in_order_and_from_a_cursor_on(self) -> None:
+        with self.opener()() as store:
+            for at, table in enumerate(["a", "b", "a"]):
+                store.record_result(_result(table, at))
+            page = store.results_since("")
+            assert [run.result.table for run in page.results] == ["a", "b", "a"]
+            assert store.results_since(page.cursor).results == ()
+            assert store.last_cursor() == page.cursor
+            store.record_result(_result("c", 3))
+            assert store.results_since(page.cursor).results == (_result("c", 3),)
+
+    def test_the_old_end_of_a_tables_history_is_cut_and_no_other_tables(self) -> None:
+        with self.opener()() as store:
+            store.record_result(_result("quiet", 100))
+            for at in range(self.KEPT_RESULTS + 3):
+                store.record_result(_result("busy", at))
+            kept = [run.result for run in store.results_since("").results]
+            assert [one.seconds for one in kept if one.table == "busy"] == [3.0, 4.0, 5.0, 6.0, 7.0]
+            assert [one.table for one in kept].count("quiet") == 1

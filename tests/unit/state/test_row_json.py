@@ -1,0 +1,83 @@
+"""Rows as JSON, of this release and of older ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Invalid
+from icemirror.state.row_json import dump_row, load_slot, load_table
+from icemirror.state.rows import Owner, SlotRow, SlotState, TableRow
+from tests.unit.state.samples import INVALID, POSITION, RUN, SLOT, TRANSIENT
+
+STORED = json.loads((Path(__file__).parent / "rows_v1.json").read_text())
+TABLE = TableRow(
+    "shop.orders",
+    min_interval_seconds=5.0,
+    dirty=4,
+    covered=3,
+    noticed_head="s3://b/m4.json",
+    merged_head="s3://b/m3.json",
+    owner=Owner(SLOT, 7),
+    not_before=1.5,
+    failures=1,
+    paused=True,
+    first_dirty_at=1.0,
+    last_dirty_at=2.0,
+    yielded_at=2.5,
+    completed_at=0.5,
+    error=TRANSIENT.model_copy(update={"message": "m"}),
+    look_error=INVALID.model_copy(update={"message": "n"}),
+    last_run=RUN,
+    position=POSITION,
+)
+SLOT_ROW = SlotRow(
+    SLOT,
+    state=SlotState.LINGERING,
+    gen=7,
+    run_id="run-7",
+    lease_until=9.5,
+    failures=2,
+    not_before=3.5,
+    quarantined=True,
+    error="e",
+)
+
+
+def test_rows_come_back_as_they_were_with_the_stores_revision() -> None:
+    table, slot = load_table(dump_row(TABLE), "12"), load_slot(dump_row(SLOT_ROW), "13")
+    assert (table, slot) == (TABLE, SLOT_ROW)
+    assert (table.revision, slot.revision) == ("12", "13")
+
+
+def test_the_revision_is_not_part_of_what_is_stored() -> None:
+    assert "revision" not in json.loads(dump_row(TABLE))
+
+
+def test_rows_that_version_1_wrote_still_load() -> None:
+    assert load_table(json.dumps(STORED["table"]), "1") == TABLE
+    assert load_slot(json.dumps(STORED["slot"]), "1") == SLOT_ROW
+
+
+def test_a_row_from_before_a_field_existed_takes_its_default() -> None:
+    old = {"version": 1, "name": "t", "dirty": 2}
+    assert load_table(json.dumps(old), "1") == TableRow("t", dirty=2)
+
+
+def test_a_row_with_a_field_of_a_later_release_loads() -> None:
+    assert load_table(json.dumps({"version": 1, "name": "t", "colour": "red"}), "1") == TableRow("t")
+
+
+def test_a_row_of_a_newer_version_is_refused_with_a_remedy() -> None:
+    with pytest.raises(Invalid, match="Upgrade"):
+        load_table(json.dumps({"version": 2, "name": "t"}), "1")
+
+
+@pytest.mark.parametrize(
+    "body", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "name": "t", "dirty": "x"}']
+)
+def test_a_damaged_row_is_named(body: str) -> None:
+    with pytest.raises(Invalid, match="damaged"):
+        load_table(body, "1")

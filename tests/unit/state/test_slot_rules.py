@@ -1,0 +1,198 @@
+"""What happens to worker slots: taking, launching, leases, recovery."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from icemirror.state.actions import Cancel, Exit, Held, Idle, Launch, Merge, Released
+from icemirror.state.events import (
+    Beat,
+    Dispatch,
+    Leave,
+    Pick,
+    Recorded,
+    Recover,
+    Retake,
+    RunState,
+    SlotResumed,
+    Started,
+    Wake,
+)
+from icemirror.state.rows import SlotId, SlotRow, SlotState, TableRow
+from icemirror.state.step import Step, step
+from tests.unit.state.samples import ME, POLICY, SLOT, dirty, owned, rows, slot
+
+FREE, LAUNCHING = SlotState.FREE, SlotState.LAUNCHING
+RUNNING, LINGERING = SlotState.RUNNING, SlotState.LINGERING
+WORK = Dispatch(50.0, "default")
+EXIT = Step(None, (Exit(),))
+
+
+def slot_after(result: Step) -> SlotRow:
+    assert isinstance(result.row, SlotRow)
+    return result.row
+
+
+def test_waiting_work_without_a_worker_takes_a_slot_and_launches() -> None:
+    result = step(rows(dirty(), slot(FREE, run_id=None)), WORK, POLICY)
+    taken = slot_after(result)
+    assert (taken.state, taken.gen, taken.run_id, taken.lease_until) == (LAUNCHING, 8, None, 60.0)
+    assert result.actions == (Launch(SLOT, 8),)
+
+
+def test_the_first_generation_is_the_clocks_so_that_a_lost_state_repeats_no_token() -> None:
+    assert slot_after(step(rows(dirty()), WORK, POLICY)).gen == 50_000
+    assert slot_after(step(rows(dirty()), Dispatch(51.0, "default"), POLICY)).gen == 51_000
+
+
+@pytest.mark.parametrize("state", [LAUNCHING, RUNNING, LINGERING])
+def test_an_active_worker_picks_tables_up_by_itself(state: SlotState) -> None:
+    two_slots = replace(POLICY, slots=2)
+    assert step(rows(dirty(at=40.0), slot(state)), WORK, two_slots) == Step(None)
+
+
+def test_one_more_worker_is_wanted_where_a_table_has_waited_long() -> None:
+    two_slots = replace(POLICY, slots=2)
+    busy = rows(dirty(at=0.0), slot(RUNNING))
+    assert step(busy, WORK, two_slots).actions == (Launch(SlotId("default", 1), 50_000),)
+    assert step(busy, WORK, POLICY) == Step(None)
+    soon = rows(dirty(at=0.0), slot(LINGERING))
+    assert step(soon, WORK, two_slots) == Step(None)
+
+
+def test_nothing_is_launched_for_work_that_may_not_be_taken_yet_or_that_is_unknown() -> None:
+    assert step(rows(dirty(at=49.0)), WORK, POLICY) == Step(None)
+    assert step(rows(dirty()), Dispatch(50.0, "heavy"), POLICY) == Step(None)
+    assert step(rows(dirty()), Dispatch(50.0, "default", frozenset({"other"})), POLICY) == Step(None)
+
+
+def test_a_slot_that_failed_waits_and_a_quarantined_one_is_on_probation() -> None:
+    failed = slot(FREE, failures=1, not_before=60.0)
+    assert step(rows(dirty(), failed), WORK, POLICY) == Step(None)
+    quarantined = slot(FREE, failures=3, quarantined=True, not_before=1000.0)
+    assert step(rows(dirty(), quarantined), WORK, POLICY) == Step(None)
+    assert step(rows(dirty(), quarantined), Dispatch(1000.0, "default"), POLICY).actions
+    resumed = slot_after(step(rows(quarantined), SlotResumed(5.0, SLOT), POLICY))
+    assert (resumed.quarantined, resumed.failures, resumed.not_before) == (False, 0, 0.0)
+
+
+def test_a_launch_is_recorded_once_and_stays_a_launch() -> None:
+    launching = slot(LAUNCHING, run_id=None)
+    recorded = slot_after(step(rows(launching), Recorded(5.0, SLOT, 7, "run-7"), POLICY))
+    assert (recorded.state, recorded.run_id) == (LAUNCHING, "run-7")
+    assert step(rows(recorded), Recorded(6.0, SLOT, 7, "run-b"), POLICY) == Step(None)
+    assert step(rows(launching), Recorded(6.0, SLOT, 6, "run-6"), POLICY) == Step(None)
+    assert step(rows(slot(RUNNING)), Recorded(6.0, SLOT, 7, "run-b"), POLICY) == Step(None)
+
+
+def test_the_job_takes_its_slot_whatever_run_was_recorded() -> None:
+    result = step(rows(slot(LAUNCHING, run_id="another")), Started(5.0, ME), POLICY)
+    started = slot_after(result)
+    assert (started.state, started.run_id, started.lease_until) == (RUNNING, "run-7", 105.0)
+    assert result.actions == (Held(7),)
+
+
+@pytest.mark.parametrize("state", [slot(FREE), slot(RUNNING, run_id="other"), slot(LAUNCHING, gen=8), None])
+def test_a_job_whose_slot_is_not_waiting_for_it_ends(state: SlotRow | None) -> None:
+    given = rows(state) if state else rows()
+    assert step(given, Started(5.0, ME), POLICY) == EXIT
+
+
+def test_a_launch_that_nobody_recorded_is_repeated_with_the_same_token_then_given_up() -> None:
+    row = slot(LAUNCHING, run_id=None, lease_until=10.0)
+    early = Recover(9.0, SLOT, 7, None, RunState.UNKNOWN, 0.0)
+    assert step(rows(row), early, POLICY) == Step(None)
+    for now in (10.0, 20.0):
+        result = step(rows(row), replace(early, now=now), POLICY)
+        assert result.actions == (Launch(SLOT, 7),)
+        row = slot_after(result)
+    result = step(rows(row), replace(early, now=30.0), POLICY)
+    assert (slot_after(result).state, slot_after(result).quarantined, result.actions) == (FREE, True, ())
+
+
+def test_a_queued_run_keeps_its_slot_however_long_it_queues() -> None:
+    event = Recover(500.0, SLOT, 7, "run-7", RunState.QUEUED, 0.0)
+    kept = slot_after(step(rows(slot(LAUNCHING)), event, POLICY))
+    assert (kept.state, kept.gen, kept.lease_until, kept.failures) == (LAUNCHING, 7, 600.0, 0)
+
+
+def test_a_run_that_died_before_it_started_frees_its_slot_and_counts() -> None:
+    event = Recover(5.0, SLOT, 7, "run-7", RunState.GONE, 0.0)
+    freed = slot_after(step(rows(slot(LAUNCHING)), event, POLICY))
+    assert (freed.state, freed.run_id, freed.failures, freed.gen) == (FREE, None, 1, 7)
+
+
+@pytest.mark.parametrize("state", [RUNNING, LINGERING])
+def test_a_worker_is_freed_when_its_run_is_gone_or_its_lease_is_over(state: SlotState) -> None:
+    held = rows(slot(state))
+    alive = Recover(99.0, SLOT, 7, "run-7", RunState.RUNNING, 0.0)
+    assert step(held, alive, POLICY) == Step(None)
+    gone = step(held, replace(alive, run=RunState.GONE), POLICY)
+    assert (slot_after(gone).state, slot_after(gone).failures, gone.actions) == (FREE, 1, ())
+    silent = step(held, replace(alive, now=100.0), POLICY)
+    assert (slot_after(silent).state, silent.actions) == (FREE, (Cancel("run-7"),))
+
+
+def test_the_slot_is_not_charged_for_what_its_table_is_charged_for() -> None:
+    event = Recover(5.0, SLOT, 7, "run-7", RunState.GONE, 0.0)
+    assert slot_after(step(rows(slot(RUNNING), owned()), event, POLICY)).failures == 0
+
+
+def test_recovery_that_saw_an_older_row_does_nothing() -> None:
+    gone = Recover(5.0, SLOT, 6, "run-6", RunState.GONE, 0.0)
+    assert step(rows(slot(RUNNING)), gone, POLICY) == Step(None)
+    assert step(rows(slot(RUNNING)), replace(gone, gen=7), POLICY) == Step(None)
+
+
+def test_a_heartbeat_renews_the_lease_but_writes_only_now_and_then() -> None:
+    held = rows(slot(RUNNING, lease_until=100.0))
+    assert step(held, Beat(5.0, ME), POLICY) == Step(None, (Held(7),))
+    assert slot_after(step(held, Beat(25.0, ME), POLICY)).lease_until == 125.0
+    assert step(rows(slot(RUNNING, gen=8)), Beat(5.0, ME), POLICY) == EXIT
+    assert step(rows(slot(RUNNING, run_id="other")), Beat(5.0, ME), POLICY) == EXIT
+    assert step(rows(slot(FREE)), Beat(5.0, ME), POLICY) == EXIT
+
+
+def test_a_worker_that_has_had_a_turn_clears_the_failures_of_its_slot() -> None:
+    held = rows(slot(RUNNING, failures=2, error="x"))
+    assert step(held, Beat(1.0, ME), POLICY).row is None
+    assert slot_after(step(held, Beat(1.0, ME, proven=True), POLICY)).failures == 0
+
+
+def test_a_worker_picks_the_table_that_waits_longest() -> None:
+    given = rows(slot(RUNNING), dirty("b", at=1.0), dirty("a", at=3.0))
+    result = step(given, Pick(50.0, ME), POLICY)
+    assert isinstance(result.row, TableRow)
+    assert (result.row.name, result.row.owner) == ("b", ME.owner)
+    assert result.actions == (Merge("b", 1),)
+
+
+def test_a_worker_without_work_lingers_and_knows_when_some_is_due() -> None:
+    result = step(rows(slot(RUNNING, failures=1), dirty(at=49.0)), Pick(50.0, ME), POLICY)
+    assert (slot_after(result).state, slot_after(result).failures) == (LINGERING, 0)
+    assert result.actions == (Idle(51.0),)
+    assert step(rows(slot(RUNNING, gen=8)), Pick(50.0, ME), POLICY) == EXIT
+
+
+def test_a_lingering_worker_wakes_for_work_and_hears_of_tables_that_it_does_not_know() -> None:
+    result = step(rows(slot(LINGERING), dirty()), Wake(50.0, ME), POLICY)
+    assert (slot_after(result).state, result.actions) == (RUNNING, (Held(7),))
+    result = step(rows(slot(LINGERING), dirty()), Wake(50.0, ME, frozenset({"other"})), POLICY)
+    assert result.actions == (Idle(None, strangers=True),)
+    assert step(rows(slot(FREE)), Wake(50.0, ME), POLICY) == EXIT
+
+
+def test_a_worker_that_leaves_looks_once_more_and_comes_back_as_a_new_generation() -> None:
+    left = step(rows(slot(LINGERING)), Leave(50.0, ME), POLICY)
+    assert left.actions == (Released(),)
+    freed = slot_after(left)
+    assert (freed.state, freed.run_id, freed.gen) == (FREE, None, 7)
+    assert step(rows(freed), Retake(51.0, ME), POLICY) == EXIT
+    back = step(rows(freed, dirty()), Retake(51.0, ME), POLICY)
+    assert (slot_after(back).state, slot_after(back).gen, slot_after(back).run_id) == (RUNNING, 8, "run-7")
+    assert back.actions == (Held(8),)
+    assert step(rows(replace(freed, gen=9), dirty()), Retake(51.0, ME), POLICY) == EXIT
+    assert step(rows(slot(LAUNCHING), dirty()), Retake(51.0, ME), POLICY) == EXIT
+    assert step(rows(slot(RUNNING, gen=8)), Leave(50.0, ME), POLICY) == EXIT

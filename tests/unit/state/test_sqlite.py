@@ -1,0 +1,163 @@
+"""The SQLite store: conformance, and every way in which its file can be unusable."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Invalid, Transient
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.rows import TableRow
+from icemirror.state.sqlite import SqliteStore
+from icemirror.state.sqlite_file import named_error
+from tests.unit.state.store_suite import OpenStore, StoreSuite
+
+
+class TestSqliteStore(StoreSuite):
+    @pytest.fixture(autouse=True)
+    def _file(self, tmp_path: Path) -> Iterator[None]:
+        self.path = tmp_path / "state" / "icemirror.db"
+        yield
+        # Whatever a test did, nothing is left open: the file can be taken for oneself.
+        with closing(sqlite3.connect(self.path, timeout=0.1)) as connection:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("BEGIN EXCLUSIVE")
+
+    def opener(self) -> OpenStore:
+        return partial(SqliteStore, self.path, kept_results=self.KEPT_RESULTS)
+
+
+def open_and_close(path: Path) -> None:
+    SqliteStore(path).close()
+
+
+def write_and_die(path: Path) -> None:
+    SqliteStore(path).compare_and_set(TableRow("t", dirty=1))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_many_processes_may_create_the_file_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    path = tmp_path / "s.db"
+    openers = [context.Process(target=open_and_close, args=(path,)) for _ in range(4)]
+    for opener in openers:
+        opener.start()
+    for opener in openers:
+        opener.join()
+    assert [opener.exitcode for opener in openers] == [0] * 4
+
+
+def test_a_killed_writer_leaves_a_usable_file(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    child = multiprocessing.get_context("spawn").Process(target=write_and_die, args=(path,))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    with SqliteStore(path) as store:
+        assert store.load(EVERYTHING).tables["t"].dirty == 1
+
+
+def test_a_file_that_is_no_database_is_named_with_a_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    path.write_bytes(b"this is no database, but long enough to be taken for one" * 100)
+    with pytest.raises(Invalid, match=r"s\.db is damaged, or no SQLite file.*Move the file aside"):
+        SqliteStore(path)
+
+
+def test_a_damaged_database_is_named_with_a_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with SqliteStore(path) as store:
+        for number in range(200):
+            store.compare_and_set(TableRow(f"table_{number}"))
+    body = bytearray(path.read_bytes())
+    body[4096:] = b"\xa5" * (len(body) - 4096)
+    path.write_bytes(body)
+    with pytest.raises(Invalid, match="Move the file aside"), SqliteStore(path) as store:
+        store.load(EVERYTHING)
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE iceberg_tables (a)")
+    with pytest.raises(Invalid, match="database of another program"):
+        SqliteStore(path)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    open_and_close(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(Invalid, match=r"schema 99.*Upgrade"):
+        SqliteStore(path)
+
+
+def test_a_database_that_stays_locked_is_transient(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    open_and_close(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with (
+            SqliteStore(path, busy_seconds=0.05) as store,
+            pytest.raises(Transient, match="locked by another process"),
+        ):
+            store.compare_and_set(TableRow("t"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    with pytest.raises(Invalid, match=r"writable|cannot be made"):
+        SqliteStore(folder / "s.db")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (sqlite3.SQLITE_READONLY, Invalid, "must be writable"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, Invalid, "must be writable"),
+        (sqlite3.SQLITE_FULL, Transient, "is the disk full"),
+        (sqlite3.SQLITE_IOERR_WRITE, Transient, "is the disk full"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, Transient, "try again"),
+        (sqlite3.SQLITE_MISUSE, sqlite3.OperationalError, "words of SQLite"),
+    ],
+)
+def test_failures_are_named_by_what_to_do(code: int, kind: type[Exception], words: str) -> None:
+    error = sqlite3.OperationalError("words of SQLite")
+    error.sqlite_errorcode = code
+    named = named_error(Path("s.db"), error)
+    assert type(named) is kind
+    assert words in str(named)
+
+
+def test_a_path_below_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(Invalid, match="cannot be made"):
+        SqliteStore(tmp_path / "file" / "s.db")
+
+
+def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="cannot be opened for writing"):
+        SqliteStore(tmp_path)
+
+
+def test_a_result_of_another_release_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    open_and_close(path)
+    with closing(sqlite3.connect(path)) as connection:
+        sql = "INSERT INTO results (name, run_id, at, body) VALUES ('t', 'r', 1, ?)"
+        connection.execute(sql, ['{"table": "t", "shape": "unknown"}'])
+        connection.commit()
+    with SqliteStore(path) as store:
+        page = store.results_since("")
+        assert (page.results, page.cursor) == ((), "1")

@@ -1,0 +1,113 @@
+"""Heads from AWS Glue, with a client that answers like boto3's."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.table_id import TableId
+from trigger.heads.glue import GlueHeads, open_glue
+
+ORDERS, MISSING = TableId.parse("raw.orders"), TableId.parse("raw.nothing")
+
+
+class ClientError(Exception):
+    """As botocore's: carries a code."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"An error occurred ({code})")
+        self.response = {"Error": {"Code": code}}
+
+
+class GlueClient:
+    """The calls that the trigger makes."""
+
+    def __init__(self, tables: dict[str, dict[str, str]]) -> None:
+        self.tables = tables
+        self.fails_with: Exception | None = None
+        self.asked: list[dict[str, str]] = []
+
+    def get_table(self, **arguments: str) -> dict[str, Any]:
+        self.asked.append(arguments)
+        if self.fails_with:
+            raise self.fails_with
+        if arguments["Name"] not in self.tables:
+            raise ClientError("EntityNotFoundException")
+        return {"Table": {"Name": arguments["Name"], "Parameters": self.tables[arguments["Name"]]}}
+
+    def get_paginator(self, call: str) -> Any:
+        assert call == "get_tables"
+        return SimpleNamespace(paginate=self._pages)
+
+    def _pages(self, **arguments: str) -> list[dict[str, Any]]:
+        if arguments["DatabaseName"] != "raw":
+            raise ClientError("EntityNotFoundException")
+        return [{"TableList": [{"Name": name, "Parameters": self.tables[name]}]} for name in self.tables]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+ICEBERG = {"table_type": "ICEBERG", "metadata_location": "s3://b/m1.json"}
+
+
+@pytest.fixture
+def client() -> GlueClient:
+    return GlueClient({"orders": ICEBERG, "csv": {"classification": "csv"}})
+
+
+def test_the_head_is_a_parameter_of_the_table(client: GlueClient) -> None:
+    found = GlueHeads(client, "123").look([ORDERS, MISSING])
+    assert found[ORDERS] == "s3://b/m1.json"
+    assert isinstance(found[MISSING], Invalid)
+    assert client.asked[0] == {"DatabaseName": "raw", "Name": "orders", "CatalogId": "123"}
+
+
+def test_what_is_no_iceberg_table_is_named(client: GlueClient) -> None:
+    table = TableId.parse("raw.csv")
+    assert "no Iceberg table" in str(GlueHeads(client, None).look([table])[table])
+
+
+def test_only_iceberg_tables_are_listed(client: GlueClient) -> None:
+    assert GlueHeads(client, None).list_tables("raw") == ("orders",)
+    assert GlueHeads(client, None).list_tables("nowhere") == ()
+
+
+def test_a_refusal_needs_a_person_and_silence_is_transient(client: GlueClient) -> None:
+    heads = GlueHeads(client, None)
+    client.fails_with = ClientError("AccessDeniedException")
+    assert "glue:GetTable" in str(heads.look([ORDERS])[ORDERS])
+    for error in (ClientError("ThrottlingException"), OSError("no route")):
+        client.fails_with = error
+        with pytest.raises(Transient):
+            heads.look([ORDERS])
+
+
+def test_the_client_is_made_from_pyicebergs_properties(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, dict[str, str]]] = []
+
+    def session(profile_name: str | None) -> Any:
+        def make(service: str, **arguments: str) -> GlueClient:
+            made.append((str(profile_name), {"service": service, **arguments}))
+            return GlueClient({"orders": ICEBERG})
+
+        return SimpleNamespace(client=make)
+
+    boto3 = ModuleType("boto3")
+    boto3.session = SimpleNamespace(Session=session)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "boto3", boto3)
+    given = {"client.region": "eu-1", "glue.endpoint": "http://e", "glue.profile-name": "p"}
+    heads = open_glue(given)
+    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert made == [("p", {"service": "glue", "region_name": "eu-1", "endpoint_url": "http://e"})]
+    heads.close()
+
+
+def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(BadConfig, match="pip install boto3"):
+        open_glue({})

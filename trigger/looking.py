@@ -1,0 +1,82 @@
+"""Looks at the heads in several catalogs at once: one that is slow or down holds up nobody else's tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from icemirror.errors import IcemirrorError, Transient
+from icemirror.settings import TableSettings
+from icemirror.table_id import TableId
+from trigger.heads.source import Head, HeadSource
+
+_MOST_CATALOGS = 16
+_LONGEST_PAUSE_SECONDS = 30.0
+
+
+@dataclass
+class _Catalog:
+    """Where looking at one catalog stands."""
+
+    under_way: Future[Mapping[TableId, Head]] | None = None
+    tables: Sequence[TableSettings] = ()
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class Looking:
+    """Asks every catalog in a thread of its own, and one that failed again only after a pause."""
+
+    def __init__(
+        self, source: Callable[[str | None], HeadSource], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._catalogs: dict[str | None, _Catalog] = {}
+        self._pool = ThreadPoolExecutor(_MOST_CATALOGS, thread_name_prefix="look")
+
+    def heads(self, tables: Sequence[TableSettings], patience_seconds: float) -> dict[str, Head]:
+        """What is known of the heads by now, by mirror; a catalog that takes longer is heard the next time."""
+        for name in {table.changelog_catalog for table in tables}:
+            self._ask(name, [table for table in tables if table.changelog_catalog == name])
+        pending = [one.under_way for one in self._catalogs.values() if one.under_way is not None]
+        wait(pending, timeout=patience_seconds)
+        heads: dict[str, Head] = {}
+        for catalog in self._catalogs.values():
+            if catalog.under_way is not None and catalog.under_way.done():
+                heads.update(self._answer(catalog, catalog.under_way))
+        return heads
+
+    def failures(self, table: TableSettings) -> int:
+        """How often in a row the table's catalog did not answer."""
+        catalog = self._catalogs.get(table.changelog_catalog)
+        return 0 if catalog is None else catalog.failures
+
+    def close(self) -> None:
+        """Ends the threads; one that waits for an answer ends when that comes, or does not."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, name: str | None, tables: Sequence[TableSettings]) -> None:
+        catalog = self._catalogs.setdefault(name, _Catalog())
+        if catalog.under_way is None and self._clock() >= catalog.not_before:
+            ids = [table.changelog_id for table in tables]
+            catalog.tables = tables
+            catalog.under_way = self._pool.submit(lambda: self._source(name).look(ids))
+
+    def _answer(self, catalog: _Catalog, future: Future[Mapping[TableId, Head]]) -> dict[str, Head]:
+        catalog.under_way = None
+        try:
+            found = future.result()
+        except IcemirrorError as error:
+            failure = error
+        except Exception as error:  # an answer that nobody foresaw must not stop the other catalogs
+            failure = Transient(f"the catalog gave an unforeseen answer: {type(error).__name__}")
+        else:
+            catalog.failures = 0
+            return {table.name: found[table.changelog_id] for table in catalog.tables}
+        catalog.failures += 1
+        pause = min(0.5 * 2**catalog.failures, _LONGEST_PAUSE_SECONDS)
+        catalog.not_before = self._clock() + pause
+        return {table.name: failure for table in catalog.tables}
