@@ -25,8 +25,6 @@ from tests.cache import cache_directory
 _CORES = 2
 _MOST_DRIVER_GIGABYTES = 8
 _STEP_TIMEOUT_SECONDS = 1800.0
-
-
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -52,7 +50,7 @@ def main(
 ) -> None:
     """Measures icemirror beside its peers on this machine, and checks that all of them end with the same rows.
 
-    Progress goes to stderr, the result as Markdown to stdout. The full run takes about half an hour on two cores.
+    Progress goes to stderr, the result as Markdown to stdout. A full run takes about a quarter of an hour.
     """
     err = Console(stderr=True)
     if render:

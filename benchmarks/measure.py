@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from benchmarks.process import Process
 from benchmarks.progress import Progress
 from benchmarks.result import SystemRun, WorkloadRun
 from benchmarks.workloads.workload import Workload
+
+_ABANDONED_SECONDS = 24 * 3600
 
 
 class Different(Exception):
@@ -52,6 +55,9 @@ def measure(
 @contextmanager
 def _workspace(scratch: Path, group: str) -> Iterator[Path]:
     scratch.mkdir(parents=True, exist_ok=True)
+    for left in scratch.glob("bench-*"):  # a run that was killed could not clean up
+        if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
     folder = Path(mkdtemp(prefix=f"bench-{group}-", dir=scratch))
     try:
         yield folder
@@ -149,7 +155,7 @@ def _inspect(
     for system, process in processes.items():
         progress.step(f"{system}: check and scan {workload.name}")
         inspection = process.inspect(Inspect(table=_table(workload)))
-        _require_equal(f"{system}, {workload.title}", inspection.fingerprint, dataset.expected)
+        require_equal(f"{system}, {workload.title}", inspection.fingerprint, dataset.expected)
         key = (workload.name, system)
         runs[system] = SystemRun(load=loads[key], batches=tuple(batches[key]), inspection=inspection)
     return WorkloadRun(
@@ -162,7 +168,8 @@ def _inspect(
     )
 
 
-def _require_equal(what: str, found: Fingerprint, expected: Fingerprint) -> None:
+def require_equal(what: str, found: Fingerprint, expected: Fingerprint) -> None:
+    """Raises `Different` where a table holds other rows than it must."""
     if found != expected:
         raise Different(
             f"{what}: the rows are not those that the changes lead to; {found}, expected {expected}"

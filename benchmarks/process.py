@@ -44,12 +44,12 @@ class Process:
             )
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         stdin, stdout = self._pipes()
         with suppress(OSError):
             stdin.close()
         try:
-            self._child.wait(_STOP_SECONDS)
+            self._child.wait(0 if kind else _STOP_SECONDS)  # after a failure or Ctrl-C nobody waits
         except subprocess.TimeoutExpired:
             os.killpg(self._child.pid, signal.SIGKILL)
             self._child.wait()

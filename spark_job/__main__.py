@@ -20,6 +20,8 @@ from icemirror.state.worker import Limits
 from icemirror.telemetry.configured import open_report, start_logs
 from icemirror.telemetry.logs import get_log
 
+_TURN_SLICES = 2  # then another table that waits has its turn
+
 log = get_log(__name__)
 
 
@@ -52,7 +54,7 @@ def _run(request: RunRequest, settings: Settings) -> None:
             Surroundings(
                 store=store,
                 policy=policy_of(settings),
-                limits=Limits(linger_seconds=settings.job.linger),
+                limits=Limits(linger_seconds=settings.job.linger, turn_slices=_TURN_SLICES),
                 advance=tables.advance,
                 tables=tables.names,
                 stopping=stop.is_set,

@@ -67,7 +67,7 @@ class IcebergJava:
             conf.set(name, value)
         conf.set("spark.driver.extraClassPath", ":".join(map(str, jars)))
         conf.set("spark.sql.warehouse.dir", f"file://{scratch}/spark-warehouse")
-        gateway = launch_gateway(conf)
+        gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
         try:
             jvm = gateway.jvm
             spark = jvm.org.apache.spark.sql.SparkSession.builder().getOrCreate()

@@ -7,8 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from benchmarks.fingerprint import Fingerprint, fingerprint
+from benchmarks.measure import Different, require_equal
 from benchmarks.publish import BEGIN, END, replace_block
 from benchmarks.result import Run
 from benchmarks.systems.catalogue import ICEBERG_RUNTIME
@@ -52,6 +55,37 @@ def test_the_benchmark_measures_the_peer_on_the_same_rows(
     peer = work.systems["iceberg-merge"]
     assert peer.inspection.fingerprint.rows > work.rows
     assert peer.inspection.delete_bytes > 0
+
+
+def rows_of(**values: object) -> pa.Table:
+    columns = {"id": [1, 2, 3], "name": ["a", "", "bc"], "balance": [0.5, -1.0, 2.0], **values}
+    return pa.table(columns)
+
+
+def digest(table: pa.Table) -> Fingerprint:
+    return fingerprint(table.to_batches(), table.schema)
+
+
+def test_the_order_of_rows_and_the_size_of_batches_do_not_matter() -> None:
+    table = rows_of()
+    shuffled = table.take(pa.array([2, 0, 1]))
+    assert digest(shuffled) == digest(table)
+    assert fingerprint(table.to_batches(max_chunksize=1), table.schema) == digest(table)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"name": ["a", "", "cb"]},
+        {"name": ["", "a", "bc"]},
+        {"balance": [0.5, -1.0, 2.5]},
+        {"balance": [-1.0, 0.5, 2.0]},
+        {"id": [1, 3, 2]},
+    ],
+)
+def test_any_other_value_gives_another_fingerprint_and_fails_the_run(values: dict[str, list[object]]) -> None:
+    with pytest.raises(Different, match="not those that the changes lead to"):
+        require_equal("a system", digest(rows_of(**values)), digest(rows_of()))
 
 
 def test_what_people_wrote_around_the_figures_stays() -> None:

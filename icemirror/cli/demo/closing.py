@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from rich.table import Table as RichTable
 
+from icemirror.catalog_name import DEFAULT_CATALOG
 from icemirror.cli.demo.oracle.duck import connect_duckdb, has_iceberg_reader
 from icemirror.cli.demo.oracle.journal import Journal
 from icemirror.cli.demo.oracle.judge import Judge
@@ -91,7 +92,15 @@ def what_next(workspace: Workspace) -> list[tuple[str, str]]:
         (f"{icemirror} demo --keep --dir {folder}", "another 30 seconds of changes on the same data"),
         (f"{icemirror} plan -c {config}", "what a merge would do now"),
         (f"{icemirror} watch -c {config}", "keeps the mirrors current until you stop it"),
+        (f"{sys.executable} -c {shlex.quote(_read_program(workspace))}", "reads a mirror with PyIceberg"),
     ]
+
+
+def _read_program(workspace: Workspace) -> str:
+    """A line of Python that reads rows of a mirror."""
+    catalog = f"load_catalog({DEFAULT_CATALOG!r}, type='sql', uri={workspace.catalog_properties['uri']!r})"
+    rows = f"{catalog}.load_table('{NAMESPACE}.customers').scan(limit=3).to_arrow()"
+    return f"from pyiceberg.catalog import load_catalog; print({rows}.to_pylist())"
 
 
 def _short(path: Path) -> str:

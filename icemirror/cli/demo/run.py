@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from pyiceberg.catalog import Catalog, load_catalog
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from icemirror.catalog_name import DEFAULT_CATALOG
@@ -63,7 +64,8 @@ def _copy(lanes: list[Lane], workspace: Workspace) -> None:
         copy_tables(lanes, lambda _lane, events: bar.advance(task, events))
     committed = sum(lane.ledger[-1].events_so_far for lane in lanes)
     took = time.monotonic() - began
-    err.print(f"changelogs in {workspace.root}: {committed:,} events in {len(lanes)} tables ({took:.1f} s)")
+    made = f"{committed:,} events in {len(lanes)} tables ({took:.1f} s)"
+    err.print(f"changelogs in {workspace.root}: {made}", markup=False, soft_wrap=True)
 
 
 def _follow(workspace: Workspace, lanes: list[Lane], seconds: float, watch: Watch) -> None:
@@ -121,11 +123,11 @@ def _conclude(workspace: Workspace, journal: Journal) -> Exit:
         out.print(str(finding.verdict), markup=False, soft_wrap=True)
     out.print()
     query, result = closing.query_products(catalog)
-    out.print(query, style="dim", soft_wrap=True)
+    out.print(query, style="dim", markup=False, soft_wrap=True)
     out.print(closing.render_result(result))
     out.print("\n[bold]Try next[/]")
     for command, does in closing.what_next(workspace):
-        out.print(f"  {command}\n      [dim]{does}[/]", soft_wrap=True)
+        out.print(f"  {escape(command)}\n      [dim]{does}[/]", soft_wrap=True)
     return Exit.DONE if equal else Exit.DIFFERENCE
 
 

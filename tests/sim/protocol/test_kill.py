@@ -22,6 +22,7 @@ from icemirror.state.rows import Rows, SlotState
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.worker import Doing
 from tests.sim.protocol.toy_lake import NAMES, ToyLake
+from tests.sim.protocol.trigger_process import watch
 
 ROOT = Path(__file__).parents[3]
 TRIGGER = Path(__file__).parent / "trigger_process.py"
@@ -37,11 +38,13 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.lake = ToyLake(folder)
         self.lake.create()
-        self.environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.environ = dict(os.environ)
 
     def watch(self, *, crash: str | None = None, worker_crash: str | None = None) -> int:
-        """Runs a trigger until idle, or until it dies."""
-        environ = self.environ | ({"ICEMIRROR_CRASH_AT": crash} if crash else {})
+        """Runs a trigger until idle, or, in a process of its own, until it dies."""
+        if crash is None:
+            return watch(self.lake, worker_crash)
+        environ = self.environ | {"ICEMIRROR_CRASH_AT": crash}
         arguments = [
             sys.executable,
             str(TRIGGER),
@@ -83,7 +86,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     scene = Scene(tmp_path)
     for name in (*NAMES, NAMES[0]):
         scene.lake.commit(name)

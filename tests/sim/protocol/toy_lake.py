@@ -10,13 +10,10 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from icemirror.errors import Conflict, Transient
 from icemirror.result import Advance, Merged, Position, SliceResult, UpToDate
-from icemirror.settings import Settings, load_settings
-from icemirror.state.configured import policy_of
 from icemirror.state.policy import Policy
 
 NAMES = ("shop.orders", "shop.items")
@@ -25,20 +22,19 @@ iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db"}}}}
 tables:
   - {{namespace: shop, changelog_table: orders_changelog, mirror_table: orders, primary_keys: [id]}}
   - {{namespace: shop, changelog_table: items_changelog, mirror_table: items, primary_keys: [id]}}
-job: {{linger: 100ms}}
-trigger:
-  state: {{type: sqlite, path: "{folder}/state.db"}}
-  poll_interval: 20ms
-  quiet_period: 10ms
-  max_wait: 1s
-  lease: 1s
-telemetry: {{prometheus: null}}
 """
-NO_FIGURES: Mapping[str, int] = dict.fromkeys(
-    ("updated", "deleted", "stale", "unchanged", "data_files", "delete_files")
-    + ("data_bytes", "delete_bytes", "index_bytes"),
-    0,
+# In a hurry, and without the configuration, whose loading would take most of the time of a short-lived worker.
+POLICY = Policy(
+    lease_seconds=1.0,
+    launch_lease_seconds=0.2,
+    quiet_seconds=0.01,
+    max_wait_seconds=1.0,
+    backoff_seconds=0.02,
+    backoff_factor=1.0,
 )
+LINGER_SECONDS = 0.1
+_UNUSED = "updated deleted stale unchanged data_files delete_files data_bytes delete_bytes index_bytes"
+NO_FIGURES: Mapping[str, int] = dict.fromkeys(_UNUSED.split(), 0)
 
 
 class ToyLake:
@@ -59,14 +55,6 @@ class ToyLake:
                 catalog.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?)", values)
                 self._mirror(name).write_text("[]")
             catalog.commit()
-
-    def settings(self) -> Settings:
-        return load_settings(self.folder / "icemirror.yaml", {})
-
-    def policy(self) -> Policy:
-        """The configured one, in a hurry."""
-        policy = policy_of(self.settings())
-        return replace(policy, backoff_seconds=0.02, backoff_factor=1.0, launch_lease_seconds=0.2)
 
     def commit(self, name: str) -> None:
         """One more commit on a changelog."""

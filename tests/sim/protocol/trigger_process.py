@@ -8,9 +8,10 @@ import threading
 from pathlib import Path
 
 from icemirror.errors import Exit
+from icemirror.settings import load_settings
 from icemirror.state.sqlite import SqliteStore
 from icemirror.telemetry.metrics import NoMetrics
-from tests.sim.protocol.toy_lake import ToyLake
+from tests.sim.protocol.toy_lake import POLICY, ToyLake
 from trigger.fleet import Fleet
 from trigger.launchers.local import LocalLauncher
 from trigger.registry import Registry
@@ -25,14 +26,15 @@ def watch(lake: ToyLake, worker_crash: str | None) -> Exit:
     environ = {key: value for key, value in os.environ.items() if key != "ICEMIRROR_CRASH_AT"}
     if worker_crash:
         environ["TOY_CRASH_ONCE"] = worker_crash
-    settings = lake.settings()
+    settings = load_settings(lake.folder / "icemirror.yaml", {})
+    launcher = LocalLauncher(lake.folder, environ, WORKER)
     with SqliteStore(lake.folder / "state.db") as store:
         metrics = NoMetrics()
         fleet = Fleet(
             registry=Registry(settings),
             store=store,
-            policy=lake.policy(),
-            launcher=LocalLauncher(lake.folder, environ, WORKER),
+            policy=POLICY,
+            launcher=launcher,
             config=str(settings.source_path),
             metrics=metrics,
         )
@@ -40,14 +42,15 @@ def watch(lake: ToyLake, worker_crash: str | None) -> Exit:
             return Watch(
                 fleet=fleet,
                 reporting=Reporting(store, metrics, ""),
-                poll_seconds=settings.trigger.poll_interval,
+                poll_seconds=0.02,
                 until_idle=True,
                 stop=threading.Event(),
             ).run()
         finally:
             fleet.registry.close()
+            for child in launcher._children:
+                child.wait()
 
 
 if __name__ == "__main__":
-    code = watch(ToyLake(Path(sys.argv[1])), sys.argv[2] if len(sys.argv) > 2 else None)
-    os._exit(code)  # its children are left to themselves, as by a trigger that ends
+    sys.exit(watch(ToyLake(Path(sys.argv[1])), sys.argv[2] if len(sys.argv) > 2 else None))

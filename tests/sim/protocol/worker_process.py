@@ -21,7 +21,7 @@ from icemirror.state.rows import SlotId  # noqa: E402
 from icemirror.state.sqlite import SqliteStore  # noqa: E402
 from icemirror.state.worker import Limits  # noqa: E402
 from spark_job.worker import Surroundings, run_worker  # noqa: E402
-from tests.sim.protocol.toy_lake import NAMES, ToyLake  # noqa: E402
+from tests.sim.protocol.toy_lake import LINGER_SECONDS, NAMES, POLICY, ToyLake  # noqa: E402
 
 lake = ToyLake(folder)
 pid = os.getpid()
@@ -32,8 +32,8 @@ with SqliteStore(folder / "state.db") as store:
         Holder(SlotId(request.group, request.slot), request.gen, identify(pid) or "unknown"),
         Surroundings(
             store=store,
-            policy=lake.policy(),
-            limits=Limits(linger_seconds=lake.settings().job.linger, turn_slices=1),
+            policy=POLICY,
+            limits=Limits(linger_seconds=LINGER_SECONDS, turn_slices=1),
             advance=lake.advance,
             tables=lambda: frozenset(NAMES),
             stopping=lambda: False,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +79,9 @@ def test_the_mirrors_follow_and_are_right(
     assert said.count("mirror = oracle") >= 6
     assert "SELECT category" in said
     assert f"demo --keep --dir {tmp_path}/demo" in said
+    (read,) = [line.strip() for line in said.splitlines() if "load_catalog" in line]
+    rows = subprocess.run(shlex.split(read), capture_output=True, text=True, check=True).stdout
+    assert rows.count("@shop.example") == 3
 
     monkeypatch.setattr(closing, "has_iceberg_reader", lambda: False)
     again = run.run_demo(tmp_path / "demo", keep=True, seconds=1, wanted=_MARKER)

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.catalog import Identifier
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
@@ -17,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField, StringType
 
 from spark_job.data_files import write_rows
@@ -126,7 +126,7 @@ def manifest_of(
     """A manifest that adds these files in that snapshot."""
     output = table.io.new_output(f"{table.location()}/metadata/{uuid4()}.avro")
     metadata = table.metadata
-    new = NewManifest(content, metadata.spec(), metadata.schema(), output, snapshot_id, "gzip")
+    new = NewManifest(content, metadata.spec(), metadata.schema(), output, snapshot_id, "deflate")
     return write_added(new, list(files))
 
 
@@ -139,7 +139,7 @@ def commit_snapshot(
     parent = head.snapshot_id if head else None
     sequence_number = table.metadata.next_sequence_number()
     path = f"{table.location()}/metadata/snap-{snapshot_id}.avro"
-    write_list(table.io.new_output(path), snapshot_id, parent, sequence_number, "gzip", list(manifests))
+    write_list(table.io.new_output(path), snapshot_id, parent, sequence_number, "deflate", list(manifests))
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": snapshot_id,

@@ -5,8 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform
@@ -15,6 +16,7 @@ from pyiceberg.typedef import Record
 from icemirror.errors import Invalid
 from spark_job import deletes
 from spark_job.iceberg import view
+from spark_job.iceberg.seams import list_manifests
 from spark_job.iceberg.view import LiveFile, live_files
 from tests.unit.iceberg.samples import (
     SCHEMA,
@@ -113,7 +115,12 @@ def test_a_manifest_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) 
     commit_ids(table, 2)
     read: list[Any] = []
     real = view._read_manifest
-    monkeypatch.setattr(view, "_read_manifest", lambda io, one: read.append(one) or real(io, one))
+
+    def counted(io: FileIO, manifest: ManifestFile) -> Any:
+        read.append(manifest)
+        return real(io, manifest)
+
+    monkeypatch.setattr(view, "_read_manifest", counted)
     before = seen(table)
     assert len(read) == 2
     commit_ids(table, 3)
@@ -142,7 +149,7 @@ def test_a_delete_file_without_bounds_is_read(table: Table) -> None:
 def _manifests(table: Table) -> list[Any]:
     head = table.current_snapshot()
     assert head is not None
-    return view.list_manifests(table.io, head.manifest_list)
+    return list_manifests(table.io, head.manifest_list)
 
 
 def _delete_file(table: Table, content: DataFileContent, path: str | None = None, **more: Any) -> DataFile:

@@ -1,0 +1,60 @@
+"""The examples of docs/readers.md, run on a mirror."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from icemirror.cli.demo.oracle.duck import connect_duckdb
+from tests.interop.cases import Case, make_lab, snapshot_ids
+from tests.interop.iceberg_java import IcebergJava
+from tests.interop.spark_sql import SparkSql
+from tests.mirrors import MirroredWorld
+
+READERS = Path(__file__).resolve().parents[2] / "docs" / "readers.md"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MirroredWorld:
+    """The catalog of the examples, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return make_lab(tmp_path / "lake", Case("docs", "int", ("text", "double"), seed=61), merges=3)
+
+
+def example(section: str, language: str, lab: MirroredWorld) -> str:
+    """The block of a section, with the names of this mirror in place of those in the text."""
+    _, _, text = READERS.read_text(encoding="utf-8").partition(f"\n## {section}\n")
+    (block,) = re.findall(rf"```{language}\n(.*?)```", text.partition("\n## ")[0], re.DOTALL)
+    block = block.replace("shop.orders", str(lab.table.mirror_id))
+    block = re.sub(r"lake/\S+?\.metadata\.json", lab.mirror.metadata_location, block)
+    return re.sub(r"\d{15,}", str(snapshot_ids(lab.mirror)[0]), block)
+
+
+def test_pyiceberg(lake: MirroredWorld) -> None:
+    names: dict[str, object] = {}
+    exec(example("PyIceberg", "python", lake), names)  # noqa: S102 (our own text)
+    assert lake.world.verdict_of_rows(names["rows"]).equal
+    assert names["rows_then"] != names["rows"]
+
+
+def test_duckdb(lake: MirroredWorld) -> None:
+    with connect_duckdb(iceberg=True) as duck:
+        count, then = [duck.execute(query).fetchall() for query in statements(example("DuckDB", "sql", lake))]
+    assert count == [(len(lake.world.expected()),)]
+    assert then
+
+
+def test_spark(lake: MirroredWorld, java: IcebergJava) -> None:
+    spark = SparkSql.on(java, lake)
+    for name, value in re.findall(r"--conf (spark\.sql\.catalog\.\S+?)=(\S+)", example("Spark", "sh", lake)):
+        if not name.endswith((".uri", ".warehouse")):  # relative in the text, to the JVM's own folder
+            assert spark.session.conf().get(name) == value
+    answers = [spark.session.sql(query).count() for query in statements(example("Spark", "sql", lake))]
+    assert answers[0] == len(lake.world.expected())
+    assert answers[2] == len(snapshot_ids(lake.mirror))
+
+
+def statements(block: str) -> list[str]:
+    return [statement.strip() for statement in block.split(";") if statement.strip()]
