@@ -66,10 +66,10 @@ def growth(run: Run, system: str) -> float | None:
 def judge_aims(run: Run) -> list[Aim]:
     """The aims that this run can tell something about."""
     aims: list[Aim] = []
-    small = run.workload("small")
+    small, tenth = run.workload("small"), run.workload("small-tenth")
     grown = growth(run, OURS)
-    if grown is not None:
-        text = f"a small batch takes at most {MOST_GROWTH} × as long into ten times as many rows"
+    if grown is not None and small is not None and tenth is not None:
+        text = f"{small.title} in at most {MOST_GROWTH} × the time of {tenth.rows:,} rows"
         aims.append(Aim(text, grown, grown <= MOST_GROWTH))
     faster = speedup(run, "small")
     if faster is not None and small is not None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, PrivateAttr, SecretStr
 
-from icemirror.errors import Invalid
+from icemirror.errors import BadConfig, Invalid
 from icemirror.settings.address import ListenAddress
 from icemirror.settings.catalogs import IcebergSettings
 from icemirror.settings.contradictions import Contradiction
@@ -136,10 +136,10 @@ class Settings(Section):
             case [table]:
                 return table
             case []:
-                raise Invalid(f"no table {name!r} is configured{self._nearest_table(name)}")
+                raise BadConfig(f"no table {name!r} is configured{self._nearest_table(name)}")
             case _:
                 mirrors = ", ".join(table.name for table in of_changelog)
-                raise Invalid(f"the changelog {name} has several mirrors, name one of them: {mirrors}")
+                raise BadConfig(f"the changelog {name} has several mirrors, name one of them: {mirrors}")
 
     def _nearest_table(self, name: str) -> str:
         known = [table.name for table in self.tables] + [str(table.changelog_id) for table in self.tables]

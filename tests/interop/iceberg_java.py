@@ -20,7 +20,6 @@ from pyspark.java_gateway import launch_gateway
 
 ICEBERG_JAR = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"
 SQLITE_JAR = "org.xerial:sqlite-jdbc:3.50.3.0"
-CATALOG = "icemirror"
 
 # Objects of the JVM have no types here.
 JavaObject = Any

@@ -1,0 +1,97 @@
+"""A launcher and a catalog that do what they are told, and settings to go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from icemirror.errors import IcemirrorError, Transient
+from icemirror.run_request import RunRequest
+from icemirror.settings import Settings, load_settings
+from icemirror.state.events import RunState
+from icemirror.table_id import TableId
+from trigger.heads.source import Head, missing
+
+
+class FakeLauncher:
+    """Runs are names; a test says what became of them."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunState] = {}
+        self.by_token: dict[str, str] = {}
+        self.launches: list[str] = []
+        self.cancelled: list[str] = []
+        self.fails = False
+        self.silent = False
+
+    def launch(self, request: RunRequest) -> str:
+        self.launches.append(request.token)
+        if self.fails:
+            raise Transient("no capacity")
+        run_id = self.by_token.setdefault(request.token, f"run-of-{request.token}")
+        self.runs.setdefault(run_id, RunState.RUNNING)
+        return run_id
+
+    def find(self, token: str) -> str | None:
+        return self.by_token.get(token)
+
+    def poll(self, run_id: str) -> RunState:
+        if self.silent:
+            raise Transient("the platform does not answer")
+        return self.runs.get(run_id, RunState.GONE)
+
+    def cancel(self, run_id: str) -> None:
+        self.cancelled.append(run_id)
+
+
+class FakeHeads:
+    """A catalog: heads by dotted name, or an error for all of them."""
+
+    def __init__(self, heads: Mapping[str, str] | None = None) -> None:
+        self.heads = dict(heads or {})
+        self.error: Exception | None = None
+        self.before: Callable[[], object] = lambda: None
+        self.closed = False
+
+    def look(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+        self.before()
+        if self.error:
+            raise self.error
+        return {table: self.heads.get(str(table)) or missing(table, "the catalog") for table in tables}
+
+    def list_tables(self, namespace: str) -> tuple[str, ...]:
+        if self.error:
+            raise self.error
+        found = (name.rpartition(".") for name in self.heads)
+        return tuple(sorted(table for levels, _, table in found if levels == namespace))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+TABLES = """
+tables:
+  - {namespace: shop, changelog_table: orders_changelog, mirror_table: orders, primary_keys: [id]}
+  - {changelog: raw.items, mirror: shop.items, primary_keys: [id], changelog_catalog: other, group: heavy}
+"""
+DISCOVER = """
+discover: [{namespace: raw, match: "*_changelog", mirror_namespace: shop}]
+"""
+
+
+def settings(folder: Path, tables: str = TABLES, **trigger: str) -> Settings:
+    """A configuration with two catalogs."""
+    options = {"state": f"{{type: sqlite, path: {folder}/state.db}}", **trigger}
+    lines = "\n".join(f"  {key}: {value}" for key, value in options.items())
+    catalogs = (
+        "catalog: {type: sql, uri: 'sqlite:///a.db'}\n  catalogs: {other: {type: rest, uri: 'http://h'}}"
+    )
+    path = folder / "icemirror.yaml"
+    path.write_text(f"iceberg:\n  {catalogs}\n{tables}\ntrigger:\n{lines}\n")
+    return load_settings(path, {})
+
+
+def named(error: object) -> IcemirrorError:
+    """The error in the place of a head."""
+    assert isinstance(error, IcemirrorError)
+    return error

@@ -1,0 +1,106 @@
+"""The status of a table, as the contract's JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from icemirror.settings import TableSettings
+from icemirror.state.rows import SlotRow, SlotState, TableRow
+from tests.unit.state.samples import (
+    INVALID,
+    POSITION,
+    RUN,
+    SLOT,
+    TRANSIENT,
+    dirty,
+    owned,
+    rows,
+    slot,
+)
+from tests.unit.trigger.fakes import settings
+from trigger.status import Unmerged, fleet_status, table_status
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> TableSettings:
+    return settings(tmp_path).tables[0]
+
+
+def test_all_that_the_contract_names_is_there(table: TableSettings) -> None:
+    row = dirty(at=90.0, position=POSITION, last_run=RUN, noticed_head="m4", failures=2, error=TRANSIENT)
+    assert json.loads(json.dumps(table_status(table, rows(row), 100.0, behind=Unmerged(2, 50)))) == {
+        "table": "shop.orders",
+        "state": "waiting",
+        "lag": {"seconds": 10.0, "snapshots": 2, "events": 50},
+        "last_run": {
+            "run_id": "run-7",
+            "started_at": "1970-01-01T00:00:01.000+00:00",
+            "ended_at": "1970-01-01T00:00:02.000+00:00",
+            "outcome": "merged",
+            "events": 5,
+        },
+        "failures": 2,
+        "error": {"kind": "transient", "message": "the catalog did not answer"},
+        "live_rows": 10,
+        "index_bytes": 99,
+        "cursor": {
+            "version": 1,
+            "sources": [{"uuid": "u", "snapshot_id": 1, "sequence_number": 1, "files_done": None}],
+        },
+        "head": "m4",
+    }
+
+
+def test_what_cannot_be_known_is_null(table: TableSettings) -> None:
+    unknown = table_status(table, rows(), 100.0)
+    assert (unknown["state"], unknown["lag"]) == (
+        "idle",
+        {"seconds": None, "snapshots": None, "events": None},
+    )
+    assert [unknown[key] for key in ("last_run", "error", "live_rows", "index_bytes", "cursor", "head")] == [
+        None
+    ] * 6
+
+
+@pytest.mark.parametrize(
+    ("row", "own_slot", "state"),
+    [
+        (TableRow("shop.orders", dirty=1, covered=1), None, "idle"),
+        (dirty(), None, "waiting"),
+        (dirty(), slot(SlotState.LAUNCHING), "launching"),
+        (dirty(paused=True), slot(SlotState.LAUNCHING), "waiting"),
+        (dirty(), slot(SlotState.RUNNING), "waiting"),
+        (owned(), slot(SlotState.RUNNING), "running"),
+        (dirty(quarantined=True, error=INVALID), None, "quarantined"),
+        (TableRow("shop.orders", look_error=INVALID), None, "waiting"),
+    ],
+)
+def test_the_state_in_one_word(
+    table: TableSettings, row: TableRow, own_slot: SlotRow | None, state: str
+) -> None:
+    assert table_status(table, rows(row, *([own_slot] if own_slot else [])), 100.0)["state"] == state
+
+
+def test_a_table_whose_changelog_is_missing_says_so(table: TableSettings) -> None:
+    found = table_status(table, rows(TableRow("shop.orders", look_error=INVALID)), 100.0)
+    assert found["error"] == {"kind": "invalid", "message": "a key is NULL"}
+
+
+def test_a_table_that_waits_for_workers_which_never_come_up_says_so(table: TableSettings) -> None:
+    lost = SlotRow(SLOT, quarantined=True, error="a job ended early")
+    assert "a job ended early" in table_status(table, rows(dirty(), lost), 100.0)["error"]["message"]
+    assert table_status(table, rows(dirty(), lost), 100.0, slots=2)["error"] is None
+
+
+def test_there_is_no_lag_once_all_is_merged(table: TableSettings) -> None:
+    row = TableRow("shop.orders", dirty=3, covered=3, first_dirty_at=1.0)
+    assert table_status(table, rows(row), 100.0)["lag"]["seconds"] == 0.0
+    assert table_status(table, rows(row), 100.0, behind=Unmerged(1, 5))["lag"]["seconds"] is None
+
+
+def test_every_configured_table_is_listed(tmp_path: Path) -> None:
+    found = fleet_status(settings(tmp_path).tables, rows(), 1.0)
+    assert [one["table"] for one in found] == ["shop.orders", "shop.items"]
