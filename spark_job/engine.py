@@ -25,9 +25,12 @@ from spark_job.shard import ShardResult, SliceWork, merge_shard, read_slice
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_ONE_TASK_EVENTS = 200_000
+# Up to here one task is quicker than a shuffle on a small machine, and its memory stays small.
+_ONE_TASK_EVENTS = 1_000_000
 _ONE_TASK_BYTES = 64 << 20
-_SHARD_EVENTS = 500_000
+# Every shard reads the changelog files that hold its keys, often all of them: few large shards are cheaper.
+_SHARD_EVENTS = 2_000_000
+_SHARD_BYTES = 96 << 20
 _SAMPLE_FILES = 8
 _SAMPLE_KEYS = 1000
 
@@ -97,8 +100,8 @@ class OnSpark:
         if events <= self.one_task_events and size <= self.one_task_bytes:
             outcomes = self._one_task(work)
         else:
-            cores = self.context.defaultParallelism
-            outcomes = self._sharded(work, max(cores, math.ceil(events / _SHARD_EVENTS)))
+            by_size = max(math.ceil(events / _SHARD_EVENTS), math.ceil(size / _SHARD_BYTES))
+            outcomes = self._sharded(work, max(self.context.defaultParallelism, by_size))
         return _raise_failures(work, outcomes)
 
     def _one_task(self, work: SliceWork) -> list[ShardResult | Failure]:

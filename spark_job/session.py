@@ -22,6 +22,7 @@ _QUIET_LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "spark_job.task_daemon",
 }
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has chosen the master already
 

@@ -15,6 +15,7 @@ from icemirror.settings import TableSettings
 from icemirror.state.actions import Action, Cancel, Launch
 from icemirror.state.apply import Applied, apply
 from icemirror.state.configured import terms_of
+from icemirror.state.eligibility import due_at, waits
 from icemirror.state.events import Dispatch, Event, Looked, LookFailed, Recorded, Recover, RunState, Unown
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING
@@ -58,6 +59,20 @@ class Fleet:
         rows = self.store.load(EVERYTHING)
         launched = [self.dispatch(group, rows) for group in sorted(self.registry.groups)]
         return self.store.load(EVERYTHING) if any(launched) else rows
+
+    def sweep_once(self, sleep: Callable[[float], None] = time.sleep) -> Rows:
+        """A round for cron: stays until what it noticed has had its quiet period, so that it can launch."""
+        rows, ends_at = self.sweep(), self.clock() + self.policy.max_wait_seconds
+        while (next_at := self._next_due(rows)) is not None and next_at <= ends_at:
+            sleep(max(0.0, next_at - self.clock()))
+            rows = self.sweep()
+        return rows
+
+    def _next_due(self, rows: Rows) -> float | None:
+        """When the next of the waiting tables may be taken that may not be taken yet."""
+        known, now = {table.name for table in self.registry.tables}, self.clock()
+        due = (due_at(row, self.policy) for row in rows.tables.values() if row.name in known and waits(row))
+        return min((at for at in due if at > now), default=None)
 
     def notice(self, heads: Mapping[str, Head], rows: Rows) -> None:
         """13. Compares heads with what was noticed last."""

@@ -16,7 +16,7 @@ from icemirror.errors import exit_code, worst
 def sweep(config: str | None) -> int:
     """Look at every changelog once: notice what moved, recover what died, launch a worker where one is wanted.
 
-    A table waits for its quiet period, so that what this round notices may be launched by the next one.
+    Stays for the quiet period of what it noticed (`trigger.quiet_period`, at most `trigger.max_wait`).
     """
     from icemirror.state.configured import open_store
     from icemirror.telemetry.configured import start_logs
@@ -31,7 +31,7 @@ def sweep(config: str | None) -> int:
         registry = fleet.registry
         with closing(registry):
             registry.refresh()
-            rows = fleet.sweep()
+            rows = fleet.sweep_once()
             sights = {table.name: Sight(looked=table.name in registry.seen) for table in registry.tables}
     found = list(standings(rows, sights, fleet.policy.slots).values())
     out.print(", ".join(f"{found.count(kind)} {kind}" for kind in Standing if kind in found) or "no tables")

@@ -42,4 +42,4 @@ def waiting(
         for row in tables
         if row.group == group and waits(row) and (names is None or row.name in names)
     ]
-    return sorted(found, key=lambda item: (item[0], item[1].name))
+    return sorted(found, key=lambda item: (item[0], item[1].yielded_at is not None, item[1].name))

@@ -43,7 +43,7 @@ _SPARK = {
 
 @dataclass(frozen=True)
 class Rewritten:
-    """Rows that Iceberg Java read, and the file with its metrics that it wrote from them."""
+    """Rows that Iceberg Java read, and the metrics of the file that it wrote them to."""
 
     rows: pa.Table
     metrics: JavaObject
@@ -83,14 +83,12 @@ class IcebergJava:
         operations = self.jvm.org.apache.iceberg.StaticTableOperations(mirror.metadata_location, io)
         return self.jvm.org.apache.iceberg.BaseTable(operations, ".".join(mirror.name()))
 
-    def rewrite(self, mirror: Table, snapshot_id: int | None = None, where: JavaObject = None) -> Rewritten:
+    def rewrite(self, mirror: Table, snapshot_id: int | None = None) -> Rewritten:
         """Reads a snapshot with Iceberg's own readers, of every type, and writes the rows to one file."""
         table = self.load(mirror)
         scan = self.jvm.org.apache.iceberg.data.IcebergGenerics.read(table)
         if snapshot_id is not None:
             scan = scan.useSnapshot(snapshot_id)
-        if where is not None:
-            scan = scan.where(where)
         path = self.scratch / f"{uuid4()}.parquet"
         schema, spec = table.schema(), self.jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
         factory = self.jvm.org.apache.iceberg.data.GenericAppenderFactory(
@@ -120,7 +118,7 @@ class IcebergJava:
             records.close()
 
     def plan(self, mirror: Table) -> dict[str, list[JavaObject]]:
-        """The data files of a scan of the head, each with its delete files."""
+        """The data files of a scan of the head, each with its delete files, which keep their bounds."""
         tasks = self.load(mirror).newScan().includeColumnStats().planFiles()
         try:
             return {task.file().location(): list(task.deletes()) for task in _each(tasks.iterator())}

@@ -61,7 +61,7 @@ def test_metadata_tables_add_up(made: Made, java: IcebergJava, case: Case) -> No
     assert head is not None
     assert head.summary is not None
     spark = SparkSql.on(java, lab)
-    snapshots = spark.ask(f"SELECT * FROM {spark.mirror}.snapshots ORDER BY committed_at")
+    snapshots = spark.ask(f"SELECT * FROM {spark.mirror}.snapshots").sort_by("committed_at")
     assert snapshots["snapshot_id"].to_pylist() == snapshot_ids(lab.mirror)
     assert set(snapshots["operation"].to_pylist()) == {"append", "overwrite"}
 

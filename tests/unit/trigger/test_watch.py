@@ -1,0 +1,208 @@
+"""The embedded trigger: rounds until it is told to stop, or until nothing is left to wait for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Exit, Invalid, Transient
+from icemirror.result import TableResult
+from icemirror.state.apply import apply
+from icemirror.state.configured import policy_of
+from icemirror.state.events import Completed, Failed, Holder, Pick, Started
+from icemirror.state.rows import Rows, SlotState, TableRow
+from icemirror.state.sqlite import SqliteStore
+from icemirror.state.store import RunResult
+from icemirror.telemetry import names
+from icemirror.telemetry.metrics import NoMetrics
+from icemirror.telemetry.names import Metric
+from tests.unit.state.samples import INVALID, TRANSIENT
+from tests.unit.trigger.fakes import DISCOVER, TABLES, FakeHeads, FakeLauncher, settings
+from trigger import registry as registry_module
+from trigger import watch as watch_module
+from trigger.fleet import Fleet
+from trigger.registry import Registry
+from trigger.reporting import Reporting
+from trigger.watch import Watch
+
+
+class Noted(NoMetrics):
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, str]]] = []
+
+    def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
+        super().count(metric, n, **labels)
+        self.seen.append((metric.name, labels))
+
+    def gauge(self, metric: Metric, value: float, **labels: str) -> None:
+        super().gauge(metric, value, **labels)
+        self.seen.append((metric.name, labels))
+
+
+class Scene:
+    """A watch, catalogs, and a worker that plays its part after every round."""
+
+    def __init__(self, folder: Path, tables: str) -> None:
+        given = settings(folder, tables)
+        self.catalogs = {
+            None: FakeHeads({"shop.orders_changelog": "m1"}),
+            "other": FakeHeads({"raw.items": "i1"}),
+        }
+        self.store, self.metrics = SqliteStore(folder / "state.db"), Noted()
+        self.policy = replace(
+            policy_of(given),
+            quiet_seconds=0.0,
+            max_failures=2,
+            backoff_seconds=0.01,
+            max_backoff_seconds=0.01,
+        )
+        self.stop = threading.Event()
+        self.outcome: Callable[[Holder, str, int], object] = self.complete
+        fleet = Fleet(Registry(given), self.store, self.policy, FakeLauncher(), "c", self.metrics)
+        self.watch = Watch(
+            fleet=fleet,
+            reporting=Reporting(self.store, self.metrics, ""),
+            poll_seconds=0.005,
+            until_idle=True,
+            stop=self.stop,
+            on_round=self.work,
+        )
+
+    def work(self, rows: Rows) -> None:
+        for slot in rows.slots.values():
+            if slot.state is SlotState.LAUNCHING and slot.run_id:
+                apply(self.store, Started(time.time(), Holder(slot.id, slot.gen, slot.run_id)), self.policy)
+            elif slot.state is not SlotState.FREE and slot.run_id:
+                me = Holder(slot.id, slot.gen, slot.run_id)
+                picked = apply(self.store, Pick(time.time(), me), self.policy).after
+                if isinstance(picked, TableRow):
+                    self.outcome(me, picked.name, picked.dirty)
+
+    def complete(self, me: Holder, name: str, dirty: int) -> None:
+        apply(self.store, Completed(time.time(), me, name, dirty, 1.0, "merged"), self.policy)
+        result = TableResult(table=name, outcome="up-to-date", seconds=0.1)
+        self.store.record_result(RunResult(me.run_id, 1.0, result))
+
+    def close(self) -> None:
+        self.watch.fleet.registry.close()
+        self.store.close()
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Scene]]:
+    made: list[Scene] = []
+    monkeypatch.setattr(watch_module, "_SHORTEST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("trigger.looking._LONGEST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(registry_module, "open_source", lambda _, name: made[-1].catalogs[name])
+
+    def make(tables: str = TABLES) -> Scene:
+        made.append(Scene(tmp_path, tables))
+        return made[-1]
+
+    yield make
+    for scene in made:
+        scene.close()
+
+
+Build = Callable[..., Scene]
+
+
+def test_it_ends_well_when_every_mirror_has_reached_its_head(build: Build) -> None:
+    scene = build()
+    assert scene.watch.run() is Exit.DONE
+    assert set(scene.watch.standings) == {"shop.orders", "shop.items"}
+
+
+def test_results_of_jobs_and_lags_become_metrics(build: Build) -> None:
+    scene = build()
+    scene.watch.run()
+    for metric in (names.TABLE_SUCCESS, names.LAG_SECONDS, names.NOTICES):
+        assert (metric.name, {"table": "shop.orders"}) in scene.metrics.seen
+
+
+def test_a_table_that_needs_a_person_ends_it_with_3_when_the_rest_is_done(build: Build) -> None:
+    scene = build()
+    done = scene.complete
+
+    def outcome(me: Holder, name: str, dirty: int) -> None:
+        if name == "shop.orders":
+            apply(scene.store, Failed(time.time(), me, name, INVALID, 0.0), scene.policy)
+        else:
+            done(me, name, dirty)
+
+    scene.outcome = outcome
+    assert scene.watch.run() is Exit.NEEDS_PERSON
+    assert (names.QUARANTINED.name, {"table": "shop.orders"}) in scene.metrics.seen
+
+
+def test_passing_failures_that_do_not_pass_end_it_with_4(build: Build) -> None:
+    scene = build()
+    scene.outcome = lambda me, name, dirty: apply(
+        scene.store, Failed(time.time(), me, name, TRANSIENT, 0.0), scene.policy
+    )
+    assert scene.watch.run() is Exit.RETRY_LATER
+
+
+def test_a_missing_changelog_ends_it_with_3(build: Build) -> None:
+    scene = build()
+    scene.catalogs["other"].heads.clear()
+    assert scene.watch.run() is Exit.NEEDS_PERSON
+
+
+def test_a_catalog_that_stays_silent_ends_it_with_4_and_one_that_comes_back_does_not(build: Build) -> None:
+    scene = build()
+    scene.catalogs["other"].error = Transient("no answer")
+    assert scene.watch.run() is Exit.RETRY_LATER
+    scene.catalogs["other"].error = None
+    assert scene.watch.run() is Exit.DONE
+
+
+def test_a_single_silence_is_no_reason_to_end(build: Build) -> None:
+    scene = build()
+    other = scene.catalogs["other"]
+    other.error = Transient("no answer")
+
+    def recover() -> None:
+        other.before = lambda: setattr(other, "error", None)
+
+    other.before = recover
+    assert scene.watch.run() is Exit.DONE
+
+
+def test_discovery_that_fails_is_no_empty_lake(build: Build) -> None:
+    scene = build(DISCOVER)
+    scene.catalogs[None].error = Transient("no answer")
+    assert scene.watch.run() is Exit.RETRY_LATER
+    scene.catalogs[None].error = Invalid("two changelogs for one mirror")
+    scene.watch._refresh_at = 0.0
+    assert scene.watch.run() is Exit.NEEDS_PERSON
+
+
+def test_it_stops_when_told_to(build: Build) -> None:
+    scene = build()
+    scene.watch.until_idle = False
+    scene.watch.on_round = lambda _: scene.stop.set()
+    assert scene.watch.run() is Exit.DONE
+
+
+def test_a_state_that_is_locked_for_a_while_is_tried_again_and_one_that_is_damaged_is_not(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = build()
+    load, errors = scene.store.load, [Transient("locked")]
+
+    def faulty(reads: object) -> Rows:
+        if errors:
+            raise errors.pop()
+        return load(reads)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scene.store, "load", faulty)
+    assert scene.watch.run() is Exit.DONE
+    errors.append(Invalid("damaged"))  # type: ignore[arg-type]
+    with pytest.raises(Invalid):
+        scene.watch.run()

@@ -1,0 +1,330 @@
+"""A worker at work: a real store, an `advance` that does what it is told, a clock that moves when it sleeps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Conflict, Invalid, Transient
+from icemirror.result import Advance, Merged, Position, SliceResult, UpToDate
+from icemirror.state.apply import apply
+from icemirror.state.events import Dispatch, Holder, Noticed, Paused, Recover, RunState
+from icemirror.state.policy import Policy
+from icemirror.state.reads import EVERYTHING, Reads
+from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState, TableRow
+from icemirror.state.sqlite import SqliteStore
+from icemirror.state.worker import Limits
+from icemirror.telemetry.redaction import forget_secrets, register_secret
+from spark_job.worker import Surroundings, run_worker
+from tests.unit.state.samples import TERMS
+
+POLICY = Policy(quiet_seconds=0.0, backoff_seconds=1000.0, max_backoff_seconds=1000.0)
+SLOT = SlotId("default", 0)
+POSITION = Position(cursor=None, live_rows=7, index_bytes=3)
+
+
+def slice_done(events: int = 5) -> Merged:
+    figures = dict.fromkeys(
+        ["snapshot_id", "inserted", "updated", "deleted", "stale", "unchanged", "data_files", "delete_files"],
+        0,
+    )
+    sizes = dict.fromkeys(["data_bytes", "delete_bytes", "index_bytes"], 0)
+    part = SliceResult(events=events, seconds=0.1, seconds_by_step={}, **figures, **sizes)
+    return Merged(slice=part, position=POSITION)
+
+
+UP_TO_DATE = UpToDate(head="m9", position=POSITION)
+Step = Advance | Exception | Callable[[], object]
+
+
+class Bench:
+    """A launched slot, and a plan of what each call of `advance` comes to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = SqliteStore(folder / "state.db")
+        self.now = 1000.0
+        self.plans: dict[str, list[Step]] = {}
+        self.calls: list[str] = []
+        self.reported: list[BaseException] = []
+        self.stopping = False
+        self.tables: frozenset[str] | None = None
+        self.policy = POLICY
+
+    def notice(self, name: str) -> None:
+        apply(self.store, Noticed(self.now, name, TERMS), POLICY)
+
+    def launch(self) -> Holder:
+        taken = apply(self.store, Dispatch(self.now, "default"), POLICY).after
+        assert isinstance(taken, SlotRow)
+        return Holder(SLOT, taken.gen, "run-1")
+
+    def advance(self, name: str) -> Advance:
+        self.calls.append(name)
+        step: Step = self.plans[name].pop(0) if self.plans.get(name) else UP_TO_DATE
+        if callable(step):
+            step()
+            return self.advance(name)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def sleep(self, seconds: float) -> None:
+        self.now += max(seconds, 0.001)
+
+    def run(self, me: Holder | None = None, turn_slices: int = 8) -> None:
+        around = Surroundings(
+            store=self.store,
+            policy=self.policy,
+            limits=Limits(linger_seconds=1.0, turn_slices=turn_slices, max_conflicts=2),
+            advance=self.advance,
+            tables=lambda: self.tables or frozenset(self.rows().tables),
+            stopping=lambda: self.stopping,
+            report=self.reported.append,
+            clock=lambda: self.now,
+            sleep=self.sleep,
+            jitter=lambda: 0.0,
+        )
+        run_worker(me or self.launch(), around)
+
+    def rows(self) -> Rows:
+        return self.store.load(EVERYTHING)
+
+    def table(self, name: str = "t") -> TableRow:
+        return self.rows().tables[name]
+
+    def results(self) -> list[tuple[str, str, int]]:
+        page = self.store.results_since("")
+        return [(run.result.table, run.result.outcome, len(run.result.slices)) for run in page.results]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.store.close()
+
+
+def test_it_merges_slice_by_slice_until_the_plan_is_empty_and_gives_its_slot_back(bench: Bench) -> None:
+    bench.notice("t")
+    bench.plans["t"] = [slice_done(), slice_done(7)]
+    bench.run()
+    row = bench.table()
+    assert (row.dirty, row.covered, row.merged_head, row.position) == (1, 1, "m9", POSITION)
+    assert row.last_run is not None
+    assert (row.last_run.run_id, row.last_run.outcome, row.last_run.events) == ("run-1", "merged", 12)
+    assert bench.results() == [("t", "merged", 2)]
+    assert bench.rows().slots[SLOT].state is SlotState.FREE
+
+
+def test_one_worker_serves_all_tables_and_lingers_before_it_leaves(bench: Bench) -> None:
+    bench.notice("a")
+    bench.notice("b")
+    began = bench.now
+    bench.run()
+    assert sorted(bench.calls) == ["a", "b"]
+    assert bench.now - began >= 1.0
+
+
+def test_work_that_comes_while_it_lingers_is_taken(bench: Bench) -> None:
+    bench.notice("a")
+    me, sleep = bench.launch(), bench.sleep
+
+    def noticing(seconds: float) -> None:
+        sleep(seconds)
+        if "b" not in bench.rows().tables:
+            bench.notice("b")
+
+    bench.sleep = noticing  # type: ignore[method-assign]
+    bench.run(me)
+    assert bench.calls == ["a", "b"]
+
+
+def test_notices_during_a_merge_are_not_covered_by_it(bench: Bench) -> None:
+    bench.notice("t")
+    bench.plans["t"] = [lambda: bench.notice("t"), UP_TO_DATE]
+    bench.run()
+    assert (bench.table().dirty, bench.table().covered) == (2, 2)
+    assert [outcome for _, outcome, _ in bench.results()] == ["up-to-date", "up-to-date"]
+
+
+def test_a_worker_whose_slot_is_taken_ends_at_once_and_touches_nothing(bench: Bench) -> None:
+    bench.notice("t")
+    me = bench.launch()
+    bench.run(Holder(SLOT, me.gen - 1, "run-0"))
+    assert bench.calls == []
+    assert bench.rows().slots[SLOT].state is SlotState.LAUNCHING
+
+
+def test_a_turn_ends_after_some_slices_if_others_wait(bench: Bench) -> None:
+    bench.notice("a")
+    bench.now += 1
+    bench.notice("b")
+    bench.plans["a"] = [slice_done(), slice_done(), slice_done()]
+    bench.run(turn_slices=2)
+    assert bench.calls == ["a", "a", "b", "a", "a"]
+    assert bench.results() == [("a", "merged", 2), ("b", "up-to-date", 0), ("a", "merged", 1)]
+
+
+def test_a_long_backlog_alone_is_reported_now_and_then(bench: Bench) -> None:
+    bench.notice("a")
+    bench.plans["a"] = [slice_done() for _ in range(5)]
+    bench.run(turn_slices=2)
+    assert bench.results() == [("a", "merged", 2), ("a", "merged", 2), ("a", "merged", 1)]
+
+
+def test_a_failure_is_the_tables_own_and_the_others_go_on(bench: Bench) -> None:
+    bench.notice("bad")
+    bench.notice("good")
+    failure = Transient("storage did not answer")
+    bench.plans["bad"] = [slice_done(), failure]
+    bench.run()
+    row = bench.table("bad")
+    assert (row.failures, row.quarantined, row.owner) == (1, False, None)
+    assert row.error is not None
+    assert (row.error.kind, row.error.message) == ("transient", "storage did not answer")
+    assert bench.table("good").covered == 1
+    assert ("bad", "failed", 1) in bench.results()
+    assert bench.reported == [failure]
+
+
+def test_what_needs_a_person_is_quarantined(bench: Bench) -> None:
+    bench.notice("bad")
+    bench.plans["bad"] = [Invalid("a key is NULL")]
+    bench.run()
+    assert bench.table("bad").quarantined
+
+
+def test_an_unexpected_error_is_named_by_type_and_place_but_not_by_its_text(bench: Bench) -> None:
+    bench.notice("bad")
+    bench.plans["bad"] = [ZeroDivisionError("customer 4711")]
+    bench.run()
+    error = bench.table("bad").error
+    assert error is not None
+    assert error.message.startswith("unexpected ZeroDivisionError at ")
+    assert "4711" not in error.message
+
+
+def test_secrets_do_not_reach_the_state(bench: Bench) -> None:
+    bench.notice("bad")
+    bench.plans["bad"] = [Transient("GET https://u:canary-secret@h failed")]
+    register_secret("canary-secret")
+    try:
+        bench.run()
+    finally:
+        forget_secrets()
+    error = bench.table("bad").error
+    assert error is not None
+    assert "canary-secret" not in error.message
+
+
+def test_a_conflict_is_planned_again_and_is_no_failure(bench: Bench) -> None:
+    bench.notice("t")
+    bench.plans["t"] = [Conflict("the head moved"), slice_done()]
+    bench.run()
+    assert bench.calls == ["t", "t", "t"]
+    assert bench.results() == [("t", "merged", 1)]
+    assert bench.table().failures == 0
+
+
+def test_conflicts_without_end_are_a_failure(bench: Bench) -> None:
+    bench.notice("t")
+    bench.plans["t"] = [Conflict("the head moved") for _ in range(9)]
+    bench.run()
+    assert len(bench.calls) == 3
+    row = bench.table()
+    assert (row.failures, row.error.kind if row.error else None) == (1, "conflict")
+
+
+def test_a_paused_table_is_given_back_after_the_slice(bench: Bench) -> None:
+    bench.notice("t")
+    bench.plans["t"] = [lambda: apply(bench.store, Paused(1.0, "t"), POLICY), slice_done(), slice_done()]
+    bench.run()
+    row = bench.table()
+    assert (row.paused, row.owner, row.covered, row.failures) == (True, None, 0, 0)
+    assert bench.results() == [("t", "merged", 1)]
+
+
+def test_a_worker_that_is_asked_to_stop_finishes_its_slice_and_gives_everything_back(bench: Bench) -> None:
+    bench.notice("t")
+    bench.plans["t"] = [lambda: setattr(bench, "stopping", True), slice_done(), slice_done()]
+    bench.run()
+    assert bench.calls == ["t", "t"]
+    assert (bench.table().owner, bench.table().failures) == (None, 0)
+    assert bench.rows().slots[SLOT].state is SlotState.FREE
+
+
+def test_a_worker_leaves_at_once_for_tables_that_it_does_not_know(bench: Bench) -> None:
+    bench.notice("known")
+    bench.notice("unknown")
+    bench.tables = frozenset({"known"})
+    began = bench.now
+    bench.run()
+    assert bench.calls == ["known"]
+    assert bench.now - began < 1.0
+    assert bench.rows().slots[SLOT].state is SlotState.FREE
+
+
+def test_a_fenced_worker_stops_after_its_slice_and_changes_nothing(bench: Bench) -> None:
+    bench.notice("t")
+    bench.policy = Policy(quiet_seconds=0.0, lease_seconds=0.04)
+    fenced = threading.Event()
+
+    def lose_the_slot() -> None:
+        slot = bench.rows().slots[SLOT]
+        gone = Recover(bench.now, SLOT, slot.gen, slot.run_id, RunState.GONE, 0.0)
+        apply(bench.store, gone, POLICY)
+        fenced.wait(0.3)  # several heartbeats
+
+    bench.plans["t"] = [lose_the_slot, slice_done(), slice_done()]
+    bench.run()
+    assert bench.calls == ["t", "t"]
+    assert bench.table().owner is not None, "it is for the trigger to see that the owner is gone"
+
+
+def test_the_lease_is_renewed_while_a_long_slice_runs(bench: Bench) -> None:
+    bench.notice("t")
+    bench.policy = Policy(quiet_seconds=0.0, lease_seconds=0.04)
+    seen: list[float] = []
+    pause = threading.Event()
+
+    def long_slice() -> None:
+        seen.append(bench.rows().slots[SLOT].lease_until)
+        bench.now += 50.0
+        pause.wait(0.3)
+        seen.append(bench.rows().slots[SLOT].lease_until)
+
+    bench.plans["t"] = [long_slice, UP_TO_DATE]
+    bench.run()
+    assert seen[1] - seen[0] == pytest.approx(50.0)
+    assert bench.table().covered == 1
+
+
+def test_a_state_that_does_not_answer_for_a_moment_is_asked_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.notice("t")
+    me, load, failures = bench.launch(), bench.store.load, [Transient("locked"), Transient("locked")]
+
+    def faulty(reads: Reads) -> Rows:
+        if failures and bench.calls:
+            raise failures.pop()
+        return load(reads)
+
+    monkeypatch.setattr(bench.store, "load", faulty)
+    bench.tables = frozenset({"t"})
+    bench.run(me)
+    assert (failures, bench.table().covered) == ([], 1)
+
+
+def test_a_result_that_cannot_be_recorded_stops_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.notice("t")
+
+    def refuse(_: object) -> None:
+        raise Transient("disk full")
+
+    monkeypatch.setattr(bench.store, "record_result", refuse)
+    bench.run()
+    assert bench.table().covered == 1
