@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.typedef import Record
 
-from spark_job.iceberg.seams import write_parquet
-from spark_job.key_index.keys import Indices
+from spark_job.iceberg.parquet_writer import write_parquet
+from spark_job.partitions import Partition, split_rows
 
 _TARGET_FILE_BYTES = "write.target-file-size-bytes"
 _DEFAULT_TARGET_BYTES = 512 << 20
@@ -35,34 +31,29 @@ class WrittenRows:
 
 def write_rows(io: FileIO, metadata: TableMetadata, rows: pa.Table) -> WrittenRows:
     """Writes the rows, those of a partition in the order in which they come."""
-    schema, spec = metadata.schema(), metadata.spec()
     files: list[DataFile] = []
     file = np.empty(rows.num_rows, dtype=np.int32)
     pos = np.empty(rows.num_rows, dtype=np.int64)
-    for partition, places in _partitions(rows, schema, spec):
-        part = rows if places is None else rows.take(pa.array(places))
-        all_places = np.arange(rows.num_rows) if places is None else places
+    for partition, places in split_rows(rows, metadata.schema(), metadata.spec()):
+        part = rows if len(places) == rows.num_rows else rows.take(pa.array(places))
         for start, length in _cuts(part, metadata):
-            piece = part.slice(start, length)
-            here = all_places[start : start + length]
+            here = places[start : start + length]
             file[here] = len(files)
             pos[here] = np.arange(length)
-            files.append(_write_file(io, metadata, piece, partition))
+            files.append(_write_file(io, metadata, part.slice(start, length), partition))
     return WrittenRows(tuple(files), file, pos)
 
 
-def _write_file(
-    io: FileIO, metadata: TableMetadata, rows: pa.Table, partition: PartitionKey | None
-) -> DataFile:
+def _write_file(io: FileIO, metadata: TableMetadata, rows: pa.Table, partition: Partition) -> DataFile:
     locations = load_location_provider(metadata.location, metadata.properties)
-    path = locations.new_data_location(f"{uuid.uuid4()}.parquet", partition)
+    path = partition.location(locations, f"{uuid.uuid4()}.parquet")
     output = io.new_output(path)
     statistics = write_parquet(output, metadata.schema(), metadata.properties, rows)
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=partition.partition if partition else Record(),
+        partition=partition.record,
         file_size_in_bytes=len(output),
         sort_order_id=None,
         equality_ids=None,
@@ -71,29 +62,6 @@ def _write_file(
     )
     file.spec_id = metadata.default_spec_id
     return file
-
-
-def _partitions(
-    rows: pa.Table, schema: Schema, spec: PartitionSpec
-) -> Iterator[tuple[PartitionKey | None, Indices | None]]:
-    """Each partition with the places of its rows, in one pass however many there are."""
-    if not spec.fields:
-        yield None, None
-        return
-    values: list[pa.ChunkedArray] = []
-    for field in spec.fields:
-        source = schema.find_field(field.source_id)
-        values.append(field.transform.pyarrow_transform(source.field_type)(rows[source.name]))
-    names = [f"p{at}" for at in range(len(values))]
-    keyed = pa.table([*values, pa.array(np.arange(rows.num_rows))], names=[*names, "place"])
-    grouped = keyed.group_by(names, use_threads=False).aggregate([("place", "list")])
-    for group in range(grouped.num_rows):
-        fields = [
-            PartitionFieldValue(field=field, value=grouped[name][group].as_py())
-            for field, name in zip(spec.fields, names, strict=True)
-        ]
-        places = grouped["place_list"][group].values.to_numpy()
-        yield PartitionKey(field_values=fields, partition_spec=spec, schema=schema), places
 
 
 def _cuts(rows: pa.Table, metadata: TableMetadata) -> list[tuple[int, int]]:

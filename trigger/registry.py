@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from icemirror.errors import IcemirrorError, Invalid
+from icemirror.errors import BadConfig, IcemirrorError
 from icemirror.settings import Settings, TableSettings, expand_discovered
 from trigger.heads.open_source import open_source
 from trigger.heads.source import Head, HeadSource
@@ -38,13 +38,13 @@ class Registry:
         return frozenset(table.name for table in self.tables if table.group == group)
 
     def choose(self, name: str | None, pattern: str | None) -> tuple[TableSettings, ...]:
-        """The table of this name, else those whose names match; `Invalid` where there is none."""
+        """The table of this name, else those whose names match; `BadConfig` where there is none."""
         if name is not None:
             return (self._known.table(name),)
         chosen = tuple(table for table in self.tables if fnmatchcase(table.name, pattern or ""))
         if not chosen:
             known = ", ".join(table.name for table in self.tables)
-            raise Invalid(f"no table matches {pattern!r}; there are: {known or 'none'}")
+            raise BadConfig(f"no table matches {pattern!r}; there are: {known or 'none'}")
         return chosen
 
     def refresh(self) -> None:

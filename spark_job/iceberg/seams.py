@@ -6,13 +6,22 @@ is relied on, so that an upgrade fails loudly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.io import FileIO, OutputFile
-from pyiceberg.io.pyarrow import ParquetFormatModel
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    _get_parquet_writer_kwargs,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
 from pyiceberg.manifest import (
     DataFile,
     ManifestContent,
@@ -25,6 +34,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Properties
 
 
@@ -92,10 +102,76 @@ def write_list(
         writer.add_manifests(manifests)
 
 
-def write_parquet(
-    output: OutputFile, schema: Schema, properties: Properties, table: pa.Table
-) -> dict[str, Any]:
-    """Writes a data file by the table's own properties; its statistics as `DataFile.from_args` takes them."""
-    with ParquetFormatModel().create_writer(output, schema, properties) as writer:
-        writer.write(table)
-    return dict(writer.result().to_serialized_dict())
+@dataclass
+class FileStatistics:
+    """What a manifest says of a data file's columns, by field id."""
+
+    rows: int
+    split_offsets: list[int]
+    column_sizes: dict[int, int]
+    value_counts: dict[int, int]
+    null_value_counts: dict[int, int]
+    nan_value_counts: dict[int, int]
+    lower_bounds: dict[int, bytes]
+    upper_bounds: dict[int, bytes]
+
+    def arguments(self) -> dict[str, Any]:
+        """As `DataFile.from_args` takes them."""
+        return {
+            "record_count": self.rows,
+            "split_offsets": self.split_offsets,
+            "column_sizes": self.column_sizes,
+            "value_counts": self.value_counts,
+            "null_value_counts": self.null_value_counts,
+            "nan_value_counts": self.nan_value_counts,
+            "lower_bounds": self.lower_bounds,
+            "upper_bounds": self.upper_bounds,
+        }
+
+
+def file_statistics(
+    footer: pq.FileMetaData, schema: Schema, properties: Properties, without: set[int]
+) -> FileStatistics:
+    """The statistics of a file that was written, as the table's metrics modes ask for; none of some columns."""
+    plan = compute_statistics_plan(schema, properties)
+    for field_id in without:
+        plan[field_id] = replace(plan[field_id], mode=MetricsMode(MetricModeTypes.NONE))
+    found = data_file_statistics_from_parquet_metadata(footer, plan, parquet_path_to_id_mapping(schema))
+    aggregates = found.column_aggregates.items()
+    return FileStatistics(
+        rows=found.record_count,
+        split_offsets=found.split_offsets,
+        column_sizes=found.column_sizes,
+        value_counts=found.value_counts,
+        null_value_counts=found.null_value_counts,
+        nan_value_counts=found.nan_value_counts,
+        lower_bounds=_bounds((field_id, aggregate.min_as_bytes) for field_id, aggregate in aggregates),
+        upper_bounds=_bounds((field_id, aggregate.max_as_bytes) for field_id, aggregate in aggregates),
+    )
+
+
+def _bounds(found: Iterable[tuple[int, Callable[[], bytes | None]]]) -> dict[int, bytes]:
+    bounds: dict[int, bytes] = {}
+    for field_id, compute in found:
+        # The upper bound of a truncated text counts its last character up, into what UTF-8 cannot say after U+D7FF.
+        with suppress(UnicodeEncodeError):
+            bound = compute()
+            if bound is not None:
+                bounds[field_id] = bound
+    return bounds
+
+
+def parquet_column_ids(schema: Schema) -> dict[str, int]:
+    """Path of a Parquet column → field id."""
+    return dict(parquet_path_to_id_mapping(schema))
+
+
+def parquet_options(properties: Properties) -> dict[str, Any]:
+    """The table's `write.parquet.*` properties as PyArrow's arguments."""
+    return dict(_get_parquet_writer_kwargs(properties))
+
+
+def row_group_rows(properties: Properties) -> int:
+    """The most rows of a row group."""
+    limit = properties.get(TableProperties.PARQUET_ROW_GROUP_LIMIT)
+    return int(limit) if limit else TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT

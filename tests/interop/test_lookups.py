@@ -33,7 +33,9 @@ def live_values(lab: MirroredWorld, case: Case, kinds: Callable[[Any], bool]) ->
     key = [name for name, _ in KEY_KINDS[case.key].columns]
     asked: list[Asked] = []
     for name in dict.fromkeys([*key, *partitioned, "text"]):
-        counted = [item for item in Counter(rows[name].to_pylist()).items() if kinds(item[0])]
+        counted = sorted(
+            (item for item in Counter(rows[name].to_pylist()).items() if kinds(item[0])), key=repr
+        )
         asked.extend((name, value, count) for value, count in counted[:MOST_VALUES])
     assert asked
     return asked

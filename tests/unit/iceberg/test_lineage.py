@@ -283,34 +283,3 @@ def test_files_of_expired_snapshots_come_in_the_order_in_which_they_were_committ
         ids.append(head_id(table))
     expire_like_java(table, *ids[:3])
     assert in_order(table) == paths
-
-
-def test_a_snapshot_merged_in_part_lists_the_same_files_after_its_parent_expired(table: Table) -> None:
-    """Everything before it is merged already."""
-    commit_ids(table, 1)
-    parent = head_id(table)
-    files = [data_files(table, number)[0] for number in range(2, 5)]
-    head = table.current_snapshot()
-    assert head is not None
-    older = list_manifests(table.io, head.manifest_list)
-    commit_snapshot(table, "append", [manifest_of(table, 55, files), *older], 55)
-    source = Source(uuid="u", snapshot_id=55, sequence_number=2, files_done=1)
-    before = added(table, source)
-    expire_like_java(table, parent)
-    assert added(table, source) == before == {55: [file.file_path for file in files]}
-
-
-def test_a_snapshot_that_stands_for_all_before_it_lists_the_same_files_after_it_was_merged_in_part(
-    table: Table,
-) -> None:
-    """Here what came before it was not merged: it is part of what is cut."""
-    for number in range(3):
-        commit_ids(table, number)
-        if number == 1:
-            expired = head_id(table)
-    first = table.metadata.snapshots[0].snapshot_id
-    expire_like_java(table, first, expired)
-    before = added(table)
-    source = Source(uuid="u", snapshot_id=head_id(table), sequence_number=3, files_done=1)
-    assert added(table, source) == before
-    assert len(before[head_id(table)]) == 3

@@ -83,6 +83,16 @@ def test_orders_are_read_back_by_entry_number(
     assert (found == orders[entries.astype(np.intp)]).all()
 
 
+@pytest.mark.parametrize("groups", [[2], [0, 2], [1]])
+def test_only_the_row_groups_that_are_asked_for_are_read(
+    tmp_path: Path, io: PyArrowFileIO, groups: list[int]
+) -> None:
+    orders = np.arange(3 * GROUP, dtype=np.uint64).reshape(-1, 1)
+    path, span = save(tmp_path, encode_orders(orders))
+    entries = np.array([group * GROUP + 5 for group in groups], np.uint64)
+    assert read_orders(io, path, span, entries, 1)[:, 0].tolist() == entries.tolist()
+
+
 def test_extreme_differences_survive_the_delta_encoding(tmp_path: Path, io: PyArrowFileIO) -> None:
     orders = matrix([(0,), (TOP,), (0,), (2**63,), (2**63 - 1,), (TOP,), (1,)])
     path, span = save(tmp_path, encode_orders(orders))

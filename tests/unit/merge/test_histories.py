@@ -30,12 +30,18 @@ def test_a_first_merge_takes_in_the_events_of_expired_snapshots(lab: Lab, java: 
 
 
 @pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
-def test_of_equal_sequences_the_later_commit_wins_although_both_have_expired(lab: Lab, java: bool) -> None:
-    gone = [lab.tell("I1@5=first"), lab.tell("U1@5=second"), lab.tell("U1@5=third")]
-    lab.tell("I9@9")
+@pytest.mark.parametrize("tail", ["", ONE_BY_ONE], ids=["one slice", "many slices"])
+def test_of_equal_sequences_the_later_commit_wins_although_both_have_expired(
+    lab: Lab, java: bool, tail: str
+) -> None:
+    """Cut into slices, the snapshot that stands for all before it is taken up where it was left, again and again."""
+    gone = [lab.tell("I1@5=first"), lab.tell("U1@5=second", "U1@5=third"), lab.tell("U1@5=fourth")]
+    lab.tell("I9@9", "U1@5=fifth")
+    lab.tell("I8@8")
     expire(lab, *gone, java=java)
+    lab = lab.reconfigure(tail=tail)
     lab.merge()
-    assert lab.rows()[1] == "third"
+    assert lab.rows() == {1: "fifth", 8: "I8@8", 9: "I9@9"}
 
 
 def test_a_cut_snapshot_whose_parent_expires_is_taken_up_where_it_was_left(lab: Lab) -> None:

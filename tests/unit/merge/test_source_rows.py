@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 from pyiceberg.schema import Schema
@@ -61,6 +62,17 @@ def test_rows_are_read_across_row_groups(tmp_path: Path, io: PyArrowFileIO, row_
     table = events(" ".join(f"I{number}@1" for number in range(50)))
     file = save(tmp_path, table, row_group_size=row_group_size)
     wanted = [0, 6, 7, 8, 20, 21, 49]
+    assert read(io, [file], [(0, row) for row in wanted], ID_AND_NAME)["id"].to_pylist() == wanted
+
+
+def test_rows_are_read_from_row_groups_of_unequal_size(tmp_path: Path, io: PyArrowFileIO) -> None:
+    table = events(" ".join(f"I{number}@1" for number in range(12)))
+    path = tmp_path / "unequal.parquet"
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for start, length in ((0, 2), (2, 5), (7, 1), (8, 4)):
+            writer.write_table(table.slice(start, length))
+    file = ChangeFile(str(path), 1, 12, 1, 1)
+    wanted = [1, 2, 6, 7, 8, 11]
     assert read(io, [file], [(0, row) for row in wanted], ID_AND_NAME)["id"].to_pylist() == wanted
 
 

@@ -230,3 +230,22 @@ def test_tables_that_are_no_longer_configured_are_left_alone(stage: Stage, tmp_p
     stage.sweep(100.0)
     assert stage.launcher.launches == []
     assert load_settings(tmp_path / "icemirror.yaml", {}).tables
+
+
+def test_a_sweep_for_cron_stays_for_the_quiet_period_and_launches(stage: Stage) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        stage.now += seconds
+
+    stage.fleet.sweep_once(sleep)
+    assert slept == [2.0]
+    assert stage.launcher.launches == ["default-0-1002000", "heavy-0-1002000"]
+
+
+def test_a_sweep_for_cron_does_not_stay_for_a_table_that_backs_off_for_long(stage: Stage) -> None:
+    backing_off = TableRow(ORDERS, dirty=1, noticed_head="m1", not_before=stage.now + 500.0)
+    stage.store.compare_and_set(backing_off)
+    stage.catalogs["other"].heads.clear()
+    stage.fleet.sweep_once(lambda _: pytest.fail("it waits"))

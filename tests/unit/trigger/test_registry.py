@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.errors import Invalid, Transient
+from icemirror.errors import BadConfig, Transient
 from tests.unit.trigger.fakes import DISCOVER, TABLES, FakeHeads, settings
 from trigger import registry as module
 from trigger.registry import Registry
@@ -61,6 +61,6 @@ def test_tables_are_chosen_by_name_or_pattern(tmp_path: Path, catalog: FakeHeads
     registry = Registry(settings(tmp_path, TABLES))
     assert [table.name for table in registry.choose("raw.items", None)] == ["shop.items"]
     assert [table.name for table in registry.choose(None, "shop.*")] == ["shop.orders", "shop.items"]
-    with pytest.raises(Invalid, match=r"there are: shop\.orders, shop\.items"):
+    with pytest.raises(BadConfig, match=r"there are: shop\.orders, shop\.items"):
         registry.choose(None, "sales.*")
     registry.close()

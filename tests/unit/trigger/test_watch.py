@@ -159,6 +159,7 @@ def test_a_catalog_that_stays_silent_ends_it_with_4_and_one_that_comes_back_does
     scene.catalogs["other"].error = Transient("no answer")
     assert scene.watch.run() is Exit.RETRY_LATER
     scene.catalogs["other"].error = None
+    time.sleep(0.05)  # the pause before that catalog is asked again
     assert scene.watch.run() is Exit.DONE
 
 

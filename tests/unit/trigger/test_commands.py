@@ -1,0 +1,173 @@
+"""`watch`, `sweep`, `status` and `resume` at the command line, as far as they need no job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from icemirror.cli.main import run
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.rows import SlotId, SlotRow, TableRow
+from icemirror.state.sqlite import SqliteStore
+from tests.unit.state.samples import INVALID, dirty
+
+CONFIG = """
+iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
+tables:
+  - {{namespace: shop, changelog_table: orders_changelog, mirror_table: orders, primary_keys: [id]}}
+  - {{namespace: shop, changelog_table: items_changelog, mirror_table: items, primary_keys: [id]}}
+trigger:
+  state: {{type: sqlite, path: "{folder}/state/state.db"}}
+  poll_interval: 10ms
+  quiet_period: 10ms
+telemetry: {{prometheus: null, log_format: text}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "icemirror.yaml").write_text(CONFIG.format(folder=tmp_path))
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(tmp_path / "icemirror.yaml"))
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield tmp_path
+    for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+        signal.signal(number, handler)
+
+
+def create_catalog(folder: Path, *changelogs: str) -> None:
+    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
+        catalog.execute(
+            "CREATE TABLE iceberg_tables "
+            "(catalog_name TEXT, table_namespace TEXT, table_name TEXT, metadata_location TEXT)"
+        )
+        for name in changelogs:
+            values = ("icemirror", "shop", name, "m1")
+            catalog.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?)", values)
+        catalog.commit()
+
+
+def put(folder: Path, *rows: TableRow | SlotRow) -> None:
+    with SqliteStore(folder / "state" / "state.db") as store:
+        for row in rows:
+            assert store.compare_and_set(row)
+
+
+def tables(folder: Path) -> Mapping[str, TableRow]:
+    with SqliteStore(folder / "state" / "state.db") as store:
+        return store.load(EVERYTHING).tables
+
+
+def merged(name: str) -> TableRow:
+    return TableRow(name, dirty=1, covered=1, noticed_head="m1", merged_head="m1")
+
+
+def test_watching_ends_with_3_if_a_changelog_is_missing_and_says_which(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    create_catalog(folder, "orders_changelog")
+    put(folder, merged("shop.orders"))
+    assert run(["watch", "--until-idle"]) == 3
+    shown = capfd.readouterr().err
+    assert "shop.items: there is no changelog shop.items_changelog" in shown.replace("\n", " ")
+    assert "error: shop.orders" not in shown
+
+
+def test_watching_ends_with_0_if_all_is_merged(folder: Path) -> None:
+    create_catalog(folder, "orders_changelog", "items_changelog")
+    put(folder, merged("shop.orders"), merged("shop.items"))
+    assert run(["watch", "--until-idle"]) == 0
+
+
+def test_watching_a_quarantined_table_ends_with_3_and_says_what_helps(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    create_catalog(folder, "orders_changelog", "items_changelog")
+    bad = dirty("shop.orders", quarantined=True, error=INVALID, noticed_head="m1")
+    put(folder, bad, merged("shop.items"))
+    assert run(["watch", "--until-idle"]) == 3
+    shown = capfd.readouterr().err
+    assert "a key is NULL" in shown
+    assert "icemirror resume --table shop.orders" in shown
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_watch_ends_when_it_is_asked_to(folder: Path, number: signal.Signals, code: int) -> None:
+    create_catalog(folder, "orders_changelog")
+    put(folder, merged("shop.orders"))
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "icemirror", "watch"], env=os.environ, stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 60
+    while "shop.items" not in tables(folder):  # it notes that this one has no changelog: it is at work
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    watch.send_signal(number)
+    assert watch.wait(20) == code
+
+
+def test_a_sweep_says_how_the_tables_stand(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    create_catalog(folder, "orders_changelog")
+    put(folder, merged("shop.orders"))
+    assert run(["sweep"]) == 3
+    assert capfd.readouterr().out.strip() == "1 current, 1 needs-person"
+
+
+def test_a_sweep_of_a_catalog_that_is_not_there_ends_with_4(folder: Path) -> None:
+    assert run(["sweep"]) == 4
+
+
+def test_status_is_one_json_object_per_table_and_makes_no_state(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["status", "--json"]) == 0
+    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [one["table"] for one in found] == ["shop.orders", "shop.items"]
+    assert {one["state"] for one in found} == {"idle"}
+    assert not (folder / "state").exists()
+
+
+def test_status_for_people_shows_state_and_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    put(folder, dirty("shop.orders", quarantined=True, error=INVALID, noticed_head="m1"))
+    assert run(["status"]) == 0
+    shown = capfd.readouterr().out
+    assert "quarantined" in shown
+    assert "a key is NULL" in shown
+
+
+def test_resume_lifts_quarantines_of_tables_and_of_their_workers(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    slot = SlotRow(SlotId("default", 0), quarantined=True, failures=5, not_before=1e12)
+    put(folder, dirty("shop.orders", quarantined=True, failures=5, error=INVALID), slot)
+    assert run(["resume", "--match", "shop.o*"]) == 0
+    assert "shop.orders" in capfd.readouterr().out
+    row = tables(folder)["shop.orders"]
+    assert (row.quarantined, row.failures, row.error) == (False, 0, None)
+    with SqliteStore(folder / "state" / "state.db") as store:
+        assert not store.load(EVERYTHING).slots[slot.id].quarantined
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "either --table or --match"),
+        (["--table", "a", "--match", "b"], 2, "either --table or --match"),
+        (["--table", "shop.order"], 2, "did you mean shop.orders"),
+        (["--match", "sales.*"], 2, "no table matches"),
+    ],
+)
+def test_resume_of_nothing_is_refused(
+    folder: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
+) -> None:
+    assert run(["resume", *arguments]) == code
+    assert words in capfd.readouterr().err.replace("\n", " ")

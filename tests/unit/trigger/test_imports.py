@@ -1,0 +1,28 @@
+"""The trigger stays light: what it imports before it has anything to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = (
+    "pyspark",
+    "pyarrow",
+    "pyiceberg",
+    "pandas",
+    "numpy",
+    "duckdb",
+    "sqlalchemy",
+    "boto3",
+    "opentelemetry",
+)
+SCRIPT = """
+import sys
+import trigger.heads.glue, trigger.heads.rest, trigger.heads.sql, trigger.watch, trigger.wiring
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def test_the_trigger_loads_nothing_heavy() -> None:
+    loaded = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    assert set(loaded.stdout.split()).isdisjoint(HEAVY)
