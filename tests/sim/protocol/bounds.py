@@ -78,8 +78,8 @@ DEEP: dict[str, Bounds] = {
     "2 tables, 2 slots, 2 commits, eager, crash": within(
         tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1
     ),
-    "2 tables, 2 slots, 2 commits, lazy, zombie": within(
-        tables=2, slots=2, commit=2, watch=True, zombie=1, triggers=1
+    "looks alone, 2 tables, 2 slots, 2 commits, eager, zombie": within(
+        watch=True, tables=2, slots=2, commit=2, eager=True, zombie=1, triggers=1
     ),
     "looks alone, 2 tables, 2 slots, eager, crash": within(
         watch=True, tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1

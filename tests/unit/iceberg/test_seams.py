@@ -12,7 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.io.pyarrow import ParquetFormatModel, schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    _get_parquet_writer_kwargs,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -26,7 +34,7 @@ from pyiceberg.manifest import (
     read_manifest_list,
     write_manifest_list,
 )
-from pyiceberg.partitioning import PartitionKey
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider, load_location_provider
@@ -35,13 +43,13 @@ from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summa
 from pyiceberg.transforms import Transform
 from pyiceberg.typedef import Record
 
+from spark_job.iceberg.parquet_writer import write_parquet
 from spark_job.iceberg.seams import (
     NewManifest,
     list_manifests,
     write_added,
     write_list,
     write_merged,
-    write_parquet,
 )
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, commit_ids, data_files, manifest_of
 
@@ -70,10 +78,15 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], list[str]]] = {
         ManifestFile.fetch_manifest_entry,
         ["self", "io", "discard_deleted"],
     ),
-    "ParquetFormatModel.create_writer": (
-        ParquetFormatModel.create_writer,
-        ["self", "output_file", "file_schema", "properties"],
+    "_get_parquet_writer_kwargs": (_get_parquet_writer_kwargs, ["table_properties"]),
+    "compute_statistics_plan": (compute_statistics_plan, ["schema", "table_properties"]),
+    "data_file_statistics_from_parquet_metadata": (
+        data_file_statistics_from_parquet_metadata,
+        ["parquet_metadata", "stats_columns", "parquet_column_mapping"],
     ),
+    "parquet_path_to_id_mapping": (parquet_path_to_id_mapping, ["schema"]),
+    "MetricsMode": (MetricsMode, ["type", "length"]),
+    "PartitionSpec.partition_to_path": (PartitionSpec.partition_to_path, ["self", "data", "schema"]),
     "update_snapshot_summaries": (update_snapshot_summaries, ["summary", "previous_summary"]),
     "SnapshotSummaryCollector.add_file": (
         SnapshotSummaryCollector.add_file,
@@ -108,7 +121,6 @@ def test_a_private_piece_takes_what_it_is_given(name: str) -> None:
 def test_the_writer_of_manifests_can_be_made_to_write_deletes() -> None:
     assert isinstance(inspect.getattr_static(ManifestWriterV2, "_meta"), property)
     assert not isinstance(inspect.getattr_static(ManifestWriterV2, "content"), property)
-    assert hasattr(PartitionKey, "partition")
 
 
 @pytest.fixture
@@ -193,6 +205,16 @@ def test_a_data_file_can_be_sent_to_another_process(table: Table) -> None:
     sent = pickle.loads(pickle.dumps(file))  # noqa: S301
     assert (sent.file_path, sent.record_count, sent.partition) == (file.file_path, 1, file.partition)
     assert (sent.lower_bounds, sent.column_sizes) == (file.lower_bounds, file.column_sizes)
+
+
+def test_statistics_of_a_column_can_be_switched_off() -> None:
+    assert MetricsMode(MetricModeTypes.NONE).type is MetricModeTypes.NONE
+    assert sorted(parquet_path_to_id_mapping(SCHEMA).values()) == [1, 2]
+    assert set(compute_statistics_plan(SCHEMA, {})) == {1, 2}
+
+
+def test_writer_properties_become_arguments_of_pyarrow() -> None:
+    assert _get_parquet_writer_kwargs({"write.parquet.compression-codec": "gzip"})["compression"] == "gzip"
 
 
 def test_entries_are_made_by_name() -> None:

@@ -1,0 +1,127 @@
+"""Statistics that a reader may trust: a bound that does not hold makes rows invisible."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
+
+from spark_job.iceberg.parquet_writer import write_parquet
+
+V = 2
+NAN = float("nan")
+
+
+def write(
+    folder: Path, kind: IcebergType, values: Sequence[Any], row_group_rows: int | None = None
+) -> dict[str, Any]:
+    """Statistics of a file of id and v; `folder / "f.parquet"` is the file."""
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True), NestedField(V, "v", kind, required=False)
+    )
+    arrow = schema_to_pyarrow(schema)
+    columns = [pa.array(range(len(values)), pa.int64()), pa.array(values, arrow.field("v").type)]
+    output = PyArrowFileIO().new_output(str(folder / "f.parquet"))
+    properties = {"write.parquet.row-group-limit": str(row_group_rows)} if row_group_rows else {}
+    return write_parquet(output, schema, properties, pa.Table.from_arrays(columns, schema=arrow))
+
+
+def test_rows_nulls_and_bounds_are_counted(tmp_path: Path) -> None:
+    found = write(tmp_path, StringType(), ["b", None, "a", "c"])
+    assert found["record_count"] == pq.read_table(tmp_path / "f.parquet").num_rows == 4
+    assert found["null_value_counts"] == {1: 0, V: 1}
+    assert found["value_counts"] == {1: 4, V: 4}
+    assert (found["lower_bounds"][V], found["upper_bounds"][V]) == (b"a", b"c")
+    assert found["lower_bounds"][1] == struct.pack("<q", 0)
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_value_too_long_for_parquets_statistics_takes_the_bounds_away(tmp_path: Path, at: int) -> None:
+    """Else the bounds would be those of the other row groups."""
+    values = ["m", "n", "o", "p"]
+    values[at] = "z" * 10_000
+    found = write(tmp_path, StringType(), values, row_group_rows=2)
+    assert pq.read_metadata(tmp_path / "f.parquet").num_row_groups == 2
+    assert V not in found["lower_bounds"]
+    assert V not in found["upper_bounds"]
+    assert found["value_counts"][V] == 4
+
+
+def test_a_row_group_of_nulls_takes_no_bounds_away(tmp_path: Path) -> None:
+    found = write(tmp_path, StringType(), [None, None, "m", "n"], row_group_rows=2)
+    assert (found["lower_bounds"][V], found["upper_bounds"][V]) == (b"m", b"n")
+
+
+def test_a_column_of_nulls_has_counts_and_no_bounds(tmp_path: Path) -> None:
+    found = write(tmp_path, StringType(), [None, None])
+    assert found["null_value_counts"][V] == 2
+    assert V not in found["lower_bounds"]
+
+
+def test_bounds_of_long_text_are_truncated_outwards(tmp_path: Path) -> None:
+    values = ["a" * 30, "b" * 30]
+    found = write(tmp_path, StringType(), values)
+    lower, upper = found["lower_bounds"][V].decode(), found["upper_bounds"][V].decode()
+    assert len(lower) <= 16
+    assert len(upper) <= 16
+    assert lower <= min(values)
+    assert upper >= max(values)
+
+
+@pytest.mark.parametrize("last", ["\ud7ff", "\U0010ffff"])
+def test_a_truncated_bound_that_has_no_next_character_is_left_out_or_holds(tmp_path: Path, last: str) -> None:
+    text = last * 40
+    found = write(tmp_path, StringType(), [text])
+    upper = found["upper_bounds"].get(V)
+    assert upper is None or upper.decode() >= text
+
+
+def test_uuids_have_counts_but_no_bounds_anywhere(tmp_path: Path) -> None:
+    """Iceberg Java compares them as signed numbers (apache/iceberg#14216)."""
+    found = write(tmp_path, UUIDType(), [b"\x00" * 16, b"\xff" * 16, None])
+    assert V not in found["lower_bounds"]
+    assert (found["value_counts"][V], found["null_value_counts"][V]) == (3, 1)
+    column = pq.read_metadata(tmp_path / "f.parquet").row_group(0).column(1)
+    assert not column.is_stats_set
+    assert pq.read_metadata(tmp_path / "f.parquet").row_group(0).column(0).is_stats_set
+
+
+@pytest.mark.parametrize("kind", [FloatType(), DoubleType()], ids=str)
+def test_nans_are_counted(tmp_path: Path, kind: IcebergType) -> None:
+    found = write(tmp_path, kind, [NAN, 1.0, None, NAN, -0.0])
+    assert found["nan_value_counts"][V] == 2
+    assert found["null_value_counts"][V] == 1
+
+
+def test_no_nans_are_counted_too(tmp_path: Path) -> None:
+    assert write(tmp_path, DoubleType(), [1.0, None])["nan_value_counts"][V] == 0
+
+
+def test_nested_columns_are_written_and_counted(tmp_path: Path) -> None:
+    inner = StructType(
+        NestedField(5, "n", UUIDType(), required=False), NestedField(6, "d", DoubleType(), required=False)
+    )
+    kind = ListType(4, inner, element_required=False)
+    values = [[{"n": b"\x01" * 16, "d": NAN}], None, []]
+    found = write(tmp_path, kind, values)
+    assert found["record_count"] == 3
+    assert 5 not in found["lower_bounds"]
+    assert pq.read_table(tmp_path / "f.parquet")["v"].null_count == 1
