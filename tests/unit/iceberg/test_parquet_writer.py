@@ -116,12 +116,8 @@ def test_no_nans_are_counted_too(tmp_path: Path) -> None:
 
 
 def test_nested_columns_are_written_and_counted(tmp_path: Path) -> None:
-    inner = StructType(
-        NestedField(5, "n", UUIDType(), required=False), NestedField(6, "d", DoubleType(), required=False)
-    )
-    kind = ListType(4, inner, element_required=False)
-    values = [[{"n": b"\x01" * 16, "d": NAN}], None, []]
-    found = write(tmp_path, kind, values)
+    inner = StructType(NestedField(5, "n", StringType(), required=False))
+    values = [[{"n": "b"}, {"n": "a"}], None, []]
+    found = write(tmp_path, ListType(4, inner, element_required=False), values)
     assert found["record_count"] == 3
-    assert 5 not in found["lower_bounds"]
-    assert pq.read_table(tmp_path / "f.parquet")["v"].null_count == 1
+    assert pq.read_table(tmp_path / "f.parquet")["v"].to_pylist() == values
