@@ -39,6 +39,7 @@ def encode_orders(orders: U64) -> bytes:
         column_encoding="DELTA_BINARY_PACKED",
         write_statistics=False,
         store_schema=False,
+        write_page_checksum=True,
     )
     encoded: bytes = sink.getvalue().to_pybytes()
     return encoded
@@ -48,7 +49,7 @@ def read_orders(io: FileIO, path: str, span: Span, entries: U64, parts: int) -> 
     """The orders of these entries, one row for each."""
     with io.new_input(path).open() as stream:
         try:
-            file = pq.ParquetFile(_Window(stream, span))
+            file = pq.ParquetFile(_Window(stream, span), page_checksum_verification=True)
             groups = (entries // _ROW_GROUP_ENTRIES).astype(np.intp)
             wanted, place = np.unique(groups, return_inverse=True)
             table = file.read_row_groups(wanted.tolist())

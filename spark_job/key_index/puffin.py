@@ -116,9 +116,11 @@ def _parse_footer(path: str, payload: bytes, end_of_blobs: int) -> list[BlobMeta
         blobs = [BlobMetadata.model_validate(blob) for blob in described]
     except (ValueError, KeyError, TypeError, RecursionError, ValidationError) as error:
         raise Corrupt(f"{path}: the Puffin footer cannot be read") from error
-    for blob in blobs:
-        if blob.offset + blob.length > end_of_blobs:
-            raise Corrupt(f"{path}: blob {blob.type} reaches beyond the footer")
+    end = len(MAGIC)
+    for blob in sorted(blobs, key=lambda blob: blob.offset):
+        if blob.offset < end or blob.offset + blob.length > end_of_blobs:
+            raise Corrupt(f"{path}: blob {blob.type} overlaps another one, or reaches beyond the footer")
+        end = blob.offset + blob.length
     return blobs
 
 
