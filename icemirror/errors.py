@@ -13,6 +13,7 @@ class Kind(StrEnum):
     COMMIT_UNKNOWN = "commit-unknown"
     INVALID = "invalid"
     CORRUPT = "corrupt"
+    UNEXPECTED = "unexpected"
 
 
 class Exit(IntEnum):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.errors import Invalid
+from icemirror.errors import Corrupt, Invalid
 from spark_job.change_file import ChangeFile
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
 from spark_job.key_index.orders import is_sorted
@@ -65,7 +65,10 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
 def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
     """The narrow columns of one changelog file."""
     with open_parquet(io, file.path) as parquet:
-        columns = read_columns(parquet, file.path, shape.narrow_ids)
+        return _as_changes(read_columns(parquet, file.path, shape.narrow_ids), file, ordinal, shape)
+
+
+def _as_changes(columns: list[pa.Array], file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
     count = len(shape.key_ids)
     keys, operation, sequence = columns[:count], columns[count], columns[count + 1 :]
     for key in keys:
@@ -74,14 +77,44 @@ def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogSha
             raise Invalid(
                 f"{file.path}: the key is NULL in row {row}: an event without a key cannot be merged"
             )
+    codes = shape.codec.encode(keys)
+    if not shape.codec.lossless:
+        _refuse_collisions(codes, keys, file.path)
     rows = len(operation)
     return Changes(
-        keys=shape.codec.encode(keys),
+        keys=codes,
         operation=_operations(operation, shape, file.path),
         sequence=shape.sequence.encode(sequence, file.path),
         file=np.full(rows, ordinal, dtype=np.uint32),
         row=np.arange(rows, dtype=np.uint32),
     )
+
+
+def _refuse_collisions(codes: Keys, keys: Sequence[pa.Array], path: str) -> None:
+    """Of two keys with one hash, one would be taken for an older event of the other."""
+    one, other = equal_codes(codes)
+    differ = np.flatnonzero(~equal_values(keys, one, other))
+    if len(differ):
+        raise Corrupt(
+            f"{path}: rows {int(one[differ[0]])} and {int(other[differ[0]])} have different keys with the same hash; "
+            "nothing was committed"
+        )
+
+
+def equal_codes(codes: Keys) -> tuple[Indices, Indices]:
+    """Pairs of places with equal codes, which link all places of a code."""
+    order = np.argsort(codes.lo if codes.hi is None else codes.hi)
+    same = np.flatnonzero(codes.take(order).same_as_next())
+    return order[same], order[same + 1]
+
+
+def equal_values(columns: Sequence[pa.Array], one: Indices, other: Indices) -> Mask:
+    """Whether the rows `one` and `other` have equal values in all columns, pair by pair."""
+    same = np.ones(len(one), dtype=np.bool_)
+    for column in columns:
+        equal = pc.equal(column.take(pa.array(one)), column.take(pa.array(other)))
+        same &= equal.to_numpy(zero_copy_only=False)
+    return same
 
 
 def _operations(column: pa.Array, shape: ChangelogShape, path: str) -> NDArray[np.uint8]:

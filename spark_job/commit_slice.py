@@ -61,6 +61,7 @@ def commit_slice(
         began = time.perf_counter()
         live = live_files(io, mirror.head)
         doomed = _doomed(mirror, shards)
+        _check_shards(mirror, shards)
         reach("write-deletes")
         delete_files = write_deletes(io, table.metadata, doomed, live)
         written.extend(file.file_path for file in delete_files)
@@ -153,6 +154,29 @@ def _doomed(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[
     }
 
 
+def _check_shards(mirror: Mirror, shards: Sequence[ShardResult]) -> None:
+    """Each shard wrote and indexed the rows that its changes write, and removes the rows that they replace."""
+    for shard in shards:
+        writes, tombstones = int(shard.fate.writes.sum()), int(shard.fate.tombstones.sum())
+        expected = {
+            "rows": writes,
+            "entries": writes + tombstones,
+            "tombstones": tombstones,
+            "removals": int(shard.fate.removes.sum()),
+        }
+        found = {
+            "rows": sum(file.record_count for file in shard.data_files),
+            "entries": shard.segment.entries if shard.segment else 0,
+            "tombstones": shard.segment.tombstones if shard.segment else 0,
+            "removals": len(shard.removed_pos),
+        }
+        if found != expected:
+            raise Corrupt(
+                f"{'.'.join(mirror.table.name())}: a shard should have {expected}, but has {found}; "
+                "nothing was committed"
+            )
+
+
 def _check_counts(
     root: Root,
     live: Mapping[str, LiveFile],
@@ -175,7 +199,7 @@ def _data_files(shards: Sequence[ShardResult]) -> list[DataFile]:
     files: list[DataFile] = []
     for shard in shards:
         for file, spec_id in zip(shard.data_files, shard.spec_ids, strict=True):
-            file.spec_id = spec_id  # not kept by pickle
+            file.spec_id = spec_id
             files.append(file)
     return files
 

@@ -14,10 +14,8 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
 from spark_job.iceberg.parquet_writer import write_parquet
+from spark_job.iceberg.write_properties import TARGET_FILE_BYTES, read_number
 from spark_job.partitions import Partition, split_rows
-
-_TARGET_FILE_BYTES = "write.target-file-size-bytes"
-_DEFAULT_TARGET_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def _write_file(io: FileIO, metadata: TableMetadata, rows: pa.Table, partition: 
 
 def _cuts(rows: pa.Table, metadata: TableMetadata) -> list[tuple[int, int]]:
     """Where to begin a new file, by the target size; Arrow's bytes stand for Parquet's."""
-    target = int(metadata.properties.get(_TARGET_FILE_BYTES, _DEFAULT_TARGET_BYTES))
+    target = read_number(metadata.properties, TARGET_FILE_BYTES)
     pieces = max(1, -(-rows.nbytes // target))
     size = -(-rows.num_rows // pieces)
     return [(start, min(size, rows.num_rows - start)) for start in range(0, rows.num_rows, size)]

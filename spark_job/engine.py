@@ -180,11 +180,16 @@ def _file_groups(work: SliceWork, groups: int) -> list[range]:
 
 
 def shard_bounds(work: SliceWork, shards: int) -> U64:
-    """Where each shard but the first begins, on the leading 64 bits of the key."""
+    """Where each shard but the first begins, on the leading 64 bits of the key; nowhere if there are no keys."""
     if work.shape.codec.encoding is Encoding.HASHED:
         return np.array([(number << 64) // shards for number in range(1, shards)], dtype=np.uint64)
-    step = max(1, len(work.files) // _SAMPLE_FILES)
-    sample = np.sort(np.concatenate([_sample_keys(work, file) for file in work.files[::step]]))
+    files = [file for file in work.files if file.events]
+    if not files:
+        return np.empty(0, dtype=np.uint64)
+    step = max(1, len(files) // _SAMPLE_FILES)
+    sample = np.sort(np.concatenate([_sample_keys(work, file) for file in files[::step]]))
+    if not len(sample):
+        return np.empty(0, dtype=np.uint64)
     return sample[[len(sample) * number // shards for number in range(1, shards)]]
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.types import IcebergType, ListType, MapType, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 FieldMap = Mapping[int, int]
 
@@ -68,8 +68,12 @@ def schema_changes(
         there = mirror.find_field(ids[field.field_id])
         if there.name != field.name:
             changes.append(f"column {there.name} renamed to {field.name}")
-        if str(_type_names(there.field_type)) != str(_type_names(field.field_type)):
+        same = {target: target for target in ids.values()}
+        if _outline(there.field_type, same) != _outline(field.field_type, ids):
             changes.append(f"column {field.name} changed from {there.field_type} to {field.field_type}")
+        key = there.field_id in mirror.identifier_field_ids  # always required in the mirror
+        if not key and _loosened(there, field):
+            changes.append(f"column {field.name} may now be NULL, or a part of it")
     present = {field.field_id for field in changelog.fields}
     top_level = {ids[source] for source in ids if source in present}
     changes.extend(
@@ -78,14 +82,36 @@ def schema_changes(
     return tuple(changes)
 
 
-def _type_names(kind: IcebergType) -> object:
-    """The shape of a type without its ids."""
+def _outline(kind: IcebergType, ids: FieldMap) -> object:
+    """A type with the mirror's ids of its nested fields: one that was dropped and made anew is another field."""
     match kind:
         case StructType():
-            return [(field.name, _type_names(field.field_type)) for field in kind.fields]
+            return [
+                (ids.get(field.field_id), field.name, _outline(field.field_type, ids))
+                for field in kind.fields
+            ]
         case ListType():
-            return ["list", _type_names(kind.element_type)]
+            return ("list", _outline(kind.element_type, ids))
         case MapType():
-            return ["map", _type_names(kind.key_type), _type_names(kind.value_type)]
+            return ("map", _outline(kind.key_type, ids), _outline(kind.value_type, ids))
         case _:
             return str(kind)
+
+
+def _loosened(there: NestedField, here: NestedField) -> bool:
+    """Whether something that the mirror requires may be NULL in the changelog."""
+    if there.required and not here.required:
+        return True
+    return any(_loosened(one, other) for one, other in zip(_below(there), _below(here), strict=False))
+
+
+def _below(field: NestedField) -> tuple[NestedField, ...]:
+    match field.field_type:
+        case StructType() as kind:
+            return kind.fields
+        case ListType() as kind:
+            return (kind.element_field,)
+        case MapType() as kind:
+            return (kind.key_field, kind.value_field)
+        case _:
+            return ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from icemirror.errors import Invalid
 from spark_job.iceberg.mirror import Mirror
+from spark_job.key_index.segment import SegmentInfo
 from spark_job.shape import ChangelogShape
 
 
@@ -19,11 +20,21 @@ def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:
             "Set primary_keys back, or drop the mirror to have it rebuilt."
         )
     for segment in mirror.root.segments if mirror.root else ():
-        if segment.codec != shape.codec or len(segment.greatest) != shape.sequence.parts + 1:
+        if not _made_alike(segment, shape):
             raise Invalid(
                 f"{name}: the type of its key or its sequence_column changed since it was built. "
                 "Set them back, or drop the mirror to have it rebuilt."
             )
+
+
+def _made_alike(segment: SegmentInfo, shape: ChangelogShape) -> bool:
+    """The codes and orders of the segment come from the same columns, in the same order, in the same way."""
+    return (
+        segment.codec == shape.codec
+        and segment.key_ids == shape.key_ids
+        and segment.sequence_ids == shape.sequence.field_ids
+        and len(segment.greatest) == shape.sequence.parts + 1
+    )
 
 
 def _listed(names: set[str | None]) -> str:

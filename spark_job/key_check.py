@@ -12,7 +12,7 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt
 from spark_job.change_file import ChangeFile
-from spark_job.collapse import Changes
+from spark_job.collapse import Changes, equal_codes, equal_values
 from spark_job.key_index.keys import Indices
 from spark_job.parquet_columns import open_parquet, read_at
 from spark_job.shape import ChangelogShape
@@ -64,19 +64,51 @@ def check_keys(
         )
 
 
+def check_events(sides: KeySides, events: Changes, most: int | None) -> None:
+    """Compares the keys of events of different files that have one hash, `most` of few files; all of them if None.
+
+    Events must stand in the order (file, row). Those of one file were compared when it was read.
+    """
+    if sides.shape.codec.lossless or len(sides.changelog_files) == 1:
+        return
+    one, other = equal_codes(events.keys)
+    across = events.file[one] != events.file[other]
+    one, other = one[across], other[across]
+    if most is not None:
+        files = (events.file[one].astype(np.uint64) << np.uint64(32)) | events.file[other]
+        near = np.flatnonzero(np.isin(files, np.unique(files)[:_SAMPLE_FILES]))[:most]
+        one, other = one[near], other[near]
+    if not len(one):
+        return
+    rows = np.unique(np.concatenate([one, other]))
+    values = _read_events(sides, events, rows)
+    differ = np.flatnonzero(~equal_values(values, np.searchsorted(rows, one), np.searchsorted(rows, other)))
+    if len(differ):
+        first, second = int(one[differ[0]]), int(other[differ[0]])
+        raise Corrupt(
+            f"{sides.changelog_files[int(events.file[first])].path}: row {int(events.row[first])} has another key "
+            f"with the same hash as row {int(events.row[second])} of "
+            f"{sides.changelog_files[int(events.file[second])].path}; nothing was committed"
+        )
+
+
+def _read_events(sides: KeySides, events: Changes, rows: Indices) -> list[pa.Array]:
+    """The key columns of these events, which must stand in the order (file, row)."""
+    return _read(
+        sides.changelog_io,
+        [file.path for file in sides.changelog_files],
+        sides.shape.key_ids,
+        events.file[rows].astype(np.int32),
+        events.row[rows].astype(np.int64),
+    )
+
+
 def _same_values(
     sides: KeySides, changes: Changes, order: Indices, found: list[pa.Array]
 ) -> NDArray[np.bool_]:
     """Equal codes of a hash do not prove equal keys."""
     by_source = order[np.lexsort((changes.row[order], changes.file[order]))]
-    paths = [file.path for file in sides.changelog_files]
-    values = _read(
-        sides.changelog_io,
-        paths,
-        sides.shape.key_ids,
-        changes.file[by_source].astype(np.int32),
-        changes.row[by_source].astype(np.int64),
-    )
+    values = _read_events(sides, changes, by_source)
     place = np.empty(len(order), dtype=np.int64)
     place[np.argsort(order)] = np.argsort(by_source)
     same = np.ones(len(order), dtype=np.bool_)
@@ -101,10 +133,4 @@ def _read(
         path = paths[int(ordinal)]
         with open_parquet(io, path) as parquet:
             parts.append(read_at(parquet, path, field_ids, row[file == ordinal]))
-    return [pa.concat_arrays(_alike(column)) for column in zip(*parts, strict=True)]
-
-
-def _alike(pieces: Sequence[pa.Array]) -> list[pa.Array]:
-    """Pieces of one column from files of different age may differ in width: int32 and int64."""
-    kinds = {piece.type for piece in pieces}
-    return list(pieces) if len(kinds) == 1 else [piece.cast(pa.int64()) for piece in pieces]
+    return [pa.concat_arrays(column) for column in zip(*parts, strict=True)]

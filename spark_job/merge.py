@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from icemirror.errors import IcemirrorError
+from icemirror.errors import IcemirrorError, Kind
 from icemirror.result import ErrorResult, Merged, Position, SliceResult, TableResult
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import bind, get_log
@@ -23,7 +23,7 @@ def merge_table(
     began = pipeline.clock()
     slices: list[SliceResult] = []
     position: Position | None = None
-    failure: IcemirrorError | None = None
+    failure: ErrorResult | None = None
     with bind(table=table.name, run=pipeline.run_id):
         try:
             while isinstance(step := pipeline.advance(table), Merged):
@@ -33,7 +33,11 @@ def merge_table(
         except IcemirrorError as error:
             log.error("merge failed", error=error)  # noqa: TRY400 (our own log, which adds the traceback)
             report(error)
-            failure = error
+            failure = ErrorResult(kind=error.kind, message=str(error))
+        except Exception as error:  # a defect of ours, or of a library: this table fails, the others go on
+            log.error("merge failed unexpectedly", error=error)  # noqa: TRY400
+            report(error)
+            failure = ErrorResult(kind=Kind.UNEXPECTED, message=f"{type(error).__name__}: {error}")
     return TableResult(
         table=table.name,
         outcome="failed" if failure else "merged" if slices else "up-to-date",
@@ -41,5 +45,5 @@ def merge_table(
         cursor=position.cursor if position else None,
         slices=tuple(slices),
         seconds=round(pipeline.clock() - began, 4),
-        error=ErrorResult(kind=failure.kind, message=str(failure)) if failure else None,
+        error=failure,
     )

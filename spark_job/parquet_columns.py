@@ -12,8 +12,17 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt, Invalid
+from spark_job.projection import field_id_of
 
-FIELD_ID = b"PARQUET:field_id"
+_DAMAGED = (
+    pa.ArrowInvalid,
+    pa.ArrowNotImplementedError,
+    pa.ArrowKeyError,
+    pa.ArrowIndexError,
+    pa.ArrowTypeError,
+    UnicodeDecodeError,  # a name or value that is no text
+)
+_MOST_DIGITS = 38  # of an Iceberg decimal
 
 
 @contextmanager
@@ -24,7 +33,7 @@ def open_parquet(io: FileIO, path: str) -> Iterator[pq.ParquetFile]:
             yield parquet
     except FileNotFoundError as error:
         raise Corrupt(f"{path}: the file is gone, although the table still names it") from error
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except _DAMAGED as error:
         raise Corrupt(f"{path}: not a readable Parquet file ({error})") from error
     except OSError as error:
         if error.errno is None and type(error) is OSError:  # Arrow's word for a damaged page or footer
@@ -34,21 +43,13 @@ def open_parquet(io: FileIO, path: str) -> Iterator[pq.ParquetFile]:
 
 def column_names(parquet: pq.ParquetFile, path: str) -> dict[int, str]:
     """Field id → name, for the top level of a file."""
-    names: dict[int, str] = {}
-    for field in parquet.schema_arrow:
-        field_id = (field.metadata or {}).get(FIELD_ID)
-        if field_id is None:
-            raise Invalid(
-                f"{path}: column {field.name} has no Iceberg field id; the file was not written by an Iceberg writer"
-            )
-        names[int(field_id)] = field.name
-    return names
+    return {field_id_of(field, path): field.name for field in parquet.schema_arrow}
 
 
 def read_columns(
     parquet: pq.ParquetFile, path: str, field_ids: Sequence[int], row_groups: Sequence[int] | None = None
 ) -> list[pa.Array]:
-    """Whole columns in the order of the ids, each in one piece."""
+    """Whole columns in the order of the ids, each in one piece and in the one form that its values have."""
     names = column_names(parquet, path)
     missing = [field_id for field_id in field_ids if field_id not in names]
     if missing:
@@ -58,7 +59,25 @@ def read_columns(
     wanted = [names[field_id] for field_id in field_ids]
     groups = range(parquet.num_row_groups) if row_groups is None else row_groups
     table = parquet.read_row_groups(list(groups), columns=list(dict.fromkeys(wanted)))
-    return [_in_one_piece(table[name]) for name in wanted]
+    return [_in_one_piece(_in_one_form(table[name])) for name in wanted]
+
+
+def _in_one_form(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A Parquet file may carry the Arrow type that its writer used, and be older than a widening."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.cast(column.type.storage_type)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind):
+        return column.cast(pa.large_binary())
+    if pa.types.is_integer(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.decimal128(_MOST_DIGITS, kind.scale))
+    return column
 
 
 def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:

@@ -22,7 +22,7 @@ from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
 from spark_job.index_location import index_location
 from spark_job.key_change import require_same_key
-from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices
+from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
 from spark_job.shape import ChangelogShape, resolve_shape
 from spark_job.shard import SliceWork
 from spark_job.support import require_supported
@@ -127,12 +127,16 @@ class Pipeline:
             )
             for snapshot in history.snapshots
         ]
+        if history.whole:
+            merged = source.sequence_number if source else 0
+            commits = [one for one in split_commits(snapshots[0]) if one.sequence_number >= merged]
+            snapshots = [*commits, *snapshots[1:]]
         done = {source.snapshot_id: source.files_done} if source and source.files_done is not None else {}
         limits = SliceLimits(
             events=min(self.settings.batch_size or _MOST_EVENTS, _MOST_EVENTS),
             bytes=self.settings.job.max_slice_bytes,
         )
-        return tuple(plan_slices(uuid, snapshots, done, limits)), len(snapshots)
+        return tuple(plan_slices(uuid, snapshots, done, limits)), len(history.snapshots)
 
     def _merge(self, prepared: Prepared, part: Slice, planned: float) -> Merged:
         began = self.clock()
@@ -155,7 +159,12 @@ class Pipeline:
             reach("create-mirror")
             table = create_mirror(catalog, prepared.settings, prepared.changelog, schema, ids)
             reach("mirror-created")
-            return read_mirror(table, prepared.settings.name)
+            mirror = read_mirror(table, prepared.settings.name)
+            if mirror.head is not None:
+                raise Conflict(
+                    f"{prepared.settings.name}: somebody else made and filled the mirror meanwhile"
+                )
+            return mirror
         if changes := _changes(prepared):
             raise Invalid(
                 f"{prepared.settings.changelog_id}: its schema changed ({'; '.join(changes)}). "

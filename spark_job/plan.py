@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from icemirror.cursor import Cursor, Source
 from spark_job.change_file import ChangeFile
@@ -11,11 +12,16 @@ from spark_job.change_file import ChangeFile
 
 @dataclass(frozen=True, slots=True)
 class ChangelogSnapshot:
-    """A snapshot after the cursor, with the files that it added."""
+    """A snapshot after the cursor, with the files that it added.
+
+    Not `last`: a commit before it that has expired, whose files this snapshot still lists. The sequence number is that
+    commit's, so that a cursor which is less than its snapshot's number is one among those.
+    """
 
     snapshot_id: int
     sequence_number: int
     files: tuple[ChangeFile, ...]
+    last: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +50,20 @@ class SliceLimits:
     bytes: int
 
 
+def split_commits(snapshot: ChangelogSnapshot) -> list[ChangelogSnapshot]:
+    """A snapshot that stands for all before it, as the commits that its files came from."""
+    own = tuple(file for file in snapshot.files if file.sequence_number == snapshot.sequence_number)
+    commits = groupby(snapshot.files[: len(snapshot.files) - len(own)], lambda file: file.sequence_number)
+    before = [
+        ChangelogSnapshot(snapshot.snapshot_id, number, tuple(files), last=False) for number, files in commits
+    ]
+    return [*before, replace(snapshot, files=own)]
+
+
 def plan_slices(
     uuid: str, snapshots: Sequence[ChangelogSnapshot], done: Mapping[int, int], limits: SliceLimits
 ) -> list[Slice]:
-    """Cuts the snapshots into slices; `done` tells how many files of a snapshot are merged already."""
+    """Cuts the snapshots into slices; `done` tells how many files of the first one are merged already."""
     slices: list[Slice] = []
     files: list[ChangeFile] = []
     events = size = 0
@@ -64,13 +80,13 @@ def plan_slices(
         files, events, size = [], 0, 0
 
     last_whole: ChangelogSnapshot | None = None
-    for snapshot in snapshots:
+    for at, snapshot in enumerate(snapshots):
         for number, file in enumerate(snapshot.files):
-            if number < done.get(snapshot.snapshot_id, 0):
+            if at == 0 and number < done.get(snapshot.snapshot_id, 0):
                 continue
             if files and (events + file.events > limits.events or size + file.bytes > limits.bytes):
                 if number == 0 and last_whole is not None:
-                    close(last_whole, None)
+                    close(last_whole, None if last_whole.last else len(last_whole.files))
                 else:
                     close(snapshot, number)
             files.append(file)

@@ -113,11 +113,11 @@ def _numbers(array: pa.Array) -> U64:
 
 def _hex_pairs(array: pa.Array, name: str, file: str) -> tuple[U64, U64]:
     """`{commit_lsn:016x}/{tx_ordinal:016x}`, all values at once."""
-    array = array.cast(pa.string())
+    array = array.cast(pa.large_string())
     count = len(array)
     if not count:
         return np.empty(0, np.uint64), np.empty(0, np.uint64)
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + count + 1]
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int64)[array.offset : array.offset + count + 1]
     wrong = np.diff(offsets) != _HEX_LENGTH
     if not wrong.any():
         text = np.frombuffer(array.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]].reshape(count, -1)

@@ -44,7 +44,8 @@ class ChangelogShape:
 def resolve_shape(settings: TableSettings, schema: Schema) -> ChangelogShape:
     """Finds the columns that the settings name in the changelog's schema."""
     operation, sequence = _cdc_columns(settings, schema)
-    keys = _key_columns(settings, schema)
+    # By id: the index chains the columns, and neither naming nor moving them in another order may change a code.
+    keys = sorted(_key_columns(settings, schema), key=lambda key: key.field_id)
     cdc_ids = {operation.field_id, *(column.field_id for column in sequence)}
     for key in keys:
         if key.field_id in cdc_ids:

@@ -24,7 +24,7 @@ from spark_job.collapse import Changes, collapse_changes, concat_changes, in_ord
 from spark_job.data_files import WrittenRows, write_rows
 from spark_job.field_map import FieldMap
 from spark_job.iceberg.discard import discard
-from spark_job.key_check import KeySides, check_keys, choose_sample
+from spark_job.key_check import KeySides, check_events, check_keys, choose_sample
 from spark_job.key_index.keys import U64
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
 from spark_job.locate import Fate, Located, decide, locate_keys
@@ -85,8 +85,9 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
     """Merges the events that `read` gives; files of a failed attempt are removed again."""
     seconds: dict[str, float] = {}
     with _timed(seconds, "collapse"):
-        events = read()
-        changes = collapse_changes(in_order(events))
+        events = in_order(read())
+        check_events(_sides(work), events, work.key_check_rows)
+        changes = collapse_changes(events)
     with _timed(seconds, "locate"):
         orders = work.orders(changes)
         located = locate_keys(work.mirror_io, work.segments, changes.keys, orders)
@@ -118,10 +119,13 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
 
 
 def _check(work: SliceWork, changes: Changes, located: Located, fate: Fate) -> None:
-    key_ids = tuple(work.field_map[key_id] for key_id in work.shape.key_ids)
-    sides = KeySides(work.changelog_io, work.files, work.shape, work.mirror_io, work.indexed_paths, key_ids)
     sample = choose_sample(np.flatnonzero(fate.removes), located.file, work.key_check_rows)
-    check_keys(sides, changes, sample, located.file, located.pos)
+    check_keys(_sides(work), changes, sample, located.file, located.pos)
+
+
+def _sides(work: SliceWork) -> KeySides:
+    key_ids = tuple(work.field_map[key_id] for key_id in work.shape.key_ids)
+    return KeySides(work.changelog_io, work.files, work.shape, work.mirror_io, work.indexed_paths, key_ids)
 
 
 def _write(work: SliceWork, winners: Changes) -> WrittenRows:
@@ -161,7 +165,9 @@ def _index(
     entries = Entries(changes.keys.take(known), file[known], pos[known], orders[known])
     paths = [data_file.file_path for data_file in written.files]
     path = f"{work.index_location}/{uuid.uuid4()}.segment.puffin"
-    return write_segment(work.mirror_io, path, entries, work.shape.codec, paths, tuple(range(len(paths))))
+    segment = write_segment(work.mirror_io, path, entries, work.shape.codec, paths, tuple(range(len(paths))))
+    made_of = {"key_ids": work.shape.key_ids, "sequence_ids": work.shape.sequence.field_ids}
+    return segment.model_copy(update=made_of)
 
 
 @contextmanager

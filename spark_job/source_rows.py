@@ -15,7 +15,8 @@ from pyiceberg.schema import Schema
 from icemirror.errors import Corrupt
 from spark_job.change_file import ChangeFile
 from spark_job.field_map import FieldMap
-from spark_job.parquet_columns import FIELD_ID, column_names, open_parquet, row_group_starts
+from spark_job.parquet_columns import column_names, open_parquet, row_group_starts
+from spark_job.projection import field_id_of, project_column
 
 
 def read_rows(
@@ -55,20 +56,18 @@ def _read_file(
         table = parquet.read_row_group(group, columns=list(sources.values()))
         if len(here) < table.num_rows:
             table = table.take(pa.array(here))
-        yield _project(table, sources, target)
+        yield _project(table, path, sources, ids, target)
 
 
-def _project(table: pa.Table, sources: Mapping[int, str], target: pa.Schema) -> pa.Table:
-    """The columns of the mirror, found by its field ids; one that the file does not have is NULL.
-
-    Arrow's own casts are used because PyIceberg's projection turns a NULL list of structs into an empty one
-    (apache/iceberg-python#3833).
-    """
+def _project(
+    table: pa.Table, path: str, sources: Mapping[int, str], ids: FieldMap, target: pa.Schema
+) -> pa.Table:
+    """The columns of the mirror, found by its field ids; one that the file does not have is NULL."""
     columns: list[pa.ChunkedArray] = []
     for field in target:
-        name = sources.get(int(field.metadata[FIELD_ID]))
+        name = sources.get(field_id_of(field, path))
         if name is None:
             columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
         else:
-            columns.append(table[name].cast(field.type))
+            columns.append(project_column(table[name], field.type, ids, path))
     return pa.table(columns, schema=target)

@@ -28,7 +28,9 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS: Mapping[str, LazyCommand] = {
-    "demo": LazyCommand("icemirror.cli.demo:demo", "See it work: changelogs, live changes, mirrors, proof."),
+    "demo": LazyCommand(
+        "icemirror.cli.demo.command:demo", "See it work: changelogs, live changes, mirrors, proof."
+    ),
     "merge": LazyCommand(
         "icemirror.cli.merge:merge", "Merge tables up to their changelogs' heads, here and now."
     ),

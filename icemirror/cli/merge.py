@@ -89,6 +89,8 @@ def _show_slice(progress: Progress, task: TaskID, name: str, part: SliceResult) 
 def _code(result: TableResult) -> Exit:
     if result.error is None:
         return Exit.DONE
+    if result.error.kind is Kind.UNEXPECTED:
+        return Exit.UNEXPECTED
     return Exit.NEEDS_PERSON if result.error.kind in _NEEDS_PERSON else Exit.RETRY_LATER
 
 

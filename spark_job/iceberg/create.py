@@ -17,12 +17,15 @@ from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.field_map import FieldMap, dump_map
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
+from spark_job.iceberg.write_properties import check_numbers
 
 
 def create_mirror(
     catalog: Catalog, settings: TableSettings, changelog: Table, schema: Schema, ids: FieldMap
 ) -> Table:
     """Creates the mirror; one that somebody else created meanwhile is loaded instead."""
+    spec = partition_spec(settings.name, settings.partition_by, schema)
+    check_numbers(settings.table_properties)
     with suppress(NamespaceAlreadyExistsError):  # somebody else's at the same moment
         catalog.create_namespace_if_not_exists(settings.mirror_id.namespace)
     properties = {
@@ -31,7 +34,6 @@ def create_mirror(
         FIELD_MAP: dump_map(ids),
         SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
     }
-    spec = partition_spec(settings.name, settings.partition_by, schema)
     try:
         return catalog.create_table(
             settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
@@ -54,12 +56,22 @@ def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schem
         if not transform.can_transform(column.field_type):
             raise Invalid(f"{name}: {text}({wanted.column}) is not defined for type {column.field_type}")
         suffix = "" if wanted.transform == "identity" else f"_{wanted.transform}"
+        field_name = f"{wanted.column}{suffix}"
+        if any(field.name == field_name for field in fields):
+            raise Invalid(
+                f"{name}: partition_by has two partitions {field_name}; Iceberg takes one. Drop one."
+            )
+        if suffix and field_name in schema.column_names:
+            raise Invalid(
+                f"{name}: the partition {text}({wanted.column}) would be called {field_name}, like a column of the "
+                "mirror, which Iceberg refuses. Partition by something else."
+            )
         fields.append(
             PartitionField(
                 source_id=column.field_id,
                 field_id=PARTITION_FIELD_ID_START + number,
                 transform=transform,
-                name=f"{wanted.column}{suffix}",
+                name=field_name,
             )
         )
     return PartitionSpec(*fields)

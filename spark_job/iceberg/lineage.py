@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
@@ -41,13 +41,24 @@ def history_since(table: Table, name: str, source: Source | None) -> History:
         )
     if source is not None and source.files_done is not None:
         walked.append(by_id[source.snapshot_id])
-        at = by_id[source.snapshot_id].parent_snapshot_id
     walked.reverse()
-    from_start = source is None or source.files_done is not None
-    history = History(tuple(walked), whole=from_start and at is not None and at not in by_id)
+    history = History(tuple(walked), whole=bool(walked) and _stands_for_all(walked[0], by_id, source))
     for snapshot in walked[1:] if history.whole else walked:
         _refuse_changes(name, snapshot)
     return history
+
+
+def _stands_for_all(first: Snapshot, by_id: Mapping[int, Snapshot], source: Source | None) -> bool:
+    """Whether files of expired snapshots before the first one are still to be merged."""
+    parent_id, number = first.parent_snapshot_id, first.sequence_number or 0
+    # PyIceberg cuts the tie to an expired parent; then only the first commit's number tells a beginning.
+    cut_off = number != 1 if parent_id is None else parent_id not in by_id
+    if source is None:
+        return cut_off
+    if source.files_done is None:
+        return False
+    # What expired after the snapshot was begun is merged already. Tables of format v1 number no commits.
+    return source.sequence_number < number if number else cut_off
 
 
 def _refuse_changes(name: str, snapshot: Snapshot) -> None:
@@ -60,25 +71,29 @@ def _refuse_changes(name: str, snapshot: Snapshot) -> None:
 
 
 def added_files(io: FileIO, name: str, history: History) -> dict[int, list[ChangeFile]]:
-    """The data files that each snapshot of the history added, in the order in which it lists them.
+    """The data files that each snapshot of the history added, in the order in which it lists them itself.
 
-    The head's manifests are enough unless somebody replaced files in between: then every snapshot is asked.
+    The head's manifests are enough where they show that order; else, and where somebody replaced files in between,
+    the snapshot is asked.
     """
     snapshots = history.snapshots
     wanted = {snapshot.snapshot_id: snapshot for snapshot in snapshots if _is_append(snapshot)}
     files: dict[int, list[ChangeFile]] = {snapshot_id: [] for snapshot_id in wanted}
     replaced = len(wanted) < len(snapshots)
-    oldest = min((snapshot.sequence_number or 0 for snapshot in snapshots), default=0)
-    first = snapshots[0] if snapshots else None
-    if history.whole and first is not None:
-        everything = _entries(io, name, first, oldest=0)
-        files[first.snapshot_id] = [_change_file(entry, first) for _, entry in everything]
-        wanted.pop(first.snapshot_id, None)
-    for asked in (wanted.values() if replaced else list(snapshots[-1:])) if wanted else ():
-        here = {asked.snapshot_id} if replaced else set(wanted)
-        for snapshot_id, file in _entries(io, name, asked, oldest):
-            if snapshot_id in here:
-                files[snapshot_id].append(_change_file(file, wanted[snapshot_id]))
+    if history.whole:
+        files[snapshots[0].snapshot_id] = _all_files(io, name, snapshots[0])
+        wanted.pop(snapshots[0].snapshot_id, None)
+    listed: dict[int, list[_Entry]] = {snapshot_id: [] for snapshot_id in wanted}
+    if wanted and not replaced:
+        oldest = min(snapshot.sequence_number or 0 for snapshot in snapshots)
+        for entry in _entries(io, name, snapshots[-1], lambda one: (one.sequence_number or 0) >= oldest):
+            if entry.snapshot_id in listed:
+                listed[entry.snapshot_id].append(entry)
+    for snapshot_id, snapshot in wanted.items():
+        entries = listed[snapshot_id]
+        if replaced or not _in_own_order(entries):
+            entries = _own_entries(io, name, snapshot)
+        files[snapshot_id] = [_change_file(entry, snapshot.sequence_number or 0) for entry in entries]
     return files
 
 
@@ -88,30 +103,66 @@ def _is_append(snapshot: Snapshot) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """A live file, with the snapshot that added it, and the manifest with the snapshot that wrote that."""
+
     path: str
     bytes: int
     events: int
+    snapshot_id: int
+    sequence_number: int
+    manifest: str
+    manifest_by: int
 
 
-def _entries(io: FileIO, name: str, snapshot: Snapshot, oldest: int) -> Iterable[tuple[int, _Entry]]:
-    """(snapshot that added it, file) for the live files in manifests that are not older than `oldest`."""
+def _entries(
+    io: FileIO, name: str, snapshot: Snapshot, wanted: Callable[[ManifestFile], bool]
+) -> Iterator[_Entry]:
+    """The live files in the wanted manifests of a snapshot, as they are listed."""
     for manifest in list_manifests(io, snapshot.manifest_list):
         if manifest.content is not ManifestContent.DATA:
             raise Invalid(
                 f"{name}: snapshot {snapshot.snapshot_id} deletes rows of the changelog; rebuild the mirror"
             )
-        if (manifest.sequence_number or 0) < oldest:
+        if not wanted(manifest):
             continue
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-            if entry.status is not ManifestEntryStatus.DELETED:
-                file = entry.data_file
-                yield (
-                    entry.snapshot_id or 0,
-                    _Entry(file.file_path, file.file_size_in_bytes, file.record_count),
-                )
+            file = entry.data_file
+            yield _Entry(
+                path=file.file_path,
+                bytes=file.file_size_in_bytes,
+                events=file.record_count,
+                snapshot_id=entry.snapshot_id or 0,
+                sequence_number=entry.sequence_number or 0,
+                manifest=manifest.manifest_path,
+                manifest_by=manifest.added_snapshot_id or 0,
+            )
 
 
-def _change_file(entry: _Entry, snapshot: Snapshot) -> ChangeFile:
-    return ChangeFile(
-        entry.path, entry.bytes, entry.events, snapshot.snapshot_id, snapshot.sequence_number or 0
-    )
+def _in_own_order(entries: Sequence[_Entry]) -> bool:
+    """Whether the order of a snapshot's files cannot have changed: all are in one manifest that it wrote itself."""
+    manifests = {(entry.manifest, entry.manifest_by == entry.snapshot_id) for entry in entries}
+    return len(entries) <= 1 or (len(manifests) == 1 and all(own for _, own in manifests))
+
+
+def _own_entries(io: FileIO, name: str, snapshot: Snapshot) -> list[_Entry]:
+    """What a snapshot added, from the manifests that it wrote itself."""
+    snapshot_id = snapshot.snapshot_id
+    entries = _entries(io, name, snapshot, lambda one: one.added_snapshot_id == snapshot_id)
+    return [entry for entry in entries if entry.snapshot_id == snapshot_id]
+
+
+def _all_files(io: FileIO, name: str, snapshot: Snapshot) -> list[ChangeFile]:
+    """All files of a snapshot: those of earlier commits by their sequence numbers, then those that it appended."""
+    number = snapshot.sequence_number or 0
+    before: list[ChangeFile] = []
+    own: list[ChangeFile] = []
+    for entry in _entries(io, name, snapshot, lambda _: True):
+        if _is_append(snapshot) and entry.snapshot_id == snapshot.snapshot_id:
+            own.append(_change_file(entry, number))
+        else:
+            before.append(_change_file(entry, max(0, min(entry.sequence_number, number - 1))))
+    return sorted(before, key=lambda file: file.sequence_number) + own
+
+
+def _change_file(entry: _Entry, sequence_number: int) -> ChangeFile:
+    return ChangeFile(entry.path, entry.bytes, entry.events, entry.snapshot_id, sequence_number)

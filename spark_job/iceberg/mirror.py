@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,25 +70,40 @@ def read_mirror(table: Table, name: str) -> Mirror:
             f"{name}: the table exists, but icemirror did not make it. Drop it, or name another mirror_table, "
             "so that nothing of yours is overwritten."
         )
-    field_map = load_map(properties[FIELD_MAP])
+    field_map = _read_map(properties, name)
     head = table.current_snapshot()
     if head is None:
         return Mirror(table, None, None, 0, None, field_map)
     summary = head.summary.additional_properties if head.summary else {}
-    if CURSOR in summary:
+    if CURSOR not in summary:
+        raise Invalid(_foreign(table, name, head))
+    try:
         cursor, epoch, root_path = (
             Cursor.model_validate_json(summary[CURSOR]),
             int(summary[EPOCH]),
             summary[INDEX_ROOT],
         )
-    else:
-        raise Invalid(_foreign(table, name, head))
+    except (KeyError, ValueError) as error:
+        raise Invalid(
+            f"{name}: this version cannot read the summary of snapshot {head.snapshot_id}: {error}. If a newer "
+            "icemirror wrote it, use that one; else roll the table back to a snapshot before it, or rebuild it."
+        ) from error
     root = _roots.get(root_path, lambda: _read_root(table, name, root_path))
     if root.snapshot_id != head.snapshot_id:
         raise Corrupt(
             f"{name}: index root {root_path} belongs to snapshot {root.snapshot_id}, not to {head.snapshot_id}"
         )
     return Mirror(table, head, cursor, epoch, root, field_map)
+
+
+def _read_map(properties: Mapping[str, str], name: str) -> FieldMap:
+    try:
+        return load_map(properties[FIELD_MAP])
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise Invalid(
+            f"{name}: the table property {FIELD_MAP} is gone or damaged: {error!r}. Restore it from an earlier "
+            "metadata file of the table, or drop the mirror to have it rebuilt."
+        ) from error
 
 
 def _read_root(table: Table, name: str, path: str) -> Root:

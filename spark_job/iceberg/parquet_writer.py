@@ -21,7 +21,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Properties
 from pyiceberg.types import DoubleType, FloatType, UUIDType
 
-from spark_job.iceberg.seams import file_statistics, parquet_column_ids, parquet_options, row_group_rows
+from spark_job.iceberg.seams import file_statistics, parquet_column_ids, parquet_options
+from spark_job.iceberg.write_properties import ROW_GROUP_ROWS, read_number
 
 
 def write_parquet(
@@ -40,7 +41,7 @@ def write_parquet(
             **parquet_options(properties),
         )
         with writer:
-            writer.write_table(table, row_group_size=row_group_rows(properties))
+            writer.write_table(table, row_group_size=read_number(properties, ROW_GROUP_ROWS))
     footer = writer.writer.metadata
     statistics = file_statistics(footer, schema, properties, without=uuids)
     silent = _silent_columns(footer, ids)

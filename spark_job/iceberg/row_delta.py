@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    OAuthError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -32,12 +41,19 @@ from pyiceberg.table.update import (
 
 from icemirror.errors import CommitUnknown, Conflict
 from spark_job.iceberg.seams import NewManifest, list_manifests, write_added, write_list, write_merged
+from spark_job.iceberg.write_properties import MERGE_FROM_MANIFESTS, TARGET_MANIFEST_BYTES, read_number
 
-_MERGE_FROM = "commit.manifest.min-count-to-merge"
-_DEFAULT_MERGE_FROM = 30
-_TARGET_MANIFEST_BYTES = "commit.manifest.target-size-bytes"
-_DEFAULT_MANIFEST_BYTES = 8 << 20
 _AVRO_CODEC = "write.avro.compression-codec"
+# The catalog says that it did not begin. After any other error it may still be at it.
+_REFUSALS = (
+    AuthorizationExpiredError,
+    BadRequestError,
+    ForbiddenError,
+    NoSuchTableError,
+    OAuthError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
 
 
 @dataclass
@@ -59,14 +75,19 @@ class RowDelta:
         try:
             self.table.catalog.commit_table(self.table, requirements, updates)
         except CommitFailedException as error:
-            if not self._landed():  # a transport's own retry of a commit that landed is refused, too
+            if not self._look_for(error):  # a transport's own retry of a commit that landed is refused, too
                 raise Conflict(f"the mirror moved while this merge was under way: {error}") from error
-        except Exception as error:
+        except _REFUSALS as error:
             if not self._look_for(error):
                 raise
+        except Exception as error:
+            if not self._look_for(error):
+                raise CommitUnknown(
+                    f"snapshot {self.snapshot_id} is not there, but may still be committed: {error}"
+                ) from error
 
     def _look_for(self, error: Exception) -> bool:
-        """After an unclear answer: did the commit land?"""
+        """After an error: did the commit land all the same?"""
         try:
             return self._landed()
         except Exception as unseen:
@@ -147,8 +168,8 @@ class RowDelta:
     def _merge(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Many small manifests of one kind become one, so that planning a read stays flat."""
         metadata = self.table.metadata
-        least = int(metadata.properties.get(_MERGE_FROM, _DEFAULT_MERGE_FROM))
-        target = int(metadata.properties.get(_TARGET_MANIFEST_BYTES, _DEFAULT_MANIFEST_BYTES))
+        least = read_number(metadata.properties, MERGE_FROM_MANIFESTS)
+        target = read_number(metadata.properties, TARGET_MANIFEST_BYTES)
         kinds: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
         for manifest in manifests:
             kinds[manifest.content, manifest.partition_spec_id].append(manifest)

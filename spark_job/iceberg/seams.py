@@ -34,8 +34,9 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Properties
+
+from icemirror.errors import Invalid
 
 
 @dataclass(frozen=True)
@@ -168,10 +169,7 @@ def parquet_column_ids(schema: Schema) -> dict[str, int]:
 
 def parquet_options(properties: Properties) -> dict[str, Any]:
     """The table's `write.parquet.*` properties as PyArrow's arguments."""
-    return dict(_get_parquet_writer_kwargs(properties))
-
-
-def row_group_rows(properties: Properties) -> int:
-    """The most rows of a row group."""
-    limit = properties.get(TableProperties.PARQUET_ROW_GROUP_LIMIT)
-    return int(limit) if limit else TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT
+    try:
+        return dict(_get_parquet_writer_kwargs(properties))
+    except ValueError as error:
+        raise Invalid(f"{error}. Correct it in the table's properties.") from error

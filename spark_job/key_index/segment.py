@@ -89,6 +89,8 @@ class SegmentInfo(BaseModel):
     last_key: int
     greatest: tuple[int, ...]
     files: tuple[int, ...]
+    key_ids: tuple[int, ...] = ()
+    sequence_ids: tuple[int, ...] = ()
     geometry: Geometry
     payload: Span
     directory: Span

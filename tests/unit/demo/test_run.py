@@ -11,7 +11,8 @@ from typing import Self
 import pytest
 from click.testing import CliRunner
 
-from icemirror.cli.demo import closing, demo, run
+from icemirror.cli.demo import closing, run
+from icemirror.cli.demo.command import demo
 from icemirror.cli.demo.oracle.verdict import Verdict
 from icemirror.cli.demo.workspace import Marker, Workspace
 from icemirror.errors import Exit, Transient

@@ -161,9 +161,13 @@ def test_a_collision_with_a_row_that_is_there_is_caught_before_anything_is_commi
 
 
 @pytest.mark.usefixtures("four_bits")
-def test_a_collision_within_one_slice_is_caught_before_anything_is_committed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", [1, 2, 17])
+def test_a_collision_within_one_slice_is_caught_before_anything_is_committed(
+    tmp_path: Path, files: int
+) -> None:
     """Seventeen keys cannot have sixteen codes: one of them would be taken for another's older event."""
     lab = Lab.make(tmp_path, TEXT_KEY)
-    lab.commit(text_rows([f"k{number}" for number in range(17)], "x", 1))
+    keys = [f"k{number}" for number in range(17)]
+    lab.commit(*(text_rows(keys[at::files], "x", 1) for at in range(files)))
     result = lab.try_merge()
     assert result.error is not None or len(lab.rows()) == 17

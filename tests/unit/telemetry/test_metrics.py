@@ -51,6 +51,7 @@ PROMISED = [
 
 SLICE = SliceResult(
     snapshot_id=1,
+    changelog_files=3,
     events=2000,
     inserted=1000,
     updated=500,
@@ -166,6 +167,7 @@ def test_a_result_becomes_the_merge_metrics(metrics: Metrics) -> None:
         "merger_table_success_total": 1,
         "merger_table_duration_seconds_count": 1,
         "merger_table_duration_seconds_sum": 1.9,
+        "merger_changelog_files_total": 6,
         "merger_rows_scanned_total": 4000,
         "merger_rows_deduplicated_total": 3800,
         "merger_files_created_total": 10,
@@ -285,6 +287,7 @@ assert metrics.exposition() is None
 
 def test_importing_telemetry_loads_neither_opentelemetry_nor_sentry() -> None:
     modules = [
+        "configured",
         "fold",
         "log_format",
         "logs",
