@@ -29,7 +29,7 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: Mapping[str, LazyCommand] = {
     "demo": LazyCommand(
-        "icemirror.cli.demo.command:demo", "See it work: changelogs, live changes, mirrors, proof."
+        "icemirror.cli.demo.demo:demo", "See it work: changelogs, live changes, mirrors, proof."
     ),
     "merge": LazyCommand(
         "icemirror.cli.merge:merge", "Merge tables up to their changelogs' heads, here and now."

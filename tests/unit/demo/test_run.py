@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from icemirror.cli.demo import closing, run
-from icemirror.cli.demo.command import demo
+from icemirror.cli.demo.demo import demo
 from icemirror.cli.demo.oracle.verdict import Verdict
 from icemirror.cli.demo.workspace import Marker, Workspace
 from icemirror.errors import Exit, Transient
