@@ -87,3 +87,12 @@ def worst(codes: list[Exit]) -> Exit:
     """The exit code of a command over several tables: the first of 1, 3, 4, 0 that occurs."""
     order = (Exit.UNEXPECTED, Exit.NEEDS_PERSON, Exit.RETRY_LATER, Exit.DONE)
     return next((code for code in order if code in codes), Exit.DONE)
+
+
+def unexpected_text(error: BaseException) -> str:
+    """Type and place of an error that has no name of ours. Not its text: a library may put values of rows into it."""
+    trace, where = error.__traceback__, ""
+    while trace is not None:
+        where = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"unexpected {type(error).__name__} at {where}; the job's log says more"

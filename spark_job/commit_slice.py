@@ -146,7 +146,9 @@ def _doomed(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[
     order = np.lexsort((pos, file))
     file, pos = file[order], pos[order]
     if bool(((file[1:] == file[:-1]) & (pos[1:] == pos[:-1])).any()):
-        raise Corrupt(f"{mirror.table.name()}: two keys were located at one row; nothing was committed")
+        raise Corrupt(
+            f"{'.'.join(mirror.table.name())}: two keys were located at one row; nothing was committed"
+        )
     ordinals, starts = np.unique(file, return_index=True)
     pieces = np.split(pos, starts[1:])
     return {
@@ -191,7 +193,7 @@ def _check_counts(
         if expected.get(path) != counted.get(path):
             raise Corrupt(
                 f"{path}: the table has {expected.get(path)} live rows there, the key index {counted.get(path)}; "
-                "nothing was committed. The index must be rebuilt."
+                "nothing was committed. Drop the mirror to have it rebuilt, then `icemirror resume`."
             )
 
 

@@ -27,8 +27,13 @@ class WrittenRows:
     pos: NDArray[np.int64]
 
 
-def write_rows(io: FileIO, metadata: TableMetadata, rows: pa.Table) -> WrittenRows:
-    """Writes the rows, those of a partition in the order in which they come."""
+def write_rows(
+    io: FileIO, metadata: TableMetadata, rows: pa.Table, written: list[str] | None = None
+) -> WrittenRows:
+    """Writes the rows, those of a partition in the order in which they come.
+
+    Paths are noted in `written` before they are written, for whoever has to clean up after a failure.
+    """
     files: list[DataFile] = []
     file = np.empty(rows.num_rows, dtype=np.int32)
     pos = np.empty(rows.num_rows, dtype=np.int64)
@@ -38,13 +43,21 @@ def write_rows(io: FileIO, metadata: TableMetadata, rows: pa.Table) -> WrittenRo
             here = places[start : start + length]
             file[here] = len(files)
             pos[here] = np.arange(length)
-            files.append(_write_file(io, metadata, part.slice(start, length), partition))
+            path = _new_path(metadata, partition)
+            if written is not None:
+                written.append(path)
+            files.append(_write_file(io, metadata, part.slice(start, length), partition, path))
     return WrittenRows(tuple(files), file, pos)
 
 
-def _write_file(io: FileIO, metadata: TableMetadata, rows: pa.Table, partition: Partition) -> DataFile:
+def _new_path(metadata: TableMetadata, partition: Partition) -> str:
     locations = load_location_provider(metadata.location, metadata.properties)
-    path = partition.location(locations, f"{uuid.uuid4()}.parquet")
+    return partition.location(locations, f"{uuid.uuid4()}.parquet")
+
+
+def _write_file(
+    io: FileIO, metadata: TableMetadata, rows: pa.Table, partition: Partition, path: str
+) -> DataFile:
     output = io.new_output(path)
     statistics = write_parquet(output, metadata.schema(), metadata.properties, rows)
     file = DataFile.from_args(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from icemirror.errors import Conflict, Corrupt, IcemirrorError, Invalid, Transient
+from icemirror.errors import BadConfig, CommitUnknown, Conflict, Corrupt, IcemirrorError, Invalid, Transient
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes
 from spark_job.iceberg.discard import discard
@@ -67,7 +67,9 @@ class Failure:
     message: str
 
 
-_NAMED = {error.__name__: error for error in (Transient, Conflict, Invalid, Corrupt)}
+_NAMED = {
+    error.__name__: error for error in (Transient, Conflict, CommitUnknown, Invalid, Corrupt, BadConfig)
+}
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def _raise_failures(work: SliceWork, outcomes: list[ShardResult | Failure]) -> l
     for outcome in outcomes:
         if isinstance(outcome, Failure):
             discard(work.mirror_io, [path for result in done for path in result.paths])
-            raise _NAMED.get(outcome.name, Invalid)(outcome.message)
+            raise _NAMED.get(outcome.name, Transient)(outcome.message)
     return done
 
 

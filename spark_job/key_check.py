@@ -60,7 +60,7 @@ def check_keys(
         wrong = int(order[np.flatnonzero(~same)[0]])
         raise Corrupt(
             f"{sides.mirror_paths[int(file[wrong])]}: row {int(pos[wrong])} does not have the key that the index says; "
-            "nothing was committed. The index must be rebuilt."
+            "nothing was committed. Drop the mirror to have it rebuilt, then `icemirror resume`."
         )
 
 

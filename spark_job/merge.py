@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from icemirror.errors import IcemirrorError, Kind
+from icemirror.errors import IcemirrorError, Kind, unexpected_text
 from icemirror.result import ErrorResult, Merged, Position, SliceResult, TableResult
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import bind, get_log
@@ -37,7 +37,7 @@ def merge_table(
         except Exception as error:  # a defect of ours, or of a library: this table fails, the others go on
             log.error("merge failed unexpectedly", error=error)  # noqa: TRY400
             report(error)
-            failure = ErrorResult(kind=Kind.UNEXPECTED, message=f"{type(error).__name__}: {error}")
+            failure = ErrorResult(kind=Kind.UNEXPECTED, message=unexpected_text(error))
     return TableResult(
         table=table.name,
         outcome="failed" if failure else "merged" if slices else "up-to-date",

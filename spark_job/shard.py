@@ -94,17 +94,18 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         fate = decide(changes, located, replay=work.replay)
         _check(work, changes, located, fate)
     written = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))
+    paths: list[str] = []
     try:
         with _timed(seconds, "write"):
             reach("write-data")
             if fate.writes.any():
-                written = _write(work, changes.take(fate.writes))
+                written = _write(work, changes.take(fate.writes), paths)
             reach("data-written")
         with _timed(seconds, "index"):
             segment = _index(work, changes, orders, fate, written)
             reach("segment-written")
     except BaseException:
-        discard(work.mirror_io, [file.file_path for file in written.files])
+        discard(work.mirror_io, paths)
         raise
     return ShardResult(
         events=len(events),
@@ -128,7 +129,7 @@ def _sides(work: SliceWork) -> KeySides:
     return KeySides(work.changelog_io, work.files, work.shape, work.mirror_io, work.indexed_paths, key_ids)
 
 
-def _write(work: SliceWork, winners: Changes) -> WrittenRows:
+def _write(work: SliceWork, winners: Changes, paths: list[str]) -> WrittenRows:
     """The winners, ascending by key: read in the order of their files, written by key where keys have an order.
 
     Neighbouring keys then lie at neighbouring positions, which the index stores as runs and readers skip by.
@@ -145,11 +146,11 @@ def _write(work: SliceWork, winners: Changes) -> WrittenRows:
     place = np.empty_like(by_source)
     place[by_source] = np.arange(len(by_source))
     if not work.shape.codec.lossless:
-        written = write_rows(work.mirror_io, work.metadata, rows)
+        written = write_rows(work.mirror_io, work.metadata, rows, paths)
         return WrittenRows(written.files, written.file[place], written.pos[place])
     if not bool((by_source == np.arange(len(by_source))).all()):
         rows = rows.take(pa.array(place))
-    return write_rows(work.mirror_io, work.metadata, rows)
+    return write_rows(work.mirror_io, work.metadata, rows, paths)
 
 
 def _index(

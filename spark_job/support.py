@@ -24,6 +24,8 @@ def _unsupported(settings: TableSettings) -> Iterator[str]:
         yield "append_only"
     if settings.format_version != 2:
         yield f"format_version {settings.format_version}"
+    if settings.on_expired_cursor != "stop":
+        yield f"on_expired_cursor: {settings.on_expired_cursor}"
     if settings.on_bad_row != "stop":
         yield f"on_bad_row: {settings.on_bad_row}"
     if settings.delete_mode != "hard":

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from icemirror.crash import reach
-from icemirror.errors import Conflict, IcemirrorError, Kind, Transient
+from icemirror.errors import Conflict, IcemirrorError, Kind, Transient, unexpected_text
 from icemirror.result import Advance, ErrorResult, Merged, UpToDate
 from icemirror.state.actions import Action
 from icemirror.state.apply import apply
@@ -120,7 +120,11 @@ def _merge(worker: Worker, turn: Turn, around: Surroundings) -> Worker:
     if heartbeat.lost:
         log.warning("the slot is another worker's by now: stopping")
         return fenced(worker)
-    return merged(worker, outcome, around.limits)
+    after = merged(worker, outcome, around.limits)
+    if after.doing is Doing.FAIL and turn.error is None:  # overtaken once too often
+        turn.error = after.error
+        log.warning("merge failed", reason=after.error.message if after.error else "")
+    return after
 
 
 def _advance(turn: Turn, around: Surroundings) -> MergeOutcome:
@@ -137,7 +141,7 @@ def _advance(turn: Turn, around: Surroundings) -> MergeOutcome:
     except Exception as error:
         log.failure("merge failed unexpectedly", error)
         around.report(error)
-        turn.error = ErrorResult(kind=Kind.TRANSIENT, message=_unexpected(error))
+        turn.error = ErrorResult(kind=Kind.TRANSIENT, message=unexpected_text(error))
         return MergeFailed(turn.error)
     turn.position = step.position
     match step:
@@ -150,15 +154,6 @@ def _advance(turn: Turn, around: Surroundings) -> MergeOutcome:
 
 def _named(error: IcemirrorError) -> ErrorResult:
     return ErrorResult(kind=error.kind, message=redact(str(error)))
-
-
-def _unexpected(error: Exception) -> str:
-    """Type and place. Not the text: a library may put values of rows into it, and the state shows it to all."""
-    trace, where = error.__traceback__, ""
-    while trace is not None:
-        where = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return f"unexpected {type(error).__name__} at {where}; the job's log says more"
 
 
 def _record(turn: Turn, around: Surroundings) -> None:

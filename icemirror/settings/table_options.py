@@ -112,11 +112,13 @@ class TableOptions(Section):
     )
     schema_policy: Literal["permissive", "strict"] = Field(
         default="permissive",
-        description="`strict` stops at a schema change of the changelog instead of following it.",
+        description="`strict` stops at a schema change of the changelog instead of following it. "
+        "This version always stops.",
     )
     on_truncate: Literal["rebuild", "stop"] = Field(
         default="rebuild",
-        description="When the changelog was dropped and made anew (a TRUNCATE or a re-sync).",
+        description="When the changelog was dropped and made anew (a TRUNCATE or a re-sync). "
+        "This version always stops.",
     )
     on_expired_cursor: Literal["stop", "rebuild"] = Field(
         default="stop", description="When the changelog no longer has the snapshot that was merged last."
