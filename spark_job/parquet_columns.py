@@ -27,17 +27,17 @@ _MOST_DIGITS = 38  # of an Iceberg decimal
 
 @contextmanager
 def open_parquet(io: FileIO, path: str) -> Iterator[pq.ParquetFile]:
-    """Opens a data file; one that is missing or damaged is named."""
+    """Opens a data file; one that is missing or damaged is named, without Arrow's words: they may hold values."""
     try:
         with io.new_input(path).open(seekable=True) as stream, pq.ParquetFile(stream) as parquet:
             yield parquet
     except FileNotFoundError as error:
         raise Corrupt(f"{path}: the file is gone, although the table still names it") from error
     except _DAMAGED as error:
-        raise Corrupt(f"{path}: not a readable Parquet file ({error})") from error
+        raise Corrupt(f"{path}: not a readable Parquet file ({type(error).__name__})") from error
     except OSError as error:
         if error.errno is None and type(error) is OSError:  # Arrow's word for a damaged page or footer
-            raise Corrupt(f"{path}: the Parquet file is damaged ({error})") from error
+            raise Corrupt(f"{path}: the Parquet file is damaged ({type(error).__name__})") from error
         raise
 
 

@@ -94,4 +94,6 @@ def complete(row: TableRow, event: Completed) -> TableRow:
 
 def resume(row: TableRow) -> TableRow:
     """A person has looked: start afresh."""
-    return replace(row, paused=False, quarantined=False, failures=0, not_before=0.0, error=None)
+    return replace(
+        row, paused=False, quarantined=False, failures=0, not_before=0.0, completed_at=None, error=None
+    )

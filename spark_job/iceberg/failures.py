@@ -50,7 +50,8 @@ def name_error(error: Exception, lead: str) -> IcemirrorError | None:
                 f"{lead}no permission: {error}. Let the user that runs icemirror read and write there."
             )
         case pa.ArrowInvalid() | pa.ArrowNotImplementedError():
-            return Corrupt(f"{lead}{error}")
+            # Not Arrow's own words: they may hold values of rows.
+            return Corrupt(f"{lead}a file holds what its table does not allow ({type(error).__name__})")
         case OSError():
             return Transient(f"{lead}storage or network failed: {error}")
         case _ if type(error).__module__ in _RETRY_MODULES:

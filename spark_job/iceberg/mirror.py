@@ -25,7 +25,7 @@ INDEX_ROOT = "icemirror.index-root"
 FIELD_MAP = "icemirror.field-map"
 SOURCE = "icemirror.source"
 
-_roots: ReadOnce[Root] = ReadOnce(64)
+_roots: ReadOnce[Root] = ReadOnce(8)
 
 
 class Anchor(BaseModel):

@@ -49,9 +49,13 @@ class RestHeads:
             answer = self._get(address, f"the namespace {namespace}")
             if answer is None:
                 return ()
-            names += [table["name"] for table in answer.json().get("identifiers", [])]
-            page = answer.json().get("next-page-token") or ""
-            if not page:
+            try:
+                said = answer.json()
+                names += [str(table["name"]) for table in said.get("identifiers", [])]
+            except (HttpError, KeyError, TypeError) as error:
+                raise Transient(f"the REST catalog's list of {namespace} cannot be read: {error}") from error
+            last, page = page, said.get("next-page-token") or ""
+            if not page or page == last:
                 return tuple(sorted(names))
 
     def close(self) -> None:
@@ -63,13 +67,16 @@ class RestHeads:
         address = f"{self._address(table.namespace)}/tables/{quote(table.name, safe='')}?snapshots=refs"
         try:
             answer = self._get(address, f"the changelog {table}", seen.etag if seen else None)
-        except Invalid as error:
+        except (Invalid, Transient) as error:  # of this table alone, as far as anybody knows
             return error
         if answer is None:
             return missing(table, "the REST catalog")
         if answer.status == _NOT_MODIFIED and seen:
             return seen.location
-        location = answer.json().get("metadata-location")
+        try:
+            location = answer.json().get("metadata-location")
+        except HttpError as error:
+            return Transient(f"the REST catalog's answer for the changelog {table} cannot be read: {error}")
         if not location:
             return Invalid(f"the REST catalog gave no metadata-location for the changelog {table}")
         if answer.etag:

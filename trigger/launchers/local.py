@@ -6,6 +6,7 @@ logs/<token>.log      what it writes
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -26,6 +27,7 @@ from icemirror.state.events import RunState
 _MOST_KEPT = 50
 _LONGEST_LOG_BYTES = 64 << 20
 _SHORTEN_SECONDS = 60.0
+_PASSES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO)
 _WORKER = (sys.executable, "-m", "spark_job")
 
 
@@ -44,6 +46,12 @@ class LocalLauncher:
         A crash between start and record leaves a process that nobody knows; the next launch starts a second one.
         The protocol lets only one of the two take the slot.
         """
+        try:
+            return self._launch(request)
+        except OSError as error:
+            raise Transient(f"the worker could not be started: {error}") from error
+
+    def _launch(self, request: RunRequest) -> str:
         record = self._record(request.token)
         with self._alone():
             if (known := self.find(request.token)) is not None:
@@ -87,17 +95,14 @@ class LocalLauncher:
 
     def _spawn(self, request: RunRequest) -> subprocess.Popen[bytes]:
         with self.log_path(request.token).open("ab") as log:
-            try:
-                return subprocess.Popen(
-                    [*self._worker, "--request", request.model_dump_json()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=dict(self._environ),
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise Transient(f"the worker could not be started: {error}") from error
+            return subprocess.Popen(
+                [*self._worker, "--request", request.model_dump_json()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=dict(self._environ),
+                start_new_session=True,
+            )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -107,6 +112,8 @@ class LocalLauncher:
                 folder.mkdir(parents=True, exist_ok=True)
             lock = (self._runs / ".lock").open("w")
         except OSError as error:
+            if error.errno in _PASSES:
+                raise
             raise Invalid(
                 f"{self._runs}: cannot be written: {error}. Give trigger.state another path."
             ) from error

@@ -25,8 +25,8 @@ NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
     "full quota": (OSError(errno.EDQUOT, "Quota"), Transient, "Free some space"),
     "permission": (PermissionError(errno.EACCES, "denied", "/data"), Invalid, "permission"),
     "read-only": (OSError(errno.EROFS, "read-only"), Invalid, "permission"),
-    "damaged": (pa.ArrowInvalid("bad page"), Corrupt, "bad page"),
-    "not implemented": (pa.ArrowNotImplementedError("a codec"), Corrupt, "a codec"),
+    "damaged": (pa.ArrowInvalid("bad page"), Corrupt, "ArrowInvalid"),
+    "not implemented": (pa.ArrowNotImplementedError("a codec"), Corrupt, "ArrowNotImplementedError"),
     "connection reset": (ConnectionResetError("peer"), Transient, "network"),
     "time-out": (TimeoutError("slow"), Transient, "network"),
     "requests": (requests.exceptions.ConnectionError("no route"), Transient, "no route"),
@@ -66,3 +66,9 @@ def test_an_interruption_is_not_an_error() -> None:
 def test_without_a_subject_the_message_stands_alone() -> None:
     with pytest.raises(Transient, match=r"^storage or network failed"), named():
         raise TimeoutError("slow")
+
+
+def test_words_of_arrow_which_may_hold_values_are_not_repeated() -> None:
+    with pytest.raises(Corrupt) as caught, named("shop.orders"):
+        pa.array([1_700_000_000_000_000_001], pa.timestamp("ns")).cast(pa.timestamp("us"))
+    assert "1700000000000000001" not in str(caught.value)
