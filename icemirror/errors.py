@@ -28,6 +28,10 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+NEEDS_PERSON = frozenset({Kind.INVALID, Kind.CORRUPT})
+"""Trying again does not help until somebody has mended something."""
+
+
 class IcemirrorError(Exception):
     """Root of all named errors. The message says what was expected, what was found and what to do."""
 
@@ -68,15 +72,20 @@ class BadConfig(Invalid):
     """The configuration file cannot be used."""
 
 
+def exit_of(kind: Kind) -> Exit:
+    """The exit code of a table that failed in this way."""
+    if kind is Kind.UNEXPECTED:
+        return Exit.UNEXPECTED
+    return Exit.NEEDS_PERSON if kind in NEEDS_PERSON else Exit.RETRY_LATER
+
+
 def exit_code(error: BaseException) -> Exit:
     """The exit code of a command that ended with this error."""
     match error:
         case BadConfig():
             return Exit.USAGE
-        case Invalid() | Corrupt():
-            return Exit.NEEDS_PERSON
         case IcemirrorError():
-            return Exit.RETRY_LATER
+            return exit_of(error.kind)
         case KeyboardInterrupt():
             return Exit.INTERRUPTED
         case _:

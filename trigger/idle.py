@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from icemirror.errors import Exit, worst
-from icemirror.state.eligibility import NEEDS_PERSON, needs_person
+from icemirror.errors import NEEDS_PERSON, Exit, worst
+from icemirror.state.eligibility import needs_person
 from icemirror.state.rows import Rows, SlotId, TableRow
 
 

@@ -20,13 +20,11 @@ from rich.table import Table
 
 from icemirror.cli.console import config_option, err, load, out, print_error, print_json
 from icemirror.cli.plan import choose_tables, explain
-from icemirror.errors import Exit, Kind, worst
+from icemirror.errors import exit_of, worst
 
 if TYPE_CHECKING:
     from icemirror.result import SliceResult, TableResult
     from icemirror.settings import Settings, TableSettings
-
-_NEEDS_PERSON = (Kind.INVALID, Kind.CORRUPT)
 
 
 @click.command()
@@ -50,7 +48,7 @@ def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bo
         for result in results:
             if result.error:
                 print_error(result.error.message)
-    return worst([_code(result) for result in results])
+    return worst([exit_of(result.error.kind) for result in results if result.error])
 
 
 def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bool) -> list[TableResult]:
@@ -84,14 +82,6 @@ def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bo
 
 def _show_slice(progress: Progress, task: TaskID, name: str, part: SliceResult) -> None:
     progress.update(task, description=f"{name}: {part.events:,} events merged")
-
-
-def _code(result: TableResult) -> Exit:
-    if result.error is None:
-        return Exit.DONE
-    if result.error.kind is Kind.UNEXPECTED:
-        return Exit.UNEXPECTED
-    return Exit.NEEDS_PERSON if result.error.kind in _NEEDS_PERSON else Exit.RETRY_LATER
 
 
 def _render(results: list[TableResult]) -> Table:

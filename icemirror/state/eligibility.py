@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from icemirror.errors import Kind
+from icemirror.errors import NEEDS_PERSON
 from icemirror.state.policy import Policy
 from icemirror.state.rows import TableRow
-
-NEEDS_PERSON = frozenset({Kind.INVALID, Kind.CORRUPT})
 
 
 def waits(row: TableRow) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from icemirror.errors import Kind
+from icemirror.errors import NEEDS_PERSON, Kind
 from icemirror.result import ErrorResult
-from icemirror.state.eligibility import NEEDS_PERSON
 from icemirror.state.events import Completed, Failed, LookFailed, Noticed, Terms
 from icemirror.state.policy import Policy
 from icemirror.state.rows import Owner, SlotRow, SlotState, TableRow

@@ -12,7 +12,7 @@ from pyiceberg.io import FileIO, InputStream
 from icemirror.errors import Corrupt
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.codec import Encoding
-from spark_job.key_index.keys import U64, Indices, Keys, Mask
+from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
 from spark_job.key_index.puffin import read_span
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo, payload_columns
 
@@ -92,13 +92,7 @@ def read_entries(io: FileIO, segment: SegmentInfo) -> tuple[Keys, NDArray[np.int
             keys.append(Keys(lo, hi))
             files.append(file)
             positions.append(pos)
-    lo = np.concatenate([part.lo for part in keys])
-    highs = [part.hi for part in keys if part.hi is not None]
-    return (
-        Keys(lo, np.concatenate(highs) if highs else None),
-        np.concatenate(files),
-        np.concatenate(positions),
-    )
+    return concat_keys(keys), np.concatenate(files), np.concatenate(positions)
 
 
 def _read_directory(io: FileIO, segment: SegmentInfo) -> _Directory:
@@ -125,7 +119,6 @@ def _last_not_above(first: Keys, keys: Keys) -> Indices:
     """For each key: the last place in `first` that is not greater, or −1."""
     if first.hi is None or keys.hi is None:
         return np.searchsorted(first.lo, keys.lo, side="right") - 1
-    at = np.zeros(len(keys), dtype=np.intp)
     step = 1 << max(len(first) - 1, 0).bit_length()
     found = np.full(len(keys), -1, dtype=np.intp)
     while step:
