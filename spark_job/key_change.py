@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from icemirror.errors import Invalid
 from spark_job.iceberg.mirror import Mirror
 from spark_job.key_index.segment import SegmentInfo
@@ -20,20 +22,17 @@ def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:
             "Set primary_keys back, or drop the mirror to have it rebuilt."
         )
     for segment in mirror.root.segments if mirror.root else ():
-        if not _made_alike(segment, shape):
+        if not _made_alike(segment, shape, mirror.table.metadata.table_uuid):
             raise Invalid(
                 f"{name}: the type of its key or its sequence_column changed since it was built. "
                 "Set them back, or drop the mirror to have it rebuilt."
             )
 
 
-def _made_alike(segment: SegmentInfo, shape: ChangelogShape) -> bool:
+def _made_alike(segment: SegmentInfo, shape: ChangelogShape, mirror: UUID) -> bool:
     """The codes and orders of the segment come from the same columns, in the same order, in the same way."""
     return (
-        segment.codec == shape.codec
-        and segment.key_ids == shape.key_ids
-        and segment.sequence_ids == shape.sequence.field_ids
-        and len(segment.greatest) == shape.sequence.parts + 1
+        segment.recipe == shape.of_mirror(mirror).recipe and len(segment.greatest) == shape.sequence.parts + 1
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +37,13 @@ def choose_sample(rows: Indices, file: NDArray[np.int32], most: int | None) -> I
     """At most `most` of the located rows, from few files so that few are opened; all of them if None."""
     if most is None or len(rows) <= most:
         return rows
-    few = np.unique(file[rows])[:_SAMPLE_FILES]
-    near = rows[np.isin(file[rows], few)]
-    return near[:: max(1, len(near) // most)][:most]
+    near = rows[np.isin(file[rows], _pick(np.unique(file[rows]), _SAMPLE_FILES))]
+    return np.sort(_pick(near, most))
+
+
+def _pick(values: NDArray[Any], most: int) -> NDArray[Any]:
+    """Some of these, others every time: what one merge misses the next may find."""
+    return np.random.default_rng().choice(values, min(most, len(values)), replace=False)
 
 
 def check_keys(
@@ -76,7 +81,7 @@ def check_events(sides: KeySides, events: Changes, most: int | None) -> None:
     one, other = one[across], other[across]
     if most is not None:
         files = (events.file[one].astype(np.uint64) << np.uint64(32)) | events.file[other]
-        near = np.flatnonzero(np.isin(files, np.unique(files)[:_SAMPLE_FILES]))[:most]
+        near = np.flatnonzero(np.isin(files, _pick(np.unique(files), _SAMPLE_FILES)))[:most]
         one, other = one[near], other[near]
     if not len(one):
         return

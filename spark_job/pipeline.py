@@ -178,7 +178,7 @@ class Pipeline:
             changelog_io=prepared.changelog.io,
             mirror_io=mirror.table.io,
             files=part.files,
-            shape=prepared.shape,
+            shape=prepared.shape.of_mirror(mirror.table.metadata.table_uuid),
             field_map=mirror.field_map,
             metadata=mirror.table.metadata,
             segments=root.segments if root else (),

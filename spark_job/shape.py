@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from uuid import UUID
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
@@ -14,6 +15,7 @@ from pyiceberg.types import NestedField
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from spark_job.key_index.codec import KeyCodec, choose_codec
+from spark_job.key_index.segment import Recipe
 from spark_job.sequence import SequenceCodec, choose_sequence
 
 
@@ -35,6 +37,15 @@ class ChangelogShape:
     row_ids: tuple[int, ...]
     codec: KeyCodec
 
+    def of_mirror(self, mirror: UUID) -> ChangelogShape:
+        """The shape with the codec of this one mirror."""
+        return replace(self, codec=self.codec.salted(mirror))
+
+    @property
+    def recipe(self) -> Recipe:
+        """What the codes and orders of the index are made of."""
+        return Recipe(self.codec, self.key_ids, self.sequence.field_ids)
+
     @property
     def narrow_ids(self) -> tuple[int, ...]:
         """The columns that collapse reads."""
@@ -44,7 +55,7 @@ class ChangelogShape:
 def resolve_shape(settings: TableSettings, schema: Schema) -> ChangelogShape:
     """Finds the columns that the settings name in the changelog's schema."""
     operation, sequence = _cdc_columns(settings, schema)
-    # By id: the index chains the columns, and neither naming nor moving them in another order may change a code.
+    # By id: neither naming nor moving the columns in another order may change a code.
     keys = sorted(_key_columns(settings, schema), key=lambda key: key.field_id)
     cdc_ids = {operation.field_id, *(column.field_id for column in sequence)}
     for key in keys:

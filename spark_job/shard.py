@@ -166,9 +166,7 @@ def _index(
     entries = Entries(changes.keys.take(known), file[known], pos[known], orders[known])
     paths = [data_file.file_path for data_file in written.files]
     path = f"{work.index_location}/{uuid.uuid4()}.segment.puffin"
-    segment = write_segment(work.mirror_io, path, entries, work.shape.codec, paths, tuple(range(len(paths))))
-    made_of = {"key_ids": work.shape.key_ids, "sequence_ids": work.shape.sequence.field_ids}
-    return segment.model_copy(update=made_of)
+    return write_segment(work.mirror_io, path, entries, work.shape.recipe, paths, tuple(range(len(paths))))
 
 
 @contextmanager

@@ -71,7 +71,8 @@ class Fleet:
     def _next_due(self, rows: Rows) -> float | None:
         """When the next of the waiting tables may be taken that may not be taken yet."""
         known, now = {table.name for table in self.registry.tables}, self.clock()
-        due = (due_at(row, self.policy) for row in rows.tables.values() if row.name in known and waits(row))
+        mine = (row for row in rows.tables.values() if row.name in known and waits(row))
+        due = (due_at(row, now, self.policy) for row in mine)
         return min((at for at in due if at > now), default=None)
 
     def notice(self, heads: Mapping[str, Head], rows: Rows) -> None:

@@ -51,7 +51,6 @@ _EXTRA_BY_PACKAGE = {
     "pyiceberg": "job",
     "pyspark": "job",
     "sentry_sdk": "telemetry",
-    "xxhash": "job",
 }
 _SIGPIPE_EXIT = 141
 

@@ -19,8 +19,19 @@ def needs_person(row: TableRow) -> bool:
     return row.quarantined and (row.error is None or row.error.kind in NEEDS_PERSON)
 
 
-def due_at(row: TableRow, policy: Policy) -> float:
-    """When a waiting table may be taken."""
+def due_at(row: TableRow, now: float, policy: Policy) -> float:
+    """When a waiting table may be taken. A time that no wait explains comes from a clock that was ahead: then now."""
+    due = _due_at(row, policy)
+    longest = max(
+        row.min_interval_seconds,
+        policy.max_wait_seconds,
+        policy.max_backoff_seconds,
+        policy.probation_seconds,
+    )
+    return due if due <= now + longest else now
+
+
+def _due_at(row: TableRow, policy: Policy) -> float:
     if row.quarantined:
         return row.not_before
     if row.yielded_at is not None:  # a backlog waits neither for more commits nor for `min_interval`
@@ -32,11 +43,11 @@ def due_at(row: TableRow, policy: Policy) -> float:
 
 
 def waiting(
-    tables: Iterable[TableRow], group: str, names: frozenset[str] | None, policy: Policy
+    tables: Iterable[TableRow], now: float, group: str, names: frozenset[str] | None, policy: Policy
 ) -> list[tuple[float, TableRow]]:
     """The waiting tables of a group with the time at which each may be taken, the first to be taken first."""
     found = [
-        (due_at(row, policy), row)
+        (due_at(row, now, policy), row)
         for row in tables
         if row.group == group and waits(row) and (names is None or row.name in names)
     ]

@@ -123,19 +123,19 @@ def _worker_step(
 def _eligible(
     rows: Rows, now: float, group: str, names: frozenset[str] | None, policy: Policy
 ) -> list[TableRow]:
-    return [row for due, row in waiting(rows.tables.values(), group, names, policy) if due <= now]
+    return [row for due, row in waiting(rows.tables.values(), now, group, names, policy) if due <= now]
 
 
 def _idle(rows: Rows, event: Pick | Wake, policy: Policy) -> Idle:
     group, names = event.me.slot.group, event.tables
-    due = next((due for due, _ in waiting(rows.tables.values(), group, names, policy)), None)
+    due = next((due for due, _ in waiting(rows.tables.values(), event.now, group, names, policy)), None)
     return Idle(due, strangers=names is not None and bool(_eligible(rows, event.now, group, None, policy)))
 
 
 def _slot_step(rows: Rows, event: SlotEvent, policy: Policy) -> Step:
     match event:
         case Dispatch(now, group, names):
-            found = waiting(rows.tables.values(), group, names, policy)
+            found = waiting(rows.tables.values(), now, group, names, policy)
             waited = [now - due for due, _ in found if due <= now]
             slot = slot_rules.wanted_slot(rows, event, waited, policy)
             if slot is None:

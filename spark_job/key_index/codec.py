@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -48,9 +49,7 @@ _LONG_LIKE = (
 )
 _BINARY_LIKE = (UUIDType, FixedType, BinaryType)
 _SIGN_BIT = np.uint64(1 << 63)
-_SECOND_SEED = (
-    0x9E3779B97F4A7C15  # any constant far from zero: the low half must be independent of the high one
-)
+_LENGTH_BYTES = 8
 DEFAULT_HASH_BITS = 96
 
 
@@ -68,6 +67,11 @@ class KeyCodec:
 
     encoding: Encoding
     hash_bits: int = DEFAULT_HASH_BITS
+    salt: bytes = b""
+
+    def salted(self, mirror: UUID) -> KeyCodec:
+        """The codec of one mirror: who does not know its uuid cannot prepare two keys that share a code."""
+        return self if self.lossless else replace(self, salt=mirror.bytes)
 
     @property
     def lossless(self) -> bool:
@@ -87,7 +91,8 @@ class KeyCodec:
 
     def _hash(self, columns: Sequence[pa.Array]) -> Keys:
         values = [_as_bytes(column) for column in columns]
-        high, low = _chain(values, 0), _chain(values, _SECOND_SEED)
+        digests = _digest(_joined(values) if len(values) > 1 else values[0], self.salt)
+        high, low = digests[:, 0], digests[:, 1]
         if self.hash_bits <= 64:
             return Keys(np.zeros_like(low), high & np.uint64((1 << self.hash_bits) - 1))
         return Keys(low & np.uint64((1 << (self.hash_bits - 64)) - 1), high)
@@ -148,11 +153,16 @@ def _as_bytes(column: pa.Array) -> list[bytes]:
     return values
 
 
-def _chain(columns: list[list[bytes]], seed: int) -> U64:
-    """XXH64 of each row, every column seeded with the digest of the one before."""
-    digest = xxhash.xxh64_intdigest
-    first, *rest = columns
-    digests = [digest(value, seed) for value in first]
-    for column in rest:
-        digests = [digest(value, previous) for value, previous in zip(column, digests, strict=True)]
-    return np.array(digests, dtype=np.uint64)
+def _joined(columns: list[list[bytes]]) -> list[bytes]:
+    """The columns of each row in one, every value after its length, so that none runs into the next."""
+    return [
+        b"".join([len(value).to_bytes(_LENGTH_BYTES, "little") + value for value in row])
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _digest(values: list[bytes], salt: bytes) -> U64:
+    """BLAKE2b of each value as two numbers."""
+    blake = hashlib.blake2b
+    digests = b"".join([blake(value, digest_size=16, salt=salt).digest() for value in values])
+    return np.frombuffer(digests, dtype="<u8").reshape(-1, 2)

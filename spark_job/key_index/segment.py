@@ -82,6 +82,7 @@ class SegmentInfo(BaseModel):
     bytes: int
     encoding: Encoding
     hash_bits: int
+    salt: str = ""
     layout: Layout
     entries: int
     tombstones: int
@@ -98,9 +99,19 @@ class SegmentInfo(BaseModel):
     orders: Span
 
     @property
-    def codec(self) -> KeyCodec:
-        """The codec that its keys were encoded with."""
-        return KeyCodec(self.encoding, self.hash_bits)
+    def recipe(self) -> Recipe:
+        """What its codes and orders were made of."""
+        codec = KeyCodec(self.encoding, self.hash_bits, bytes.fromhex(self.salt))
+        return Recipe(codec, self.key_ids, self.sequence_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What codes and orders are made of: the columns of the changelog, by field id, and the codec."""
+
+    codec: KeyCodec
+    key_ids: tuple[int, ...] = ()
+    sequence_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +142,14 @@ def payload_columns(
 
 
 def write_segment(
-    io: FileIO, path: str, entries: Entries, codec: KeyCodec, covered: Sequence[str], files: tuple[int, ...]
+    io: FileIO, path: str, entries: Entries, recipe: Recipe, covered: Sequence[str], files: tuple[int, ...]
 ) -> SegmentInfo:
     """Writes a segment; `covered` are the paths that the ordinals in `entries.file` stand for."""
     if len(entries) and int(entries.pos.max(initial=0)) > _MAX_POSITION:
         raise Invalid(
             f"{path}: a data file has more than {_MAX_POSITION} rows; lower write.target-file-size-bytes"
         )
+    codec = recipe.codec
     layout, columns = _lay_out(entries, codec)
     payload, geometry = _encode_payload(columns, codec, layout)
     directory = _encode_directory(columns, payload, geometry)
@@ -145,6 +157,9 @@ def write_segment(
     described = {
         "codec": codec.encoding.value,
         "hash_bits": str(codec.hash_bits),
+        "salt": codec.salt.hex(),
+        "key-ids": _listed(recipe.key_ids),
+        "sequence-ids": _listed(recipe.sequence_ids),
         "layout": layout.value,
         "num_rows": str(len(entries)),
         "geometry": geometry.model_dump_json(),
@@ -165,6 +180,7 @@ def write_segment(
         bytes=size,
         encoding=codec.encoding,
         hash_bits=codec.hash_bits,
+        salt=codec.salt.hex(),
         layout=layout,
         entries=len(entries),
         tombstones=int((entries.file == TOMBSTONE).sum()),
@@ -172,12 +188,18 @@ def write_segment(
         last_key=entries.keys.at(-1),
         greatest=order_column.greatest_order(entries.orders),
         files=files,
+        key_ids=recipe.key_ids,
+        sequence_ids=recipe.sequence_ids,
         geometry=geometry,
         payload=payload_at,
         directory=directory_at,
         directory_crc=zlib.crc32(directory),
         orders=orders_at,
     )
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
 
 
 def _lay_out(entries: Entries, codec: KeyCodec) -> tuple[Layout, dict[str, NDArray[np.generic]]]:

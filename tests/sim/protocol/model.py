@@ -93,7 +93,7 @@ class Model(Fleet):
                 if tabs != s.tabs:
                     seen = put(s.envs, i, e._replace(noticed=e.head))
                     out.append((False, f"look{i}", s._replace(tabs=tabs, envs=seen)))
-            if t.not_before or (waits(t) and due_at(t, self.policy) > NOW):
+            if t.not_before or (waits(t) and due_at(t, NOW, self.policy) > NOW):
                 later = replace(t, not_before=0.0, first_dirty_at=LONG_AGO, last_dirty_at=LONG_AGO)
                 later = later if self.quiet else replace(t, not_before=0.0)
                 out.append((False, f"elapse{i}", s._replace(tabs=put(s.tabs, i, self.tables.number(later)))))

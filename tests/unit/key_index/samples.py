@@ -12,7 +12,7 @@ from pyiceberg.io import FileIO
 
 from spark_job.key_index.codec import Encoding, KeyCodec
 from spark_job.key_index.keys import Keys
-from spark_job.key_index.segment import Entries, SegmentInfo, write_segment
+from spark_job.key_index.segment import Entries, Recipe, SegmentInfo, write_segment
 
 ORDERED_64 = KeyCodec(Encoding.ORDERED_64)
 ORDERED_128 = KeyCodec(Encoding.ORDERED_128)
@@ -83,7 +83,7 @@ def row_entries(
 def store(io: FileIO, folder: Path, entries: Entries, codec: KeyCodec) -> SegmentInfo:
     """Writes a segment under a name of its own: what is read of a path is remembered for ever."""
     path = str(folder / f"{uuid4()}.segment.puffin")
-    return write_segment(io, path, entries, codec, ["a", "b", "c"], (0, 1, 2))
+    return write_segment(io, path, entries, Recipe(codec), ["a", "b", "c"], (0, 1, 2))
 
 
 def replant(segment: SegmentInfo, content: bytes) -> SegmentInfo:

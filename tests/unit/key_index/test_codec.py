@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import uuid
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -8,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -71,12 +72,10 @@ def codes(kinds: Sequence[IcebergType], *columns: Sequence[Any], hash_bits: int 
 
 def hash_by_recipe(row: Sequence[bytes]) -> int:
     """The recipe of docs/key-index.md, a row at a time."""
-    halves = []
-    for seed in (0, 0x9E3779B97F4A7C15):
-        for value in row:
-            seed = xxhash.xxh64_intdigest(value, seed)
-        halves.append(seed)
-    return (halves[0] << 64) | (halves[1] & 0xFFFFFFFF)
+    message = row[0] if len(row) == 1 else b"".join(len(value).to_bytes(8, "little") + value for value in row)
+    digest = hashlib.blake2b(message, digest_size=16).digest()
+    high, low = (int.from_bytes(half, "little") for half in (digest[:8], digest[8:]))
+    return (high << 64) | (low & 0xFFFFFFFF)
 
 
 @pytest.mark.parametrize("name", ORDERED)
@@ -205,6 +204,19 @@ def test_the_low_half_tells_keys_apart_whose_high_half_is_equal() -> None:
     """Were both halves hashed alike, 96 bits would be worth 64."""
     encoded = codes([LongType(), LongType()], list(range(500)), [0] * 500)
     assert all(code >> 64 & 0xFFFFFFFF != code & 0xFFFFFFFF for code in encoded)
+
+
+def test_a_hash_is_salted_by_the_uuid_of_its_mirror() -> None:
+    texts = pa.array(["a", "b"])
+    one, other = (choose_codec([StringType()]).salted(uuid.UUID(int=number)) for number in (1, 2))
+    assert not set(plain(one.encode([texts]))) & set(plain(other.encode([texts])))
+    digest = hashlib.blake2b(b"a", digest_size=16, salt=bytes(15) + b"\x01").digest()
+    assert plain(one.encode([texts]))[0] >> 64 == int.from_bytes(digest[:8], "little")
+
+
+def test_a_lossless_code_needs_no_salt() -> None:
+    for kind in (LongType(), UUIDType()):
+        assert choose_codec([kind]).salted(uuid.uuid4()) == choose_codec([kind])
 
 
 def test_unicode_is_not_normalised() -> None:

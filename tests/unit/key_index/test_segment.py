@@ -192,7 +192,7 @@ def test_a_segment_describes_itself(tmp_path: Path, io: PyArrowFileIO, codec: Ke
     random = np.random.default_rng(3)
     entries = make_entries(codec, random_numbers(codec, 1500, random), random)
     segment = store(io, tmp_path, entries, codec)
-    assert segment.codec == codec
+    assert segment.recipe.codec == codec
     assert segment.bytes == Path(segment.path).stat().st_size
     assert segment.entries == len(entries)
     assert segment.tombstones == int((entries.file == -1).sum())
@@ -209,6 +209,9 @@ def test_the_footer_says_enough_to_read_a_segment_without_its_root(tmp_path: Pat
     assert keys.properties == {
         "codec": "ordered-64",
         "hash_bits": "96",
+        "salt": "",
+        "key-ids": "",
+        "sequence-ids": "",
         "layout": "runs",
         "num_rows": "9",
         "geometry": segment.geometry.model_dump_json(),

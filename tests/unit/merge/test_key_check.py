@@ -185,6 +185,13 @@ def test_a_small_sample_is_taken_from_few_files() -> None:
     assert set(sample.tolist()) <= set(rows.tolist())
 
 
+def test_every_file_is_sampled_in_the_end() -> None:
+    rows = np.arange(100, dtype=np.intp)
+    file = np.repeat(np.arange(10), 10).astype(np.int32)
+    seen = {int(one) for _ in range(200) for one in file[choose_sample(rows, file, 5)]}
+    assert seen == set(range(10))
+
+
 @pytest.mark.parametrize("most", [None, 10, 11])
 def test_few_rows_are_all_checked(most: int | None) -> None:
     rows = np.arange(10, dtype=np.intp)

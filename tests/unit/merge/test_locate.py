@@ -15,7 +15,7 @@ from spark_job import locate
 from spark_job.key_index.codec import Encoding, KeyCodec
 from spark_job.key_index.keys import U64, Keys
 from spark_job.key_index.orders import read_orders
-from spark_job.key_index.segment import Entries, SegmentInfo, write_segment
+from spark_job.key_index.segment import Entries, Recipe, SegmentInfo, write_segment
 from spark_job.locate import ABSENT, DEAD, Fate, Located, decide, locate_keys
 from tests.unit.merge.samples import make_changes
 
@@ -37,7 +37,7 @@ def segment(
         np.array([entries[key][1] for key in keys], np.int64),
         np.array([entries[key][2] for key in keys], np.uint64),
     )
-    return write_segment(io, str(folder / f"{uuid4()}.puffin"), columns, CODEC, [], tuple(files))
+    return write_segment(io, str(folder / f"{uuid4()}.puffin"), columns, Recipe(CODEC), [], tuple(files))
 
 
 def find(

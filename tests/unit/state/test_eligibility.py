@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from icemirror.state.eligibility import due_at, waiting, waits
@@ -10,30 +13,45 @@ from tests.unit.state.samples import INVALID, POLICY, TRANSIENT, dirty, owned
 
 
 def test_a_table_waits_for_a_quiet_period_after_the_last_notice() -> None:
-    assert due_at(dirty(at=10.0), POLICY) == 12.0
+    assert due_at(dirty(at=10.0), 10.0, POLICY) == 12.0
 
 
 def test_but_not_longer_than_the_longest_wait_after_the_first_notice() -> None:
     busy = TableRow("t", dirty=9, first_dirty_at=10.0, last_dirty_at=39.5)
-    assert due_at(busy, POLICY) == 40.0
+    assert due_at(busy, 10.0, POLICY) == 40.0
 
 
 def test_back_off_counts_even_after_the_quiet_period() -> None:
-    assert due_at(dirty(at=10.0, not_before=77.0), POLICY) == 77.0
+    assert due_at(dirty(at=10.0, not_before=77.0), 10.0, POLICY) == 77.0
 
 
 def test_merges_are_not_more_frequent_than_the_interval() -> None:
     row = dirty(at=10.0, completed_at=9.0, min_interval_seconds=60.0)
-    assert due_at(row, POLICY) == 69.0
+    assert due_at(row, 10.0, POLICY) == 69.0
 
 
 def test_a_first_merge_does_not_wait_for_the_interval() -> None:
-    assert due_at(dirty(at=10.0, min_interval_seconds=60.0), POLICY) == 12.0
+    assert due_at(dirty(at=10.0, min_interval_seconds=60.0), 10.0, POLICY) == 12.0
 
 
 def test_a_backlog_waits_for_neither_quiet_nor_interval() -> None:
     row = dirty(at=10.0, completed_at=9.0, min_interval_seconds=60.0, yielded_at=10.5)
-    assert due_at(row, POLICY) == 10.5
+    assert due_at(row, 10.0, POLICY) == 10.5
+
+
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        {"not_before": 1e9},
+        {"yielded_at": 1e9},
+        {"completed_at": 1e9},
+        {"first_dirty_at": 1e9, "last_dirty_at": 1e9},
+        {"quarantined": True, "error": TRANSIENT, "not_before": 1e9},
+    ],
+    ids=lambda ahead: "+".join(ahead),
+)
+def test_a_clock_that_was_far_ahead_holds_no_table_back(ahead: dict[str, Any]) -> None:
+    assert due_at(replace(dirty(at=10.0, min_interval_seconds=60.0), **ahead), 20.0, POLICY) == 20.0
 
 
 @pytest.mark.parametrize(
@@ -53,11 +71,11 @@ def test_only_tables_with_work_that_nobody_does_wait(row: TableRow, expected: bo
 
 
 def test_a_passing_failure_is_tried_again_after_the_probation() -> None:
-    assert due_at(dirty(at=0.0, quarantined=True, error=TRANSIENT, not_before=1000.0), POLICY) == 1000.0
+    assert due_at(dirty(at=0.0, quarantined=True, error=TRANSIENT, not_before=1000.0), 10.0, POLICY) == 1000.0
 
 
 def test_the_table_that_waits_longest_comes_first_and_only_those_of_the_group() -> None:
     late, early, foreign = dirty("b", at=5.0), dirty("c", at=1.0), dirty("a", at=0.0, group="heavy")
-    found = waiting([late, early, foreign], "default", None, POLICY)
+    found = waiting([late, early, foreign], 10.0, "default", None, POLICY)
     assert [row.name for _, row in found] == ["c", "b"]
-    assert [row.name for _, row in waiting([late, early], "default", frozenset({"b"}), POLICY)] == ["b"]
+    assert [row.name for _, row in waiting([late, early], 10.0, "default", frozenset({"b"}), POLICY)] == ["b"]
