@@ -32,6 +32,10 @@ NEEDS_PERSON = frozenset({Kind.INVALID, Kind.CORRUPT})
 """Trying again does not help until somebody has mended something."""
 
 
+REBUILD = "drop the mirror, then `icemirror resume`: the next merge builds it anew from the changelog"
+"""What to do where a mirror cannot go on from what it has."""
+
+
 class IcemirrorError(Exception):
     """Root of all named errors. The message says what was expected, what was found and what to do."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
-from icemirror.errors import CommitUnknown, Corrupt
+from icemirror.errors import REBUILD, CommitUnknown, Corrupt
 from spark_job.deletes import write_deletes
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import CURSOR, EPOCH, INDEX_ROOT, LIVE_ROWS, RUN_ID, VERSION, Anchor, Mirror
@@ -193,7 +193,7 @@ def _check_counts(
         if expected.get(path) != counted.get(path):
             raise Corrupt(
                 f"{path}: the table has {expected.get(path)} live rows there, the key index {counted.get(path)}; "
-                "nothing was committed. Drop the mirror to have it rebuilt, then `icemirror resume`."
+                f"nothing was committed. To go on, {REBUILD}."
             )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.errors import Corrupt
+from icemirror.errors import REBUILD, Corrupt
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, equal_codes, equal_values
 from spark_job.key_index.keys import Indices
@@ -65,7 +65,7 @@ def check_keys(
         wrong = int(order[np.flatnonzero(~same)[0]])
         raise Corrupt(
             f"{sides.mirror_paths[int(file[wrong])]}: row {int(pos[wrong])} does not have the key that the index says; "
-            "nothing was committed. Drop the mirror to have it rebuilt, then `icemirror resume`."
+            f"nothing was committed. To go on, {REBUILD}."
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from icemirror.crash import reach
-from icemirror.errors import Conflict, Invalid
+from icemirror.errors import REBUILD, Conflict, Invalid
 from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
@@ -115,7 +115,7 @@ class Pipeline:
         if source is not None and source.uuid != uuid:
             raise Invalid(
                 f"{table.changelog_id}: was dropped and made anew (uuid {uuid}, merged so far: {source.uuid}). "
-                f"Drop the mirror {table.name} to have it rebuilt from the new one."
+                f"To follow it, {REBUILD}."
             )
         history = history_since(changelog, str(table.changelog_id), source)
         files = added_files(changelog.io, str(table.changelog_id), history)

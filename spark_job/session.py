@@ -24,6 +24,8 @@ _QUIET_LOCAL = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "spark_job.task_daemon",
 }
+# Whoever may list processes reads a command line, so it gets only what Java must know before it starts.
+_AT_START = ("spark.driver.", "spark.jars", "spark.files", "spark.archives", "spark.submit.")
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has chosen the master already
 
 
@@ -41,7 +43,10 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
             conf.setIfMissing(name, value)
     for name, value in configured.items():
         conf.set(name, value)
+    at_start = SparkConf(loadDefaults=False)
+    at_start.setAll([setting for setting in conf.getAll() if setting[0].startswith(_AT_START)])
     try:
+        SparkContext._ensure_initialized(conf=at_start)
         return SparkContext.getOrCreate(conf)
     except Exception as error:
         raise Invalid(

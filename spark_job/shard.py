@@ -102,7 +102,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
                 written = _write(work, changes.take(fate.writes), paths)
             reach("data-written")
         with _timed(seconds, "index"):
-            segment = _index(work, changes, orders, fate, written)
+            segment = _index(work, changes, orders, fate, written, paths)
             reach("segment-written")
     except BaseException:
         discard(work.mirror_io, paths)
@@ -154,7 +154,7 @@ def _write(work: SliceWork, winners: Changes, paths: list[str]) -> WrittenRows:
 
 
 def _index(
-    work: SliceWork, changes: Changes, orders: U64, fate: Fate, written: WrittenRows
+    work: SliceWork, changes: Changes, orders: U64, fate: Fate, written: WrittenRows, noted: list[str]
 ) -> SegmentInfo | None:
     known = fate.writes | fate.tombstones
     if not known.any():
@@ -166,6 +166,7 @@ def _index(
     entries = Entries(changes.keys.take(known), file[known], pos[known], orders[known])
     paths = [data_file.file_path for data_file in written.files]
     path = f"{work.index_location}/{uuid.uuid4()}.segment.puffin"
+    noted.append(path)
     return write_segment(work.mirror_io, path, entries, work.shape.recipe, paths, tuple(range(len(paths))))
 
 

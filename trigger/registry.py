@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from icemirror.errors import BadConfig, IcemirrorError
+from icemirror.errors import BadConfig, IcemirrorError, Transient, unexpected_text
 from icemirror.settings import Settings, TableSettings, expand_discovered
 from trigger.heads.open_source import open_source
 from trigger.heads.source import Head, HeadSource
@@ -53,8 +53,8 @@ class Registry:
             return
         try:
             self._known = expand_discovered(self._settings, self._list_tables)
-        except IcemirrorError as error:
-            self.problem = error
+        except Exception as error:
+            self.problem = error if isinstance(error, IcemirrorError) else Transient(unexpected_text(error))
             self.refusals += 1
         else:
             self.problem = None

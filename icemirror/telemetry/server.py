@@ -23,6 +23,7 @@ log = get_log(__name__)
 Status = Sequence[Mapping[str, object]]
 
 REQUEST_TIMEOUT_SECONDS = 15
+MOST_CONNECTIONS = 64
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
@@ -139,7 +140,22 @@ class _Server(ThreadingHTTPServer):
         self.page = render_page(project_ref=sources.project_ref, environment=sources.environment)
         self.only_local_names = address.is_loopback
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__((address.host, address.port), _Handler)
+
+    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
+        """A thread for each connection, but not for any number of them."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
+        """As the base class does it, in the thread; then the next one may come."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def server_bind(self) -> None:
         """Without the look-up of the host's full name, which can take seconds and serves only CGI."""

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icemirror.cursor import Source
-from icemirror.errors import Invalid
+from icemirror.errors import REBUILD, Invalid
 from spark_job.change_file import ChangeFile
 from spark_job.iceberg.seams import list_manifests
 
@@ -37,7 +37,8 @@ def history_since(table: Table, name: str, source: Source | None) -> History:
     if source is not None and (at != stop or stop not in by_id):
         raise Invalid(
             f"{name}: snapshot {stop}, up to which the mirror has merged, is not in the history of the changelog any "
-            "more (it has expired, or the changelog was rolled back). Events may be missing: rebuild the mirror."
+            "more (it has expired, or the changelog was rolled back). Events may be missing: "
+            f"{REBUILD}."
         )
     if source is not None and source.files_done is not None:
         walked.append(by_id[source.snapshot_id])
@@ -66,7 +67,8 @@ def _refuse_changes(name: str, snapshot: Snapshot) -> None:
     if operation not in (Operation.APPEND, Operation.REPLACE):
         raise Invalid(
             f"{name}: snapshot {snapshot.snapshot_id} is of kind {operation.value if operation else 'unknown'}. "
-            "Rows of a changelog may only be appended; what this means for the mirror is not known. Rebuild it."
+            "Rows of a changelog may only be appended; what this means for the mirror is not known: "
+            f"{REBUILD}."
         )
 
 
@@ -121,7 +123,7 @@ def _entries(
     for manifest in list_manifests(io, snapshot.manifest_list):
         if manifest.content is not ManifestContent.DATA:
             raise Invalid(
-                f"{name}: snapshot {snapshot.snapshot_id} deletes rows of the changelog; rebuild the mirror"
+                f"{name}: snapshot {snapshot.snapshot_id} deletes rows of the changelog: {REBUILD}."
             )
         if not wanted(manifest):
             continue

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Cursor
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import REBUILD, Corrupt, Invalid
 from spark_job.field_map import FieldMap, load_map
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root, read_root
@@ -86,7 +86,8 @@ def read_mirror(table: Table, name: str) -> Mirror:
     except (KeyError, ValueError) as error:
         raise Invalid(
             f"{name}: this version cannot read the summary of snapshot {head.snapshot_id}: {error}. If a newer "
-            "icemirror wrote it, use that one; else roll the table back to a snapshot before it, or rebuild it."
+            "icemirror wrote it, use that one; else roll the table back to a snapshot before it, "
+            f"or {REBUILD}."
         ) from error
     root = _roots.get(root_path, lambda: _read_root(table, name, root_path))
     if root.snapshot_id != head.snapshot_id:
@@ -102,7 +103,7 @@ def _read_map(properties: Mapping[str, str], name: str) -> FieldMap:
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise Invalid(
             f"{name}: the table property {FIELD_MAP} is gone or damaged: {error!r}. Restore it from an earlier "
-            "metadata file of the table, or drop the mirror to have it rebuilt."
+            f"metadata file of the table, or {REBUILD}."
         ) from error
 
 
@@ -110,7 +111,7 @@ def _read_root(table: Table, name: str, path: str) -> Root:
     try:
         return read_root(table.io, path)
     except FileNotFoundError as error:
-        raise Corrupt(f"{name}: the index root {path} is gone; the mirror must be rebuilt") from error
+        raise Corrupt(f"{name}: the index root {path} is gone: {REBUILD}.") from error
 
 
 def _foreign(table: Table, name: str, head: Snapshot) -> str:

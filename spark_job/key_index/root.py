@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pyiceberg.io import FileIO
 
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import REBUILD, Corrupt, Invalid
 from spark_job.key_index.puffin import Blob, read_blobs, read_span, write_puffin
 from spark_job.key_index.segment import SegmentInfo
 
@@ -52,9 +52,7 @@ def write_root(io: FileIO, path: str, root: Root) -> int:
     """Writes the root as a Puffin file of its own; its size."""
     payload = root.model_dump_json().encode()
     if len(payload) > _MAX_ROOT_BYTES:
-        raise Invalid(
-            f"{path}: the index's root is too large ({len(payload):,} bytes); drop the mirror to have it rebuilt"
-        )
+        raise Invalid(f"{path}: the index's root is too large ({len(payload):,} bytes): {REBUILD}.")
     size, _ = write_puffin(io, path, [Blob(BLOB_TYPE, payload, {"crc32": str(zlib.crc32(payload))})])
     return size
 

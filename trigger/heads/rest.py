@@ -42,7 +42,7 @@ class RestHeads:
     def list_tables(self, namespace: str) -> tuple[str, ...]:
         """The names of the tables in a namespace, page by page."""
         names: list[str] = []
-        page = ""
+        page, asked = "", set[str]()
         while True:
             parameters = {"pageToken": page, "pageSize": "500"}
             address = f"{self._address(namespace.split('.'))}/tables?{urlencode(parameters)}"
@@ -54,8 +54,9 @@ class RestHeads:
                 names += [str(table["name"]) for table in said.get("identifiers", [])]
             except (HttpError, KeyError, TypeError) as error:
                 raise Transient(f"the REST catalog's list of {namespace} cannot be read: {error}") from error
-            last, page = page, said.get("next-page-token") or ""
-            if not page or page == last:
+            asked.add(page)
+            page = str(said.get("next-page-token") or "")
+            if not page or page in asked:
                 return tuple(sorted(names))
 
     def close(self) -> None:

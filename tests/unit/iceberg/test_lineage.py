@@ -100,7 +100,7 @@ def test_the_order_of_the_list_of_snapshots_does_not_matter() -> None:
 
 @pytest.mark.parametrize("files_done", [None, 1])
 def test_an_expired_cursor_is_refused(files_done: int | None) -> None:
-    with pytest.raises(Invalid, match=r"raw\.orders: snapshot 2.*expired.*rebuild"):
+    with pytest.raises(Invalid, match=r"raw\.orders: snapshot 2.*expired.*drop the mirror"):
         walk(changelog(*FOUR[2:]), 2, files_done)
 
 
@@ -123,7 +123,7 @@ def test_a_changelog_that_lost_its_head_is_refused_when_something_was_merged() -
 def test_a_snapshot_that_changes_rows_is_refused_by_name(operation: str) -> None:
     table = changelog(FOUR[0], FOUR[1], snapshot(3, operation), FOUR[3])
     for cursor in (None, 1, 2):
-        with pytest.raises(Invalid, match=f"snapshot 3 is of kind {operation}.*Rebuild"):
+        with pytest.raises(Invalid, match=f"snapshot 3 is of kind {operation}.*drop the mirror"):
             walk(table, cursor)
 
 

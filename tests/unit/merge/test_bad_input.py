@@ -166,7 +166,7 @@ def remove_data_file(lab: Lab) -> None:
 
 BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "missing changelog": (drop_changelog, Kind.INVALID, "there is no such table.*Check changelog_table"),
-    "changelog made anew": (make_changelog_anew, Kind.INVALID, "was dropped and made anew.*Drop the mirror"),
+    "changelog made anew": (make_changelog_anew, Kind.INVALID, "was dropped and made anew.*drop the mirror"),
     "unknown operation": (
         told_badly("cdc_operation", "TRUNCATE"),
         Kind.INVALID,
@@ -196,9 +196,13 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
         Kind.INVALID,
         "not supported by this version: delete_mode: soft",
     ),
-    "rows deleted from the changelog": (delete_from_changelog, Kind.INVALID, "may only be appended.*Rebuild"),
-    "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*rebuild the mirror"),
-    "expired cursor": (expire_cursor, Kind.INVALID, "expired.*rebuild the mirror"),
+    "rows deleted from the changelog": (
+        delete_from_changelog,
+        Kind.INVALID,
+        "may only be appended.*drop the mirror",
+    ),
+    "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*drop the mirror"),
+    "expired cursor": (expire_cursor, Kind.INVALID, "expired.*drop the mirror"),
     "another schema": (add_column, Kind.INVALID, r"its schema changed \(new column more \(long\)\)"),
     "foreign snapshot": (write_to_mirror, Kind.INVALID, "made by another writer.*roll the table back"),
     "foreign table": (put_another_table_in_its_place, Kind.INVALID, "icemirror did not make it. Drop it"),

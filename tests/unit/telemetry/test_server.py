@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -158,6 +160,25 @@ def test_a_body_with_get_does_not_pass_for_a_second_request(serve: Callable[...,
         while chunk := connection.recv(4096):
             got += chunk
     assert got.count(b"HTTP/1.1 ") == 1
+
+
+def test_connections_that_say_nothing_cost_no_more_than_so_many_threads(
+    serve: Callable[..., StatusServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("icemirror.telemetry.server.MOST_CONNECTIONS", 3)
+    server = serve()
+    address = (server.address.host, server.address.port)
+    silent = [socket.create_connection(address, timeout=5) for _ in range(3)]
+    with socket.create_connection(address, timeout=5) as refused:
+        assert refused.recv(1) == b""
+    for connection in silent:
+        connection.close()
+    for _ in range(50):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            assert ask(server, "/healthz")[0] == 200
+            return
+        time.sleep(0.1)
+    pytest.fail("the server did not come back")
 
 
 def test_port_in_use_is_a_named_error_with_a_remedy(serve: Callable[..., StatusServer]) -> None:

@@ -57,6 +57,18 @@ def test_a_catalog_that_does_not_answer_leaves_what_was_known(tmp_path: Path, ca
     registry.close()
 
 
+def test_an_error_that_nobody_named_leaves_what_was_known_too(tmp_path: Path, catalog: FakeHeads) -> None:
+    registry = Registry(settings(tmp_path, DISCOVER))
+    registry.refresh()
+    catalog.error = RuntimeError("secret")
+    registry.refresh()
+    assert registry.names("default") == {"shop.a", "shop.b"}
+    assert isinstance(registry.problem, Transient)
+    assert "RuntimeError" in str(registry.problem)
+    assert "secret" not in str(registry.problem)
+    registry.close()
+
+
 def test_tables_are_chosen_by_name_or_pattern(tmp_path: Path, catalog: FakeHeads) -> None:
     registry = Registry(settings(tmp_path, TABLES))
     assert [table.name for table in registry.choose("raw.items", None)] == ["shop.items"]

@@ -68,6 +68,13 @@ def test_tables_are_listed_page_by_page(catalog: RestCatalog, heads: RestHeads) 
     assert heads.list_tables("nowhere") == ()
 
 
+def test_pages_that_go_round_in_a_circle_end(catalog: RestCatalog, heads: RestHeads) -> None:
+    catalog.page_size, catalog.circle = 2, 4
+    for number in range(9):
+        catalog.tables[LEVELS, f"t{number}"] = "x"
+    assert set(heads.list_tables("raw.shop")) == {"orders", "t0", "t1", "t2", "t3", "t4"}
+
+
 def test_a_given_token_and_headers_are_sent(catalog: RestCatalog) -> None:
     catalog.needs_token, catalog.tokens = True, ["secret"]
     heads = RestHeads({"uri": catalog.url, "token": "secret", "header.X-Tenant": "a"})
