@@ -17,6 +17,7 @@ from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import CURSOR, EPOCH, INDEX_ROOT, LIVE_ROWS, RUN_ID, VERSION, Anchor, Mirror
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, write_root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.plan import Slice
@@ -50,11 +51,17 @@ class Outcome:
 
 
 def commit_slice(
-    mirror: Mirror, part: Slice, shards: Sequence[ShardResult], run_id: str, index_location: str
+    mirror: Mirror,
+    part: Slice,
+    shards: Sequence[ShardResult],
+    merged: MergedIndex,
+    run_id: str,
+    index_location: str,
 ) -> Outcome:
     """Commits what the shards wrote. On a conflict their files are removed; while the outcome is unknown none is."""
     table, io = mirror.table, mirror.table.io
     written = [path for shard in shards for path in shard.paths]
+    written.extend(segment.path for segment in merged.added)
     snapshot_id = table.metadata.new_snapshot_id()
     delta: RowDelta | None = None
     try:
@@ -66,7 +73,7 @@ def commit_slice(
         delete_files = write_deletes(io, table.metadata, doomed, live)
         written.extend(file.file_path for file in delete_files)
         reach("deletes-written")
-        root = next_root(mirror, part, shards, doomed, snapshot_id)
+        root = next_root(mirror, shards, merged, doomed, snapshot_id)
         _check_counts(root, live, shards, doomed)
         root_path = f"{index_location}/{root.epoch:010d}-{snapshot_id}.root.puffin"
         written.append(root_path)
@@ -102,15 +109,15 @@ def commit_slice(
         data_files=delta.data_files,
         delete_files=delete_files,
         root=root,
-        index_bytes=root_bytes + sum(shard.segment.bytes for shard in shards if shard.segment),
+        index_bytes=root_bytes + sum(segment.bytes for segment in _new_segments(shards, merged)),
         seconds={**_slowest(shards), **seconds},
     )
 
 
 def next_root(
     mirror: Mirror,
-    part: Slice,
     shards: Sequence[ShardResult],
+    merged: MergedIndex,
     doomed: Mapping[str, NDArray[np.int64]],
     snapshot_id: int,
 ) -> Root:
@@ -121,6 +128,7 @@ def next_root(
         for file in (before.files if before else ())
     ]
     segments: list[SegmentInfo] = []
+    now = int(time.time() * 1000)
     for shard in shards:
         ordinals = tuple(range(len(files), len(files) + len(shard.data_files)))
         files.extend(
@@ -128,12 +136,15 @@ def next_root(
             for file in shard.data_files
         )
         if shard.segment is not None:
-            segments.append(shard.segment.model_copy(update={"files": ordinals}))
+            added = {"files": ordinals, "run": merged.next_run, "written_at": now}
+            segments.append(shard.segment.model_copy(update=added))
     return Root(
         snapshot_id=snapshot_id,
         epoch=mirror.epoch + 1,
-        segments=(*segments, *(before.segments if before else ())),
+        segments=(*segments, *merged.segments),
         files=tuple(files),
+        next_run=merged.next_run + 1,
+        merging=merged.merging,
     )
 
 
@@ -204,6 +215,10 @@ def _data_files(shards: Sequence[ShardResult]) -> list[DataFile]:
             file.spec_id = spec_id
             files.append(file)
     return files
+
+
+def _new_segments(shards: Sequence[ShardResult], merged: MergedIndex) -> list[SegmentInfo]:
+    return [*(shard.segment for shard in shards if shard.segment), *merged.added]
 
 
 def _tally(shards: Sequence[ShardResult]) -> Tally:

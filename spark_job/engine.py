@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,8 +18,10 @@ from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
+from spark_job.index_merge import IndexMerge, run_merge
 from spark_job.key_index.codec import Encoding
 from spark_job.key_index.keys import U64, Keys
+from spark_job.key_index.segment import SegmentInfo
 from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.shard import ShardResult, SliceWork, merge_shard, read_slice
 
@@ -31,6 +34,8 @@ _ONE_TASK_BYTES = 64 << 20
 # Every shard reads the changelog files that hold its keys, often all of them: few large shards are cheaper.
 _SHARD_EVENTS = 2_000_000
 _SHARD_BYTES = 96 << 20
+# So much of the index is merged quicker than a task starts.
+_LITTLE_INDEX_ENTRIES = 1_000_000
 _SAMPLE_FILES = 8
 _SAMPLE_KEYS = 1000
 
@@ -40,6 +45,9 @@ class Engine(Protocol):
 
     def run(self, work: SliceWork) -> list[ShardResult]:
         """Merges the slice; the results of its shards, or the first named error."""
+
+    def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
+        """Merges runs of the index; the segment that each piece became."""
 
 
 class LazyEngine:
@@ -52,11 +60,40 @@ class LazyEngine:
 
     def run(self, work: SliceWork) -> list[ShardResult]:
         """Merges the slice, after a start if need be."""
+        return self._started().run(work)
+
+    def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
+        """Merges runs of the index, after a start if need be."""
+        return self._started().merge_index(merge)
+
+    def _started(self) -> Engine:
         if self._engine is None:
             began = time.perf_counter()
             self._engine = self._start()
             self.start_seconds = time.perf_counter() - began
-        return self._engine.run(work)
+        return self._engine
+
+
+def run_beside(
+    engine: Engine, work: SliceWork | None, merge: IndexMerge
+) -> tuple[list[ShardResult], list[SegmentInfo | None]]:
+    """Runs a slice, and what is to be merged of the index: beside it, in this process, where that is little."""
+    little = merge.entries <= _LITTLE_INDEX_ENTRIES
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(run_merge, merge) if little else None
+        shards: list[ShardResult] = []
+        merged: list[SegmentInfo | None] = []
+        try:
+            shards = engine.run(work) if work else []
+            with named():
+                merged = waiting.result() if waiting else engine.merge_index(merge)
+        except BaseException:
+            if waiting and waiting.exception() is None:
+                merged = waiting.result()
+            discard(merge.io, [path for shard in shards for path in shard.paths])
+            discard(merge.io, [segment.path for segment in merged if segment])
+            raise
+    return shards, merged
 
 
 @dataclass(frozen=True)
@@ -65,6 +102,10 @@ class Failure:
 
     name: str
     message: str
+
+    def error(self) -> IcemirrorError:
+        """The error again."""
+        return _NAMED.get(self.name, Transient)(self.message)
 
 
 _NAMED = {
@@ -86,6 +127,10 @@ class InProcess:
         parts = cut_by_key(read_slice(work, range(len(work.files))), bounds)
         return [merge_shard(work, lambda part=part: part) for part in parts if len(part)]  # type: ignore[misc]  # bound now
 
+    def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
+        """Merges runs of the index in this process."""
+        return run_merge(merge)
+
 
 @dataclass(frozen=True)
 class OnSpark:
@@ -105,6 +150,17 @@ class OnSpark:
             by_size = max(math.ceil(events / _SHARD_EVENTS), math.ceil(size / _SHARD_BYTES))
             outcomes = self._sharded(work, max(self.context.defaultParallelism, by_size))
         return _raise_failures(work, outcomes)
+
+    def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
+        """Merges runs of the index on Spark, a task for each piece."""
+        merges = [replace(merge, pieces=(piece,)) for piece in merge.pieces]
+        outcomes = self.context.parallelize(merges, len(merges)).map(_merge_piece).collect()
+        done = [segment for outcome in outcomes if isinstance(outcome, list) for segment in outcome]
+        for outcome in outcomes:
+            if isinstance(outcome, Failure):
+                discard(merge.io, [segment.path for segment in done if segment])
+                raise outcome.error()
+        return done
 
     def _one_task(self, work: SliceWork) -> list[ShardResult | Failure]:
         return self.context.parallelize([work], 1).map(_merge_all).collect()
@@ -130,6 +186,14 @@ def _merge_all(work: SliceWork) -> ShardResult | Failure:
     try:
         with named():
             return merge_shard(work, lambda: read_slice(work, range(len(work.files))))
+    except IcemirrorError as error:
+        return Failure(type(error).__name__, str(error))
+
+
+def _merge_piece(merge: IndexMerge) -> list[SegmentInfo | None] | Failure:
+    try:
+        with named():
+            return run_merge(merge)
     except IcemirrorError as error:
         return Failure(type(error).__name__, str(error))
 
@@ -169,7 +233,7 @@ def _raise_failures(work: SliceWork, outcomes: list[ShardResult | Failure]) -> l
     for outcome in outcomes:
         if isinstance(outcome, Failure):
             discard(work.mirror_io, [path for result in done for path in result.paths])
-            raise _NAMED.get(outcome.name, Transient)(outcome.message)
+            raise outcome.error()
     return done
 
 

@@ -13,7 +13,7 @@ from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult,
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.commit_slice import Outcome, commit_slice
-from spark_job.engine import LazyEngine
+from spark_job.engine import LazyEngine, run_beside
 from spark_job.field_map import mirror_schema, schema_changes
 from spark_job.iceberg.create import create_mirror, partition_spec
 from spark_job.iceberg.failures import named
@@ -21,6 +21,7 @@ from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
 from spark_job.index_location import index_location
+from spark_job.index_merge import apply_merge, plan_merge
 from spark_job.key_change import require_same_key
 from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
 from spark_job.shape import ChangelogShape, resolve_shape
@@ -144,8 +145,10 @@ class Pipeline:
         with named(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
             mirror = self._ensure_mirror(prepared)
             work = self._work(prepared, mirror, part)
-            shards = self.engine.run(work) if part.files else []
-            outcome = commit_slice(mirror, part, shards, self.run_id, work.index_location)
+            merge = plan_merge(mirror.table.io, work.index_location, mirror.root, part.events)
+            shards, merged = run_beside(self.engine, work if part.files else None, merge)
+            index = apply_merge(mirror.root.segments if mirror.root else (), merge, merged)
+            outcome = commit_slice(mirror, part, shards, index, self.run_id, work.index_location)
             result = _slice_result(part, outcome, planned, self.clock() - began)
             log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
         return Merged(slice=result, position=_after(part, outcome))

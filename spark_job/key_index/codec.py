@@ -74,6 +74,11 @@ class KeyCodec:
         return self if self.lossless else replace(self, salt=mirror.bytes)
 
     @property
+    def is_wide(self) -> bool:
+        """Codes have 128 bits, as two halves."""
+        return self.encoding is not Encoding.ORDERED_64
+
+    @property
     def lossless(self) -> bool:
         """Two different keys never share a code."""
         return self.encoding is not Encoding.HASHED

@@ -11,6 +11,7 @@ from pyiceberg.io import FileIO
 from icemirror.errors import REBUILD, Corrupt, Invalid
 from spark_job.key_index.puffin import Blob, read_blobs, read_span, write_puffin
 from spark_job.key_index.segment import SegmentInfo
+from spark_job.key_index.tiers import Group
 
 BLOB_TYPE = "icemirror-index-root-v1"
 _MAX_ROOT_BYTES = 256 << 20
@@ -36,6 +37,8 @@ class Root(BaseModel):
     epoch: int
     segments: tuple[SegmentInfo, ...]
     files: tuple[IndexedFile, ...]
+    next_run: int = 1
+    merging: tuple[Group, ...] = ()
 
     @property
     def live_rows(self) -> int:

@@ -90,6 +90,8 @@ class SegmentInfo(BaseModel):
     last_key: int
     greatest: tuple[int, ...]
     files: tuple[int, ...]
+    run: int = 0
+    written_at: int = 0
     key_ids: tuple[int, ...] = ()
     sequence_ids: tuple[int, ...] = ()
     geometry: Geometry
@@ -132,7 +134,7 @@ def payload_columns(
 ) -> list[tuple[str, np.dtype[np.generic]]]:
     """The payload's columns in file order, with the width in which they are stored."""
     columns: list[tuple[str, np.dtype[np.generic]]] = []
-    if encoding is not Encoding.ORDERED_64:
+    if KeyCodec(encoding).is_wide:
         columns.append(("key_hi", np.dtype("<u8")))
     small = encoding is Encoding.HASHED and hash_bits <= 96
     columns.append(("key_lo", np.dtype("<u4") if small else np.dtype("<u8")))

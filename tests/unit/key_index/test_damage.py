@@ -10,7 +10,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Corrupt
 from spark_job.key_index.codec import KeyCodec
-from spark_job.key_index.lookup import find_keys, read_entries
+from spark_job.key_index.lookup import find_keys
+from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import BLOCK_ROWS, Entries, Layout, SegmentInfo
 from tests.unit.key_index.samples import (
     HASHED,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import DecimalType, IcebergType, LongType, StringType
 
-from spark_job.key_index import lookup, orders, puffin, root, segment
+from spark_job.key_index import blocks, orders, puffin, root, segment, tiers
 from spark_job.key_index.codec import DEFAULT_HASH_BITS, Encoding, choose_codec
 from spark_job.key_index.root import Root
 
@@ -56,7 +56,9 @@ def test_the_names_of_the_blobs_are_the_codes() -> None:
 def test_the_numbers_are_the_codes() -> None:
     assert segment.BLOCK_ROWS == 1024
     assert DEFAULT_HASH_BITS == 96
-    assert (lookup._BLOCKS_AT_ONCE, lookup._GAP_BLOCKS) == (2048, 3)
+    assert (tiers.FAN_IN, tiers._SMALLEST_TIER) == (4, 4096)
+    assert (tiers._LEAST_WORK, tiers._WORK_FOR_ENTRY, tiers.PIECE_ENTRIES) == (131_072, 8, 1 << 20)
+    assert (blocks.BLOCKS_AT_ONCE, blocks._GAP_BLOCKS) == (2048, 3)
     assert (puffin._MAX_FOOTER_BYTES, puffin._MAX_BLOBS) == (16 << 20, 10_000)
-    assert (root._MAX_ROOT_BYTES, lookup._MAX_DIRECTORY_BYTES) == (256 << 20, 1 << 30)
+    assert (root._MAX_ROOT_BYTES, blocks._MAX_DIRECTORY_BYTES) == (256 << 20, 1 << 30)
     assert orders._ROW_GROUP_ENTRIES == 16_384

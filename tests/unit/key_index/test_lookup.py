@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_job.key_index import lookup
+from spark_job.key_index import lookup, scan
 from spark_job.key_index.codec import KeyCodec
-from spark_job.key_index.lookup import find_keys, read_entries
+from spark_job.key_index.lookup import find_keys
 from spark_job.key_index.orders import read_orders
+from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import BLOCK_ROWS, Entries, Layout, SegmentInfo
 from tests.unit.key_index.counting_io import CountingFileIO
 from tests.unit.key_index.samples import (
@@ -178,7 +179,7 @@ def test_no_keys_give_no_answers(tmp_path: Path, io: PyArrowFileIO) -> None:
 def test_answers_do_not_depend_on_how_many_blocks_are_read_at_once(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch, at_once: int, codec: KeyCodec
 ) -> None:
-    monkeypatch.setattr(lookup, "_BLOCKS_AT_ONCE", at_once)
+    monkeypatch.setattr(lookup, "BLOCKS_AT_ONCE", at_once)
     random = np.random.default_rng(at_once)
     numbers = random_numbers(codec, 12 * BLOCK_ROWS + 5, random)
     entries = make_entries(codec, numbers, random)
@@ -193,13 +194,49 @@ def test_answers_do_not_depend_on_how_many_blocks_are_read_at_once(
 def test_all_entries_read_back_as_they_were_written(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch, codec: KeyCodec, size: int
 ) -> None:
-    monkeypatch.setattr(lookup, "_BLOCKS_AT_ONCE", 2)
+    monkeypatch.setattr(scan, "BLOCKS_AT_ONCE", 2)
     random = np.random.default_rng(size)
     entries = make_entries(codec, random_numbers(codec, size, random), random)
-    keys, file, pos = read_entries(io, store(io, tmp_path, entries, codec))
-    assert plain(keys) == plain(entries.keys)
-    assert file.tolist() == entries.file.tolist()
-    assert pos.tolist() == entries.pos.tolist()
+    check_same(read_entries(io, store(io, tmp_path, entries, codec)), entries)
+
+
+def check_same(found: Entries, expected: Entries) -> None:
+    assert plain(found.keys) == plain(expected.keys)
+    assert found.file.tolist() == expected.file.tolist()
+    assert found.pos.tolist() == expected.pos.tolist()
+    assert found.orders.tolist() == expected.orders.tolist()
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+def test_a_range_of_entries_is_read_without_the_others(
+    tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec
+) -> None:
+    random = np.random.default_rng(5)
+    numbers = random_numbers(codec, 5000, random)
+    entries = make_entries(codec, numbers, random)
+    segment = store(io, tmp_path, entries, codec)
+    for _ in range(40):
+        start, end = sorted(random.integers(0, len(numbers), 2).tolist())
+        first, last = max(0, numbers[start] - int(random.integers(0, 2))), numbers[end]
+        inside = entries.keys.bounds(first, last)
+        expected = Entries(
+            entries.keys.take(inside), entries.file[inside], entries.pos[inside], entries.orders[inside]
+        )
+        check_same(read_entries(io, segment, first, last), expected)
+        trimmed = segment.model_copy(update={"first_key": first, "last_key": last})
+        check_same(read_entries(io, trimmed), expected)
+    assert len(read_entries(io, segment.model_copy(update={"first_key": 1, "last_key": 0}))) == 0
+
+
+def test_a_run_that_is_longer_than_the_range_is_not_spread_out(tmp_path: Path, io: PyArrowFileIO) -> None:
+    numbers = range(1000, 301_000)
+    segment = store(io, tmp_path, row_entries(numbers, [0] * 300_000, range(300_000)), ORDERED_64)
+    assert segment.geometry.rows == 1
+    found = read_entries(io, segment, 2000, 2004)
+    assert (plain(found.keys), found.pos.tolist()) == (
+        [2000, 2001, 2002, 2003, 2004],
+        [1000, 1001, 1002, 1003, 1004],
+    )
 
 
 def test_a_lookup_reads_the_directory_once_and_then_only_the_blocks_that_it_touches(

@@ -16,6 +16,7 @@ from spark_job import commit_slice as module
 from spark_job.commit_slice import commit_slice, next_root
 from spark_job.engine import Engine, InProcess
 from spark_job.iceberg.mirror import Anchor, Mirror
+from spark_job.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, read_root
 from spark_job.plan import Slice
 from spark_job.shard import ShardResult, SliceWork
@@ -42,7 +43,8 @@ def prepared(lab: Lab) -> tuple[Mirror, Slice]:
 
 
 def commit(lab: Lab, mirror: Mirror, part: Slice, shards: list[ShardResult]) -> None:
-    commit_slice(mirror, part, shards, "run", str(lab.folder / "warehouse" / "index"))
+    merged = MergedIndex(mirror.root.segments if mirror.root else (), next_run=9)
+    commit_slice(mirror, part, shards, merged, "run", str(lab.folder / "warehouse" / "index"))
 
 
 @pytest.fixture
@@ -184,7 +186,8 @@ def test_the_root_counts_on_and_puts_new_segments_first(started: Lab) -> None:
     )
     assert mirror.root is not None
     (old,) = mirror.root.files
-    root = next_root(mirror, part, shards, {old.path: np.array([1])}, 77)
+    merged = MergedIndex(mirror.root.segments, next_run=9)
+    root = next_root(mirror, shards, merged, {old.path: np.array([1])}, 77)
     assert (root.snapshot_id, root.epoch) == (77, 2)
     assert [segment.path for segment in root.segments] == [
         shards[0].segment.path if shards[0].segment else "",
@@ -192,6 +195,7 @@ def test_the_root_counts_on_and_puts_new_segments_first(started: Lab) -> None:
     ]
     assert root.segments[0].files == (1,)
     assert root.segments[1].files == (0,)
+    assert (root.segments[0].run, root.next_run) == (9, 10)
     assert [(file.rows, file.live) for file in root.files] == [(3, 2), (1, 1)]
     assert isinstance(root, Root)
 

@@ -13,8 +13,8 @@ from icemirror.result import SliceResult
 from spark_job import shape
 from spark_job.engine import InProcess
 from spark_job.key_index.codec import choose_codec
-from spark_job.key_index.lookup import read_entries
 from spark_job.key_index.root import read_root
+from spark_job.key_index.scan import read_entries
 from spark_job.merge import merge_table
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
@@ -58,11 +58,11 @@ def test_the_index_knows_every_live_row_and_nothing_else(tmp_path: Path) -> None
     known: dict[int, tuple[str, int]] = {}
     seen: set[int] = set()
     for segment in root.segments:
-        keys, file, pos = read_entries(lab.mirror.io, segment)
-        for at in range(len(keys)):
-            key = keys.at(at) - 2**63
-            if key not in seen and file[at] >= 0:
-                known[key] = (root.files[segment.files[file[at]]].path, int(pos[at]))
+        found = read_entries(lab.mirror.io, segment)
+        for at in range(len(found)):
+            key = found.keys.at(at) - 2**63
+            if key not in seen and found.file[at] >= 0:
+                known[key] = (root.files[segment.files[found.file[at]]].path, int(found.pos[at]))
             seen.add(key)
     live = lab.mirror.scan().to_arrow()["id"].to_pylist()
     assert sorted(known) == sorted(live)

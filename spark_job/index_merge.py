@@ -1,0 +1,117 @@
+"""Keeps the runs of an index few: merges some of them beside a slice, for the commit of that slice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.io import FileIO
+
+from icemirror.crash import reach
+from spark_job.iceberg.discard import discard
+from spark_job.key_index.compaction import Piece, is_move, merge_piece, plan_pieces
+from spark_job.key_index.root import Root
+from spark_job.key_index.segment import SegmentInfo
+from spark_job.key_index.tiers import Group, choose_groups, runs_of, work_allowed
+
+
+@dataclass(frozen=True)
+class IndexMerge:
+    """What to merge: `groups` are all that are under way, `moved` those that only change their number."""
+
+    io: FileIO
+    location: str
+    paths: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
+    moved: tuple[Group, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    next_run: int = 1
+
+    @property
+    def entries(self) -> int:
+        """About how many entries are read."""
+        return sum(piece.entries for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class MergedIndex:
+    """The segments of the index after the merge, and those among them that are new."""
+
+    segments: tuple[SegmentInfo, ...]
+    added: tuple[SegmentInfo, ...] = ()
+    merging: tuple[Group, ...] = ()
+    next_run: int = 1
+
+
+def plan_merge(io: FileIO, location: str, root: Root | None, added: int) -> IndexMerge:
+    """What a commit that adds so many entries shall merge of the index."""
+    if root is None:
+        return IndexMerge(io, location)
+    runs = runs_of(root.segments)
+    groups = choose_groups(runs, root.merging, root.next_run)
+    by_number = {run.number: run for run in runs}
+    moved = [
+        group for group in groups if is_move([by_number[one] for one in group.inputs if one in by_number])
+    ]
+    left = work_allowed(added)
+    pieces: list[Piece] = []
+    for group in groups:
+        if group not in moved and left > 0:
+            planned = list(plan_pieces(io, group, runs, left))
+            left -= sum(piece.entries for piece in planned)
+            pieces.extend(planned)
+    return IndexMerge(
+        io,
+        location,
+        tuple(file.path for file in root.files),
+        tuple(groups),
+        tuple(moved),
+        tuple(pieces),
+        max([root.next_run, *(group.target + 1 for group in groups)]),
+    )
+
+
+def run_merge(merge: IndexMerge) -> list[SegmentInfo | None]:
+    """The segments that the pieces became; on an error none is left behind."""
+    done: list[SegmentInfo | None] = []
+    try:
+        for piece in merge.pieces:
+            done.append(merge_piece(merge.io, piece, merge.location, merge.paths))
+            reach("index-merged")
+    except BaseException:
+        discard(merge.io, [segment.path for segment in done if segment])
+        raise
+    return done
+
+
+def apply_merge(
+    segments: Sequence[SegmentInfo], merge: IndexMerge, merged: Sequence[SegmentInfo | None]
+) -> MergedIndex:
+    """The segments with the merged ranges taken off the old ones and the new segments in their place. Pure."""
+    moved = {number: group.target for group in merge.moved for number in group.inputs}
+    group_of = {number: group.target for group in merge.groups for number in group.inputs}
+    reached = {piece.target: piece.last_key for piece in merge.pieces}
+    new: dict[int, list[SegmentInfo]] = {}
+    for piece, segment in zip(merge.pieces, merged, strict=True):
+        if segment is not None:
+            new.setdefault(piece.target, []).append(segment)
+    kept: list[SegmentInfo] = []
+    for segment in segments:
+        target = group_of.get(segment.run)
+        if target is None or (target not in reached and segment.run not in moved):
+            kept.append(segment)
+        elif segment.run in moved:
+            kept.append(segment.model_copy(update={"run": target}))
+        else:
+            kept.extend(new.pop(target, ()))
+            if segment.last_key > reached[target]:
+                first = max(segment.first_key, reached[target] + 1)
+                kept.append(segment.model_copy(update={"first_key": first}))
+    left = {segment.run for segment in kept}
+    added = tuple(segment for segment in merged if segment)
+    return MergedIndex(
+        segments=tuple(kept),
+        added=added,
+        merging=tuple(group for group in merge.groups if left.intersection(group.inputs)),
+        next_run=merge.next_run,
+    )

@@ -1,0 +1,98 @@
+"""Reads a range of a segment's entries, runs spread out: what compaction and the deep check go through."""
+
+from __future__ import annotations
+
+import numpy as np
+from pyiceberg.io import FileIO
+
+from spark_job.key_index.blocks import BLOCKS_AT_ONCE, Blocks, read_blocks, read_directory
+from spark_job.key_index.keys import U64, Keys, concat_keys
+from spark_job.key_index.orders import read_orders
+from spark_job.key_index.segment import BLOCK_ROWS, Entries, Layout, SegmentInfo
+
+_LOW_HALF = (1 << 64) - 1
+
+
+def read_entries(
+    io: FileIO, segment: SegmentInfo, first: int | None = None, last: int | None = None
+) -> Entries:
+    """The entries from key `first` to key `last`, within the range that counts; files are ordinals of the segment."""
+    first = segment.first_key if first is None else max(first, segment.first_key)
+    last = segment.last_key if last is None else min(last, segment.last_key)
+    directory = read_directory(io, segment)
+    inside = directory.first.bounds(first, last)
+    numbers = np.arange(max(inside.start - 1, 0), inside.stop, dtype=np.intp)
+    parts: list[tuple[Entries, U64]] = []
+    with io.new_input(segment.path).open() as stream:
+        for start in range(0, len(numbers), BLOCKS_AT_ONCE):
+            chunk = numbers[start : start + BLOCKS_AT_ONCE]
+            blocks = read_blocks(stream, segment, directory, chunk)
+            parts.append(_spread(segment, blocks, directory.entries_before[chunk], first, last))
+    width = len(segment.greatest)
+    if not parts:
+        return _none(segment, width)
+    entry = np.concatenate([numbers for _, numbers in parts])
+    orders = np.empty((0, width), dtype=np.uint64)
+    if len(entry):
+        orders = read_orders(io, segment.path, segment.orders, entry, width)
+    return Entries(
+        keys=concat_keys([part.keys for part, _ in parts]),
+        file=np.concatenate([part.file for part, _ in parts]),
+        pos=np.concatenate([part.pos for part, _ in parts]),
+        orders=orders,
+    )
+
+
+def _none(segment: SegmentInfo, width: int) -> Entries:
+    wide = segment.recipe.codec.is_wide
+    nothing = np.empty(0, dtype=np.uint64)
+    return Entries(
+        Keys(nothing, nothing if wide else None),
+        np.empty(0, dtype=np.int32),
+        np.empty(0, dtype=np.int64),
+        np.empty((0, width), dtype=np.uint64),
+    )
+
+
+def _spread(segment: SegmentInfo, blocks: Blocks, before: U64, first: int, last: int) -> tuple[Entries, U64]:
+    """The entries of some blocks within a range of keys, without orders, and the number of each in the segment."""
+    real = np.arange(BLOCK_ROWS) < blocks.filled[:, None]
+    flat = {name: values[real] for name, values in blocks.columns.items()}
+    lo = flat["key_lo"].astype(np.uint64)
+    hi = flat["key_hi"].astype(np.uint64) if "key_hi" in flat else None
+    runs = segment.layout is Layout.RUNS
+    length = flat["length"].astype(np.uint64) if runs else np.ones(len(lo), dtype=np.uint64)
+    filled = blocks.filled
+    row_before = np.repeat(np.cumsum(filled) - filled, filled)
+    all_before = np.cumsum(length) - length
+    number = np.repeat(before, filled) + all_before - all_before[row_before]
+    # Clipped before they are spread: a run may be far longer than the range.
+    skip = _steps_below(lo, hi, length, first)
+    keep = _steps_below(lo, hi, length, last + 1) - skip
+    count = keep.astype(np.intp)
+    step = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    step = step.astype(np.uint64) + np.repeat(skip, count)
+    file = np.repeat(flat["file"].astype(np.int32), count)
+    pos = np.repeat(flat["pos"].astype(np.int64), count) + step.astype(np.int64)
+    entries = Entries(
+        keys=Keys(np.repeat(lo, count) + step, None if hi is None else np.repeat(hi, count)),
+        file=file,
+        pos=np.where(file < 0, 0, pos),
+        orders=np.empty((len(file), 0), dtype=np.uint64),
+    )
+    return entries, np.repeat(number, count) + step
+
+
+def _steps_below(lo: U64, hi: U64 | None, length: U64, key: int) -> U64:
+    """How many keys of each run are less than this one."""
+    if hi is None:
+        if key > _LOW_HALF:
+            return length
+        return np.where(
+            lo < key, np.minimum(np.uint64(key) - np.minimum(lo, np.uint64(key)), length), np.uint64(0)
+        )
+    if key >> 128:
+        return length
+    high, low = np.uint64(key >> 64), np.uint64(key & _LOW_HALF)
+    within = np.where(lo < low, np.minimum(low - np.minimum(lo, low), length), np.uint64(0))
+    return np.where(hi < high, length, np.where(hi > high, np.uint64(0), within))
