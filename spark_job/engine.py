@@ -23,7 +23,7 @@ from spark_job.key_index.codec import Encoding
 from spark_job.key_index.keys import U64, Keys
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.parquet_columns import open_parquet, read_columns
-from spark_job.shard import ShardResult, SliceWork, merge_shard, read_slice
+from spark_job.work import Done, Result, Work
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,8 +43,8 @@ _SAMPLE_KEYS = 1000
 class Engine(Protocol):
     """Runs the shards of a slice."""
 
-    def run(self, work: SliceWork) -> list[ShardResult]:
-        """Merges the slice; the results of its shards, or the first named error."""
+    def run(self, work: Work[Result]) -> list[Result]:
+        """The results of the shards, or the first named error."""
 
     def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
         """Merges runs of the index; the segment that each piece became."""
@@ -58,8 +58,8 @@ class LazyEngine:
         self._engine: Engine | None = None
         self.start_seconds = 0.0
 
-    def run(self, work: SliceWork) -> list[ShardResult]:
-        """Merges the slice, after a start if need be."""
+    def run(self, work: Work[Result]) -> list[Result]:
+        """The results of the shards, after a start if need be."""
         return self._started().run(work)
 
     def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
@@ -75,13 +75,13 @@ class LazyEngine:
 
 
 def run_beside(
-    engine: Engine, work: SliceWork | None, merge: IndexMerge
-) -> tuple[list[ShardResult], list[SegmentInfo | None]]:
+    engine: Engine, work: Work[Result] | None, merge: IndexMerge
+) -> tuple[list[Result], list[SegmentInfo | None]]:
     """Runs a slice, and what is to be merged of the index: beside it, in this process, where that is little."""
     little = merge.entries <= _LITTLE_INDEX_ENTRIES
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(run_merge, merge) if little else None
-        shards: list[ShardResult] = []
+        shards: list[Result] = []
         merged: list[SegmentInfo | None] = []
         try:
             shards = engine.run(work) if work else []
@@ -119,13 +119,13 @@ class InProcess:
 
     shards: int = 1
 
-    def run(self, work: SliceWork) -> list[ShardResult]:
-        """Merges the slice in this process, in as many shards as told."""
+    def run(self, work: Work[Result]) -> list[Result]:
+        """Runs the work in this process, in as many shards as told."""
+        everything = range(len(work.files))
         if self.shards == 1:
-            return [merge_shard(work, lambda: read_slice(work, range(len(work.files))))]
-        bounds = shard_bounds(work, self.shards)
-        parts = cut_by_key(read_slice(work, range(len(work.files))), bounds)
-        return [merge_shard(work, lambda part=part: part) for part in parts if len(part)]  # type: ignore[misc]  # bound now
+            return [work.merge(lambda: work.read(everything))]
+        parts = cut_by_key(work.read(everything), shard_bounds(work, self.shards))
+        return [work.merge(lambda part=part: part) for part in parts if len(part)]  # type: ignore[misc]  # bound now
 
     def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
         """Merges runs of the index in this process."""
@@ -140,8 +140,8 @@ class OnSpark:
     one_task_events: int = _ONE_TASK_EVENTS
     one_task_bytes: int = _ONE_TASK_BYTES
 
-    def run(self, work: SliceWork) -> list[ShardResult]:
-        """Merges the slice on Spark."""
+    def run(self, work: Work[Result]) -> list[Result]:
+        """Runs the work on Spark."""
         events = sum(file.events for file in work.files)
         size = sum(file.bytes for file in work.files)
         if events <= self.one_task_events and size <= self.one_task_bytes:
@@ -162,10 +162,10 @@ class OnSpark:
                 raise outcome.error()
         return done
 
-    def _one_task(self, work: SliceWork) -> list[ShardResult | Failure]:
+    def _one_task(self, work: Work[Result]) -> list[Result | Failure]:
         return self.context.parallelize([work], 1).map(_merge_all).collect()
 
-    def _sharded(self, work: SliceWork, shards: int) -> list[ShardResult | Failure]:
+    def _sharded(self, work: Work[Result], shards: int) -> list[Result | Failure]:
         with named():
             bounds = shard_bounds(work, shards)
         shared = self.context.broadcast(work)
@@ -182,10 +182,10 @@ class OnSpark:
             shared.unpersist()
 
 
-def _merge_all(work: SliceWork) -> ShardResult | Failure:
+def _merge_all(work: Work[Result]) -> Result | Failure:
     try:
         with named():
-            return merge_shard(work, lambda: read_slice(work, range(len(work.files))))
+            return work.merge(lambda: work.read(range(len(work.files))))
     except IcemirrorError as error:
         return Failure(type(error).__name__, str(error))
 
@@ -198,20 +198,18 @@ def _merge_piece(merge: IndexMerge) -> list[SegmentInfo | None] | Failure:
         return Failure(type(error).__name__, str(error))
 
 
-def _scatter(work: SliceWork, ordinals: range, bounds: U64) -> Iterator[tuple[int, Changes | Failure]]:
+def _scatter(work: Work[Done], ordinals: range, bounds: U64) -> Iterator[tuple[int, Changes | Failure]]:
     """Map side: the narrow columns of some files, cut by key range. Nothing else is shuffled."""
     try:
         with named():
-            parts = cut_by_key(read_slice(work, ordinals), bounds)
+            parts = cut_by_key(work.read(ordinals), bounds)
     except IcemirrorError as error:
         yield 0, Failure(type(error).__name__, str(error))
         return
     yield from ((shard, part) for shard, part in enumerate(parts) if len(part))
 
 
-def _gather(
-    work: SliceWork, pairs: Iterable[tuple[int, Changes | Failure]]
-) -> Iterator[ShardResult | Failure]:
+def _gather(work: Work[Result], pairs: Iterable[tuple[int, Changes | Failure]]) -> Iterator[Result | Failure]:
     """Reduce side: everything about a key range is here."""
     parts: list[Changes] = []
     for _, part in pairs:
@@ -223,21 +221,21 @@ def _gather(
         return
     try:
         with named():
-            yield merge_shard(work, lambda: concat_changes(parts))
+            yield work.merge(lambda: concat_changes(parts))
     except IcemirrorError as error:
         yield Failure(type(error).__name__, str(error))
 
 
-def _raise_failures(work: SliceWork, outcomes: list[ShardResult | Failure]) -> list[ShardResult]:
-    done = [outcome for outcome in outcomes if isinstance(outcome, ShardResult)]
+def _raise_failures(work: Work[Result], outcomes: list[Result | Failure]) -> list[Result]:
+    done = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
     for outcome in outcomes:
         if isinstance(outcome, Failure):
-            discard(work.mirror_io, [path for result in done for path in result.paths])
+            discard(work.target, [path for result in done for path in result.paths])
             raise outcome.error()
     return done
 
 
-def _file_groups(work: SliceWork, groups: int) -> list[range]:
+def _file_groups(work: Work[Done], groups: int) -> list[range]:
     """Runs of neighbouring files with about the same number of events."""
     events = np.cumsum([file.events for file in work.files])
     cuts = np.searchsorted(events, np.linspace(0, events[-1], groups + 1)[1:-1], side="left") + 1
@@ -245,9 +243,9 @@ def _file_groups(work: SliceWork, groups: int) -> list[range]:
     return [range(int(start), int(end)) for start, end in pairwise(edges)]
 
 
-def shard_bounds(work: SliceWork, shards: int) -> U64:
+def shard_bounds(work: Work[Done], shards: int) -> U64:
     """Where each shard but the first begins, on the leading 64 bits of the key; nowhere if there are no keys."""
-    if work.shape.codec.encoding is Encoding.HASHED:
+    if work.codec.encoding is Encoding.HASHED:
         return np.array([(number << 64) // shards for number in range(1, shards)], dtype=np.uint64)
     files = [file for file in work.files if file.events]
     if not files:
@@ -259,13 +257,14 @@ def shard_bounds(work: SliceWork, shards: int) -> U64:
     return sample[[len(sample) * number // shards for number in range(1, shards)]]
 
 
-def _sample_keys(work: SliceWork, file: ChangeFile) -> U64:
+def _sample_keys(work: Work[Done], file: ChangeFile) -> U64:
     """Some keys of one file, spread evenly over its middle row group."""
-    with open_parquet(work.changelog_io, file.path) as parquet:
+    io, key_ids = work.source
+    with open_parquet(io, file.path) as parquet:
         middle = parquet.num_row_groups // 2
-        columns = read_columns(parquet, file.path, work.shape.key_ids, [middle])
+        columns = read_columns(parquet, file.path, key_ids, [middle])
     every = pa.array(np.arange(0, len(columns[0]), max(1, len(columns[0]) // _SAMPLE_KEYS)))
-    return _leading(work.shape.codec.encode([column.take(every) for column in columns]))
+    return _leading(work.codec.encode([column.take(every) for column in columns]))
 
 
 def cut_by_key(changes: Changes, bounds: U64) -> list[Changes]:

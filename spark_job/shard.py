@@ -25,6 +25,7 @@ from spark_job.data_files import WrittenRows, write_rows
 from spark_job.field_map import FieldMap
 from spark_job.iceberg.discard import discard
 from spark_job.key_check import KeySides, check_events, check_keys, choose_sample
+from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
 from spark_job.locate import Fate, Located, decide, locate_keys
@@ -47,6 +48,34 @@ class SliceWork:
     index_location: str
     key_check_rows: int | None
     replay: bool = False
+
+    @property
+    def codec(self) -> KeyCodec:
+        """How keys are encoded."""
+        return self.shape.codec
+
+    @property
+    def source(self) -> tuple[FileIO, tuple[int, ...]]:
+        """The changelog, and the field ids of its key."""
+        return self.changelog_io, self.shape.key_ids
+
+    @property
+    def target(self) -> FileIO:
+        """The mirror."""
+        return self.mirror_io
+
+    def read(self, ordinals: range) -> Changes:
+        """The events of some files of the slice, in the order of events."""
+        return concat_changes(
+            [
+                read_changes(self.changelog_io, self.files[ordinal], ordinal, self.shape)
+                for ordinal in ordinals
+            ]
+        )
+
+    def merge(self, read: Callable[[], Changes]) -> ShardResult:
+        """Merges the events that `read` gives; files of a failed attempt are removed again."""
+        return merge_shard(self, read)
 
     def orders(self, changes: Changes) -> U64:
         """Sequence and changelog snapshot of each change."""
@@ -72,13 +101,6 @@ class ShardResult:
         """Every file that the shard wrote."""
         segment = [self.segment.path] if self.segment else []
         return [file.file_path for file in self.data_files] + segment
-
-
-def read_slice(work: SliceWork, ordinals: range) -> Changes:
-    """The events of some files of the slice, in the order of events."""
-    return concat_changes(
-        [read_changes(work.changelog_io, work.files[ordinal], ordinal, work.shape) for ordinal in ordinals]
-    )
 
 
 def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
