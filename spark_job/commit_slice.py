@@ -16,7 +16,7 @@ from spark_job.deletes import write_deletes
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import CURSOR, EPOCH, INDEX_ROOT, LIVE_ROWS, RUN_ID, VERSION, Anchor, Mirror
 from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.iceberg.view import LiveFile, live_files, replaced_deletes
 from spark_job.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, write_root
 from spark_job.key_index.segment import SegmentInfo
@@ -93,6 +93,7 @@ def commit_slice(
                 ).model_dump_json(),
                 INDEX_ROOT: root_path,
             },
+            replaced=replaced_deletes(table.metadata, doomed, live),
         )
         reach("commit")
         delta.commit()

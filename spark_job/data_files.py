@@ -16,6 +16,7 @@ from pyiceberg.table.metadata import TableMetadata
 from spark_job.iceberg.parquet_writer import write_parquet
 from spark_job.iceberg.write_properties import TARGET_FILE_BYTES, read_number
 from spark_job.partitions import Partition, split_rows
+from spark_job.row_lineage import written_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ def _write_file(
     io: FileIO, metadata: TableMetadata, rows: pa.Table, partition: Partition, path: str
 ) -> DataFile:
     output = io.new_output(path)
-    statistics = write_parquet(output, metadata.schema(), metadata.properties, rows)
+    schema = written_schema(metadata.schema(), rows)
+    statistics = write_parquet(output, schema, metadata.properties, rows)
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,

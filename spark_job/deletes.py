@@ -1,4 +1,4 @@
-"""Write: position deletes (format v2) for the rows that go, with bounds that let readers skip them."""
+"""Write: the deletes of the rows that go; position deletes (format v2) with bounds that let readers skip them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveFile
+from spark_job.vectors import write_vectors
 
 # Reserved field ids of the spec, "Position Delete Files".
 _SCHEMA = pa.schema(
@@ -36,6 +37,8 @@ def write_deletes(
     io: FileIO, metadata: TableMetadata, doomed: Mapping[str, NDArray[np.int64]], live: Mapping[str, LiveFile]
 ) -> list[DataFile]:
     """Delete files for positions by data file; each set of positions is ascending and free of doubles."""
+    if metadata.format_version >= 3:
+        return write_vectors(io, metadata, doomed, live)
     groups: list[list[str]]
     if len(doomed) <= _MOST_FILES:
         groups = [[path] for path in doomed]

@@ -20,10 +20,12 @@ from spark_job.iceberg.failures import named
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
+from spark_job.iceberg.view import live_files
 from spark_job.index_location import index_location
 from spark_job.index_merge import apply_merge, plan_merge
 from spark_job.key_change import require_same_key
 from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
+from spark_job.row_lineage import require_free_names
 from spark_job.shape import ChangelogShape, resolve_shape
 from spark_job.shard import SliceWork
 from spark_job.support import require_supported
@@ -188,7 +190,20 @@ class Pipeline:
             indexed_paths=tuple(file.path for file in root.files) if root else (),
             index_location=index_location(mirror.table.metadata, self.settings.index_location),
             key_check_rows=self.key_check_rows,
+            first_row_ids=_first_row_ids(mirror),
         )
+
+
+def _first_row_ids(mirror: Mirror) -> tuple[int | None, ...] | None:
+    """The first row id of each indexed data file, from format v3 on."""
+    if mirror.table.metadata.format_version < 3:
+        return None
+    require_free_names(".".join(mirror.table.name()), mirror.table.schema())
+    live = live_files(mirror.table.io, mirror.head)
+    return tuple(
+        live[file.path].first_row_id if file.path in live else None
+        for file in (mirror.root.files if mirror.root else ())
+    )
 
 
 def _changes(prepared: Prepared) -> tuple[str, ...]:
@@ -213,6 +228,7 @@ def _after(part: Slice, outcome: Outcome) -> Position:
 def _slice_result(part: Slice, outcome: Outcome, planned: float, merged: float) -> SliceResult:
     tally = outcome.tally
     steps = {"plan": planned, **outcome.seconds}
+    delete_bytes = {file.file_path: file.file_size_in_bytes for file in outcome.delete_files}
     return SliceResult(
         snapshot_id=outcome.snapshot_id,
         changelog_files=len(part.files),
@@ -223,9 +239,9 @@ def _slice_result(part: Slice, outcome: Outcome, planned: float, merged: float) 
         stale=tally.stale,
         unchanged=tally.unchanged,
         data_files=len(outcome.data_files),
-        delete_files=len(outcome.delete_files),
+        delete_files=len(delete_bytes),
         data_bytes=sum(file.file_size_in_bytes for file in outcome.data_files),
-        delete_bytes=sum(file.file_size_in_bytes for file in outcome.delete_files),
+        delete_bytes=sum(delete_bytes.values()),
         index_bytes=outcome.index_bytes,
         seconds=round(planned + merged, 4),
         seconds_by_step={step: round(seconds, 4) for step, seconds in steps.items()},

@@ -29,6 +29,7 @@ from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
 from spark_job.locate import Fate, Located, decide, locate_keys
+from spark_job.row_lineage import old_row_ids, with_row_ids
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import read_rows
 
@@ -48,6 +49,7 @@ class SliceWork:
     index_location: str
     key_check_rows: int | None
     replay: bool = False
+    first_row_ids: tuple[int | None, ...] | None = None  # of the indexed files; None below format v3
 
     @property
     def codec(self) -> KeyCodec:
@@ -121,7 +123,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         with _timed(seconds, "write"):
             reach("write-data")
             if fate.writes.any():
-                written = _write(work, changes.take(fate.writes), paths)
+                written = _write(work, changes.take(fate.writes), _row_ids(work, located, fate), paths)
             reach("data-written")
         with _timed(seconds, "index"):
             segment = _index(work, changes, orders, fate, written, paths)
@@ -151,7 +153,15 @@ def _sides(work: SliceWork) -> KeySides:
     return KeySides(work.changelog_io, work.files, work.shape, work.mirror_io, work.indexed_paths, key_ids)
 
 
-def _write(work: SliceWork, winners: Changes, paths: list[str]) -> WrittenRows:
+def _row_ids(work: SliceWork, located: Located, fate: Fate) -> pa.Array | None:
+    """The ids that the rows to write keep; None where all of them are new, or rows have none."""
+    if work.first_row_ids is None or not (fate.writes & fate.removes).any():
+        return None
+    file, pos = located.file[fate.writes], located.pos[fate.writes]
+    return old_row_ids(work.mirror_io, work.indexed_paths, work.first_row_ids, file, pos)
+
+
+def _write(work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: list[str]) -> WrittenRows:
     """The winners, ascending by key: read in the order of their files, written by key where keys have an order.
 
     Neighbouring keys then lie at neighbouring positions, which the index stores as runs and readers skip by.
@@ -165,6 +175,8 @@ def _write(work: SliceWork, winners: Changes, paths: list[str]) -> WrittenRows:
         work.field_map,
         work.metadata.schema(),
     )
+    if row_ids is not None:
+        rows = with_row_ids(rows, row_ids.take(pa.array(by_source)))
     place = np.empty_like(by_source)
     place[by_source] = np.arange(len(by_source))
     if not work.shape.codec.lossless:

@@ -22,8 +22,6 @@ def _unsupported(settings: TableSettings) -> Iterator[str]:
         yield f"profile {settings.profile} (use generic with operation_column, operation_values and sequence_column)"
     if settings.append_only:
         yield "append_only"
-    if settings.format_version != 2:
-        yield f"format_version {settings.format_version}"
     if settings.on_expired_cursor != "stop":
         yield f"on_expired_cursor: {settings.on_expired_cursor}"
     if settings.on_bad_row != "stop":

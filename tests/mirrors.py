@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,15 @@ def write_config(folder: Path, options: str = "", tail: str = "") -> Path:
     lines = "\n".join(f"    {line}" for line in options.splitlines())
     path.write_text(_CONFIG.format(folder=folder, options=lines) + tail)
     return path
+
+
+def upgrade_like_java(table: Table) -> None:
+    """Makes a table of format v2 one of v3 as other engines do: the metadata says so, nothing else changes."""
+    path = Path(table.refresh().metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata |= {"format-version": 3, "next-row-id": 0}
+    path.write_text(json.dumps(metadata))
+    table.refresh()
 
 
 @dataclass

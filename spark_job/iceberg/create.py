@@ -17,7 +17,9 @@ from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.field_map import FieldMap, dump_map
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
+from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.write_properties import check_numbers
+from spark_job.row_lineage import require_free_names
 
 
 def create_mirror(
@@ -26,6 +28,9 @@ def create_mirror(
     """Creates the mirror; one that somebody else created meanwhile is loaded instead."""
     spec = partition_spec(settings.name, settings.partition_by, schema)
     check_numbers(settings.table_properties)
+    if settings.format_version >= 3:
+        require_free_names(settings.name, schema)
+        allow_v3_metadata()
     with suppress(NamespaceAlreadyExistsError):  # somebody else's at the same moment
         catalog.create_namespace_if_not_exists(settings.mirror_id.namespace)
     properties = {

@@ -1,11 +1,12 @@
 """Writes a Parquet data file by the table's own properties, with statistics that readers may trust.
 
-PyIceberg's own writer leaves three traps, each of which makes a reader miss rows:
+PyIceberg's own writer leaves four traps, each of which makes a reader miss rows:
 
 * Parquet keeps no minimum and maximum of values over 4 KiB. Bounds that come from the other row groups alone
   do not hold for the file, so a column with such a row group gets none.
 * Iceberg Java compares uuid bounds as signed numbers (apache/iceberg#14216), in manifests and in Parquet
   alike, so uuid columns get neither.
+* A NULL in a column of row lineage is a value to come, which bounds know nothing of, so these get none either.
 * Without the number of NaNs, engines take the greatest number for the maximum although there is a NaN.
 """
 
@@ -23,6 +24,7 @@ from pyiceberg.types import DoubleType, FloatType, UUIDType
 
 from spark_job.iceberg.seams import file_statistics, parquet_column_ids, parquet_options
 from spark_job.iceberg.write_properties import ROW_GROUP_ROWS, read_number
+from spark_job.row_lineage import LINEAGE_IDS
 
 
 def write_parquet(
@@ -31,19 +33,20 @@ def write_parquet(
     """Writes the rows; their statistics as `DataFile.from_args` takes them."""
     ids = parquet_column_ids(schema)
     uuids = {field_id for field_id in ids.values() if isinstance(schema.find_type(field_id), UUIDType)}
-    counted = [path for path, field_id in ids.items() if field_id not in uuids]
+    unbounded = uuids | LINEAGE_IDS.intersection(ids.values())
+    counted = [path for path, field_id in ids.items() if field_id not in unbounded]
     with output.create() as stream:
         writer = pq.ParquetWriter(
             stream,
             table.schema,
             store_decimal_as_integer=True,
-            write_statistics=counted if uuids else True,
+            write_statistics=counted if unbounded else True,
             **parquet_options(properties),
         )
         with writer:
             writer.write_table(table, row_group_size=read_number(properties, ROW_GROUP_ROWS))
     footer = writer.writer.metadata
-    statistics = file_statistics(footer, schema, properties, without=uuids)
+    statistics = file_statistics(footer, schema, properties, without=unbounded)
     silent = _silent_columns(footer, ids)
     statistics.lower_bounds = {
         key: bound for key, bound in statistics.lower_bounds.items() if key not in silent
@@ -53,7 +56,7 @@ def write_parquet(
     }
     for field in schema.fields:
         column = table[field.name]
-        if field.field_id in uuids:
+        if field.field_id in unbounded:
             statistics.value_counts[field.field_id] = table.num_rows
             statistics.null_value_counts[field.field_id] = column.null_count
         if isinstance(field.field_type, FloatType | DoubleType):

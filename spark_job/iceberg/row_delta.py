@@ -25,7 +25,6 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import (
     Operation,
     Snapshot,
-    SnapshotSummaryCollector,
     Summary,
     update_snapshot_summaries,
 )
@@ -39,8 +38,19 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from icemirror.errors import CommitUnknown, Conflict
-from spark_job.iceberg.seams import NewManifest, list_manifests, write_added, write_list, write_merged
+from icemirror.errors import CommitUnknown, Conflict, Corrupt
+from spark_job.iceberg.seams import (
+    NewList,
+    NewManifest,
+    allow_v3_metadata,
+    list_manifests,
+    next_row_id,
+    write_added,
+    write_list,
+    write_merged,
+)
+from spark_job.iceberg.summary import count_changes
+from spark_job.iceberg.view import LiveDelete
 from spark_job.iceberg.write_properties import MERGE_FROM_MANIFESTS, TARGET_MANIFEST_BYTES, read_number
 
 _AVRO_CODEC = "write.avro.compression-codec"
@@ -58,7 +68,10 @@ _REFUSALS = (
 
 @dataclass
 class RowDelta:
-    """A snapshot in the making. `snapshot_id` identifies this attempt, whatever the catalog answers."""
+    """A snapshot in the making. `snapshot_id` identifies this attempt, whatever the catalog answers.
+
+    `replaced` are deletes of the head that `delete_files` take the place of.
+    """
 
     table: Table
     head: Snapshot | None
@@ -67,6 +80,7 @@ class RowDelta:
     delete_files: Sequence[DataFile]
     summary: Mapping[str, str]
     properties: Mapping[str, str]
+    replaced: Sequence[LiveDelete] = ()
     written: list[str] = field(default_factory=list)
 
     def commit(self) -> None:
@@ -101,17 +115,15 @@ class RowDelta:
 
     def _prepare(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         metadata = self.table.metadata
+        if metadata.format_version >= 3:
+            allow_v3_metadata()
         parent_id = self.head.snapshot_id if self.head else None
         sequence_number = metadata.next_sequence_number()
+        first_row_id = next_row_id(metadata)
         path = self._metadata_path(f"snap-{self.snapshot_id}-0-{uuid.uuid4()}.avro")
-        write_list(
-            self.table.io.new_output(path),
-            self.snapshot_id,
-            parent_id,
-            sequence_number,
-            self._codec,
-            self._manifests(),
-        )
+        output = self.table.io.new_output(path)
+        new = NewList(output, self.snapshot_id, parent_id, sequence_number, self._codec, first_row_id)
+        after = write_list(new, self._manifests())
         snapshot = Snapshot.model_validate(
             {
                 "snapshot-id": self.snapshot_id,
@@ -120,6 +132,8 @@ class RowDelta:
                 "manifest-list": path,
                 "summary": self._summarise(),
                 "schema-id": metadata.current_schema_id,
+                "first-row-id": first_row_id,
+                "added-rows": None if after is None or first_row_id is None else after - first_row_id,
             }
         )
         to_main = {"ref-name": MAIN_BRANCH, "snapshot-id": self.snapshot_id, "type": SnapshotRefType.BRANCH}
@@ -145,7 +159,9 @@ class RowDelta:
         metadata = self.table.metadata
         output = self.table.io.new_output(self._metadata_path(f"{uuid.uuid4()}.avro"))
         spec = metadata.specs()[spec_id]
-        return NewManifest(content, spec, metadata.schema(), output, self.snapshot_id, self._codec)
+        return NewManifest(
+            content, spec, metadata.schema(), output, self.snapshot_id, self._codec, metadata.format_version
+        )
 
     def _manifests(self) -> list[ManifestFile]:
         added: list[ManifestFile] = []
@@ -166,10 +182,14 @@ class RowDelta:
         return added + self._merge(live)
 
     def _merge(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Many small manifests of one kind become one, so that planning a read stays flat."""
+        """Many small manifests of one kind become one, so that planning a read stays flat.
+
+        Those that name what is replaced are written anew in any case.
+        """
         metadata = self.table.metadata
         least = read_number(metadata.properties, MERGE_FROM_MANIFESTS)
         target = read_number(metadata.properties, TARGET_MANIFEST_BYTES)
+        touched = {delete.manifest for delete in self.replaced}
         kinds: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
         for manifest in manifests:
             kinds[manifest.content, manifest.partition_spec_id].append(manifest)
@@ -177,17 +197,37 @@ class RowDelta:
         for (content, spec_id), group in kinds.items():
             small = [manifest for manifest in group if manifest.manifest_length < target]
             if len(small) < least:
-                kept.extend(group)
-                continue
-            kept.extend(manifest for manifest in group if manifest.manifest_length >= target)
-            kept.append(write_merged(self._new_manifest(content, spec_id), self.table.io, small))
+                small = [manifest for manifest in small if manifest.manifest_path in touched]
+            bundles = [small] if small else []
+            together = {manifest.manifest_path for manifest in small}
+            for manifest in group:
+                if manifest.manifest_path in touched - together:
+                    bundles.append([manifest])
+                elif manifest.manifest_path not in together:
+                    kept.append(manifest)
+            kept.extend(self._rewrite(content, spec_id, bundle) for bundle in bundles)
+        self._check_replaced(kept)
         return kept
 
+    def _rewrite(self, content: ManifestContent, spec_id: int, manifests: list[ManifestFile]) -> ManifestFile:
+        gone = {delete.key for delete in self.replaced}
+        return write_merged(self._new_manifest(content, spec_id), self.table.io, manifests, gone)
+
+    def _check_replaced(self, manifests: list[ManifestFile]) -> None:
+        """Each was there once: a data file with two deletion vectors is one that no reader can read."""
+        found = sum(
+            manifest.deleted_files_count or 0
+            for manifest in manifests
+            if manifest.added_snapshot_id == self.snapshot_id
+        )
+        if found != len(self.replaced):
+            raise Corrupt(
+                f"{'.'.join(self.table.name())}: {len(self.replaced)} files of deletes were to be replaced, but the "
+                f"manifests name {found} of them; nothing was committed"
+            )
+
     def _summarise(self) -> Summary:
-        metadata = self.table.metadata
-        collector = SnapshotSummaryCollector()
-        for file in (*self.data_files, *self.delete_files):
-            collector.add_file(file, schema=metadata.schema(), partition_spec=metadata.specs()[file.spec_id])
+        counts = count_changes(self.table.metadata, (*self.data_files, *self.delete_files), self.replaced)
         operation = Operation.OVERWRITE if self.delete_files else Operation.APPEND
         previous = self.head.summary if self.head else None
-        return update_snapshot_summaries(Summary(operation, **collector.build(), **self.summary), previous)
+        return update_snapshot_summaries(Summary(operation, **counts, **self.summary), previous)

@@ -6,13 +6,14 @@ is relied on, so that an upgrade fails loudly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.parquet as pq
 from pyiceberg.avro.codecs import AvroCompressionCodec
+from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
@@ -23,20 +24,57 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
+    DataFileContent,
+    FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestListWriterV2,
     ManifestWriterV2,
-    read_manifest_list,
-    write_manifest_list,
+    PartitionFieldSummary,
+    _inherit_from_manifest,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import Properties
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.typedef import IcebergBaseModel, Properties, TableVersion
 
 from icemirror.errors import Invalid
+from spark_job.iceberg.v3_fields import (
+    NEWEST,
+    DeleteKey,
+    delete_key,
+    first_row_id,
+    manifest_first_row_id,
+    pad,
+    set_first_row_id,
+    set_manifest_first_row_id,
+)
+
+
+def allow_v3_metadata() -> None:
+    """Lets PyIceberg write the metadata of v3 tables, all of which it knows but for `next-row-id` of a new one."""
+    TableMetadataV3.model_dump_json = _dump_v3  # type: ignore[method-assign, assignment]
+
+
+def _dump_v3(metadata: TableMetadataV3, **options: Any) -> str:  # noqa: ANN401 (pydantic's own)
+    if metadata.next_row_id is None:
+        if metadata.snapshots:
+            raise Invalid(
+                "a v3 table with snapshots has lost its next-row-id, without which no row can be added"
+            )
+        metadata = metadata.model_copy(update={"next_row_id": 0})
+    return IcebergBaseModel.model_dump_json(metadata, **options)
+
+
+def next_row_id(metadata: TableMetadata) -> int | None:
+    """What the first new row of the next snapshot is numbered; None below v3."""
+    return metadata.next_row_id if isinstance(metadata, TableMetadataV3) else None
 
 
 @dataclass(frozen=True)
@@ -49,22 +87,45 @@ class NewManifest:
     output: OutputFile
     snapshot_id: int
     codec: AvroCompressionCodec
+    format_version: TableVersion = 2
 
 
 class _Writer(ManifestWriterV2):
-    """Writes a v2 manifest of either content; PyIceberg itself writes data manifests only."""
+    """Writes a manifest of either content, also of v3; PyIceberg itself writes data manifests of v2 only."""
 
     def __init__(self, new: NewManifest) -> None:
         super().__init__(new.spec, new.schema, new.output, new.snapshot_id, new.codec)
         self._content = new.content
+        self._version = new.format_version
 
     def content(self) -> ManifestContent:
         """Data or deletes."""
         return self._content
 
     @property
+    def version(self) -> TableVersion:
+        """The format version."""
+        return self._version
+
+    @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "deletes" if self._content is ManifestContent.DELETES else "data"}
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        """PyIceberg's own takes records for those of v2."""
+        schema = self._with_partition(self._version)
+        return AvroOutputFile[ManifestEntry](
+            output_file=self._output_file,
+            file_schema=schema,
+            record_schema=schema,
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
+
+    def prepare_entry(self, entry: ManifestEntry) -> ManifestEntry:
+        """The entry with as many fields as the version has."""
+        pad(entry.data_file, len(DATA_FILE_TYPE[self._version].fields))
+        return super().prepare_entry(entry)
 
 
 def write_added(new: NewManifest, files: list[DataFile]) -> ManifestFile:
@@ -76,31 +137,108 @@ def write_added(new: NewManifest, files: list[DataFile]) -> ManifestFile:
     return writer.to_manifest_file()
 
 
-def write_merged(new: NewManifest, io: FileIO, manifests: list[ManifestFile]) -> ManifestFile:
-    """One manifest with the live entries of several, which keep their snapshots and sequence numbers."""
+def write_merged(
+    new: NewManifest, io: FileIO, manifests: list[ManifestFile], gone: Collection[DeleteKey] = ()
+) -> ManifestFile:
+    """One manifest with the live entries of several, which keep their snapshots and sequence numbers.
+
+    Entries of `gone` are named once more, as deleted by this snapshot.
+    """
     with _Writer(new) as writer:
         for manifest in manifests:
-            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-                writer.existing(entry)
+            for entry in read_entries(io, manifest):
+                if delete_key(entry.data_file) in gone:
+                    writer.delete(entry)
+                else:
+                    writer.existing(entry)
     return writer.to_manifest_file()
 
 
 def list_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
-    """The manifests of a snapshot."""
-    return list(read_manifest_list(io.new_input(manifest_list)))
+    """The manifests of a snapshot, with the fields of v3."""
+    with AvroFile[ManifestFile](
+        io.new_input(manifest_list),
+        MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
+        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as reader:
+        return list(reader)
 
 
-def write_list(
-    output: OutputFile,
-    snapshot_id: int,
-    parent_id: int | None,
-    sequence_number: int,
-    codec: AvroCompressionCodec,
-    manifests: list[ManifestFile],
-) -> None:
-    """The manifest list of a v2 snapshot."""
-    with write_manifest_list(2, output, snapshot_id, parent_id, sequence_number, codec) as writer:
+def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """The live entries of a manifest, with the fields of v3 (PyIceberg drops them) and what they inherit."""
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[NEWEST],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as reader:
+        entries = [
+            _inherit_from_manifest(entry, manifest)
+            for entry in reader
+            if entry.status != ManifestEntryStatus.DELETED
+        ]
+    number = manifest_first_row_id(manifest) if manifest.content is ManifestContent.DATA else None
+    if number is not None:
+        for entry in entries:  # the spec, "First Row ID Inheritance"
+            if first_row_id(entry.data_file) is None:
+                set_first_row_id(entry.data_file, number)
+                number += entry.data_file.record_count
+    return entries
+
+
+@dataclass(frozen=True)
+class NewList:
+    """A manifest list to write. `first_row_id` is the table's `next-row-id`; None below v3."""
+
+    output: OutputFile
+    snapshot_id: int
+    parent_id: int | None
+    sequence_number: int
+    codec: AvroCompressionCodec
+    first_row_id: int | None = None
+
+
+class _ListWriter(ManifestListWriterV2):
+    """Writes a list of v2, or of v3 with data manifests numbered on from the first row id."""
+
+    def __init__(self, new: NewList) -> None:
+        super().__init__(new.output, new.snapshot_id, new.parent_id, new.sequence_number, new.codec)
+        self.next_row_id = new.first_row_id
+        if new.first_row_id is not None:
+            self._format_version = NEWEST
+            self._meta |= {"format-version": str(NEWEST), "first-row-id": str(new.first_row_id)}
+
+    def __enter__(self) -> _ListWriter:
+        """PyIceberg's own takes records for those of v2."""
+        schema = MANIFEST_LIST_FILE_SCHEMAS[self._format_version]
+        self._writer = AvroOutputFile[ManifestFile](
+            output_file=self._output_file,
+            record_schema=schema,
+            file_schema=schema,
+            schema_name="manifest_file",
+            metadata=self._meta,
+        )
+        self._writer.__enter__()
+        return self
+
+    def prepare_manifest(self, manifest_file: ManifestFile) -> ManifestFile:
+        """The manifest with its numbers; the spec, "First Row ID Assignment"."""
+        manifest = super().prepare_manifest(manifest_file)
+        if self.next_row_id is None:
+            return manifest
+        pad(manifest, len(MANIFEST_LIST_FILE_SCHEMAS[NEWEST].fields))
+        if manifest.content is ManifestContent.DATA and manifest_first_row_id(manifest) is None:
+            set_manifest_first_row_id(manifest, self.next_row_id)
+            self.next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+        return manifest
+
+
+def write_list(new: NewList, manifests: list[ManifestFile]) -> int | None:
+    """The manifest list of a snapshot; the table's `next-row-id` after it, None below v3."""
+    with _ListWriter(new) as writer:
         writer.add_manifests(manifests)
+    return writer.next_row_id
 
 
 @dataclass

@@ -1,19 +1,27 @@
-"""The live data files of a mirror's snapshot: rows, deleted rows, partition."""
+"""The live data files of a mirror's snapshot: rows, deleted rows, partition, and what holds their deletes."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
-from icemirror.errors import Invalid
-from spark_job.iceberg.seams import list_manifests
+from icemirror.errors import Corrupt, Invalid
+from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.v3_fields import (
+    DeleteKey,
+    content_span,
+    first_row_id,
+    manifest_first_row_id,
+    referenced_data_file,
+)
 from spark_job.immutable import ReadOnce
 
 # Reserved field ids of the spec, "Position Delete Files".
@@ -22,20 +30,53 @@ DELETED_POS_ID = 2147483545
 
 
 @dataclass(frozen=True, slots=True)
+class LiveDelete:
+    """A file of position deletes, or one deletion vector of a Puffin file. `shared`: of several data files."""
+
+    path: str
+    manifest: str
+    rows: int
+    bytes: int
+    offset: int | None = None
+    shared: bool = False
+
+    @property
+    def key(self) -> DeleteKey:
+        """What tells it from others."""
+        return self.path, self.offset
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is a deletion vector."""
+        return self.offset is not None
+
+
+@dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A data file that the snapshot reads."""
+    """A data file that the snapshot reads. `deletes` is its deletion vector alone if it has one."""
 
     path: str
     rows: int
     deleted: int
     spec_id: int
     partition: Record
+    first_row_id: int | None = None
+    deletes: tuple[LiveDelete, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """How many rows of a data file a delete takes away."""
+
+    data_path: str
+    count: int
+    by: LiveDelete
 
 
 @dataclass(frozen=True)
 class _Contents:
     data: tuple[LiveFile, ...]
-    deleted: tuple[tuple[str, int], ...]
+    deleted: tuple[_Deleted, ...]
 
 
 _contents: ReadOnce[_Contents] = ReadOnce(4096)
@@ -46,37 +87,77 @@ def live_files(io: FileIO, snapshot: Snapshot | None) -> dict[str, LiveFile]:
     if snapshot is None:
         return {}
     files: dict[str, LiveFile] = {}
-    deleted: Counter[str] = Counter()
+    deleted: dict[str, list[_Deleted]] = {}
     for manifest in list_manifests(io, snapshot.manifest_list):
-        contents = _contents.get(manifest.manifest_path, partial(_read_manifest, io, manifest))
+        # The first snapshot after an upgrade to v3 numbers the manifests that it finds.
+        content = f"{manifest.manifest_path}#{manifest_first_row_id(manifest)}"
+        contents = _contents.get(content, partial(_read_manifest, io, manifest))
         files.update((file.path, file) for file in contents.data)
-        for path, count in contents.deleted:
-            deleted[path] += count
-    for path, count in deleted.items():
+        for one in contents.deleted:
+            deleted.setdefault(one.data_path, []).append(one)
+    for path, found in deleted.items():
         if path in files:  # a delete may outlive its data file
-            files[path] = replace(files[path], deleted=count)
+            files[path] = _with_deletes(files[path], found)
     return files
 
 
+def replaced_deletes(
+    metadata: TableMetadata, doomed: Iterable[str], live: Mapping[str, LiveFile]
+) -> list[LiveDelete]:
+    """What new deletes for these data files take the place of: in v3 all that is about one such file only."""
+    if metadata.format_version < 3:
+        return []
+    return [delete for path in doomed for delete in live[path].deletes if not delete.shared]
+
+
+def _with_deletes(file: LiveFile, found: list[_Deleted]) -> LiveFile:
+    """A deletion vector stands for all position deletes of its file; the spec, "Scan Planning"."""
+    vectors = [one for one in found if one.by.is_vector]
+    if len(vectors) > 1:
+        raise Corrupt(
+            f"{file.path}: the snapshot has {len(vectors)} deletion vectors for it, but one data file may have one. "
+            "Rewrite the table's position deletes with the engine that wrote them."
+        )
+    counted = vectors or found
+    return replace(file, deleted=sum(one.count for one in counted), deletes=tuple(one.by for one in counted))
+
+
 def _read_manifest(io: FileIO, manifest: ManifestFile) -> _Contents:
-    entries = [entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)]
+    entries = [entry.data_file for entry in read_entries(io, manifest)]
     if manifest.content is ManifestContent.DATA:
         data = [
-            LiveFile(file.file_path, file.record_count, 0, file.spec_id, file.partition) for file in entries
+            LiveFile(file.file_path, file.record_count, 0, file.spec_id, file.partition, first_row_id(file))
+            for file in entries
         ]
         return _Contents(tuple(data), ())
-    deleted: list[tuple[str, int]] = []
+    deleted: list[_Deleted] = []
     for file in entries:
-        deleted.extend(_count_deletes(io, file))
+        deleted.extend(_read_delete(io, file, manifest.manifest_path))
     return _Contents((), tuple(deleted))
 
 
-def _count_deletes(io: FileIO, file: DataFile) -> list[tuple[str, int]]:
+def _read_delete(io: FileIO, file: DataFile, manifest: str) -> list[_Deleted]:
     if file.content is not DataFileContent.POSITION_DELETES:
         raise Invalid(
             f"{file.file_path}: the mirror has equality deletes, which name no rows. "
             "Rewrite the table's data files with the engine that wrote them, then merge again."
         )
+    if file.file_format is FileFormat.PUFFIN:
+        target, span = referenced_data_file(file), content_span(file)
+        if target is None or span is None:
+            raise Corrupt(
+                f"{file.file_path}: a deletion vector without the data file or place that it must name"
+            )
+        vector = LiveDelete(file.file_path, manifest, file.record_count, span[1], span[0])
+        return [_Deleted(target, file.record_count, vector)]
+    found = _count_deletes(io, file)
+    delete = LiveDelete(
+        file.file_path, manifest, file.record_count, file.file_size_in_bytes, shared=len(found) > 1
+    )
+    return [_Deleted(path, count, delete) for path, count in found]
+
+
+def _count_deletes(io: FileIO, file: DataFile) -> list[tuple[str, int]]:
     lower = (file.lower_bounds or {}).get(DELETED_PATH_ID)
     upper = (file.upper_bounds or {}).get(DELETED_PATH_ID)
     if lower is not None and lower == upper:

@@ -41,6 +41,7 @@ class Blob:
     type: str
     payload: bytes
     properties: Mapping[str, str] = field(default_factory=dict)
+    fields: Sequence[int] = ()
 
 
 class BlobMetadata(BaseModel):
@@ -69,7 +70,7 @@ def write_puffin(io: FileIO, path: str, blobs: Sequence[Blob]) -> tuple[int, lis
         described.append(
             {
                 "type": blob.type,
-                "fields": [],
+                "fields": list(blob.fields),
                 "snapshot-id": -1,
                 "sequence-number": -1,
                 "offset": offset,

@@ -22,7 +22,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from spark_job.data_files import write_rows
 from spark_job.deletes import write_deletes
 from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.seams import NewManifest, write_added, write_list
+from spark_job.iceberg.seams import NewList, NewManifest, write_added, write_list
 from spark_job.iceberg.view import live_files
 
 SCHEMA = Schema(
@@ -139,7 +139,8 @@ def commit_snapshot(
     parent = head.snapshot_id if head else None
     sequence_number = table.metadata.next_sequence_number()
     path = f"{table.location()}/metadata/snap-{snapshot_id}.avro"
-    write_list(table.io.new_output(path), snapshot_id, parent, sequence_number, "deflate", list(manifests))
+    output = table.io.new_output(path)
+    write_list(NewList(output, snapshot_id, parent, sequence_number, "deflate"), list(manifests))
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": snapshot_id,

@@ -45,6 +45,7 @@ from pyiceberg.typedef import Record
 
 from spark_job.iceberg.parquet_writer import write_parquet
 from spark_job.iceberg.seams import (
+    NewList,
     NewManifest,
     list_manifests,
     write_added,
@@ -133,7 +134,7 @@ def test_a_manifest_of_either_content_reads_back(table: Table, content: Manifest
     (file,) = data_files(table, 1, 2)
     written = manifest_of(table, 7, [file], content)
     path = f"{table.location()}/metadata/list.avro"
-    write_list(table.io.new_output(path), 7, None, 3, "deflate", [written])
+    write_list(NewList(table.io.new_output(path), 7, None, 3, "deflate"), [written])
     (manifest,) = list_manifests(table.io, path)
     assert manifest.content is content
     assert (manifest.sequence_number, manifest.min_sequence_number, manifest.added_snapshot_id) == (3, 3, 7)

@@ -1,0 +1,42 @@
+"""The counts of a snapshot's summary, as Iceberg Java writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import SnapshotSummaryCollector
+
+from spark_job.iceberg.v3_fields import content_span
+from spark_job.iceberg.view import LiveDelete
+
+_ADDED_VECTORS = "added-dvs"
+_REMOVED_VECTORS = "removed-dvs"
+
+
+def count_changes(
+    metadata: TableMetadata, added: Sequence[DataFile], removed: Sequence[LiveDelete]
+) -> dict[str, str]:
+    """Files, rows and bytes that come and go. A deletion vector counts with its own bytes, not with its file's."""
+    collector = SnapshotSummaryCollector()
+    for file in added:
+        collector.add_file(file, schema=metadata.schema(), partition_spec=metadata.specs()[file.spec_id])
+    metrics, vectors = collector.metrics, 0
+    for file in added:
+        if span := content_span(file):
+            vectors += 1
+            metrics.added_file_size -= file.file_size_in_bytes - span[1]
+    removed_vectors = sum(delete.is_vector for delete in removed)
+    metrics.added_pos_delete_files -= vectors
+    metrics.removed_pos_delete_files = len(removed) - removed_vectors
+    metrics.removed_delete_files = len(removed)
+    metrics.removed_pos_deletes = sum(delete.rows for delete in removed)
+    metrics.removed_file_size = sum(delete.bytes for delete in removed)
+    counts = collector.build()
+    counts.update(
+        (name, str(count))
+        for name, count in ((_ADDED_VECTORS, vectors), (_REMOVED_VECTORS, removed_vectors))
+        if count
+    )
+    return counts

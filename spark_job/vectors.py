@@ -1,0 +1,120 @@
+"""Write: one deletion vector for each data file with rows that go (format v3), all in one Puffin file."""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+
+from icemirror.errors import Corrupt
+from spark_job.deletion_vector import BLOB_TYPE, decode_vector, encode_vector, most_bytes
+from spark_job.iceberg.discard import discard
+from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
+from spark_job.key_index.puffin import Blob, Span, read_span, write_puffin
+from spark_job.parquet_columns import open_parquet, read_columns
+
+Positions = NDArray[np.int64]
+
+_ROW_POSITION_ID = 2147483645  # `_pos`: reserved field ids of the spec
+
+
+def write_vectors(
+    io: FileIO, metadata: TableMetadata, doomed: Mapping[str, Positions], live: Mapping[str, LiveFile]
+) -> list[DataFile]:
+    """The vectors for positions by data file, each with all that was deleted of its file before."""
+    if not doomed:
+        return []
+    earlier = _deleted_before(io, {path: live[path] for path in doomed})
+    merged = {path: _merge(live[path], earlier[path], positions) for path, positions in doomed.items()}
+    blobs = [
+        Blob(
+            BLOB_TYPE,
+            encode_vector(positions),
+            {"referenced-data-file": path, "cardinality": str(len(positions))},
+            (_ROW_POSITION_ID,),
+        )
+        for path, positions in merged.items()
+    ]
+    locations = load_location_provider(metadata.location, metadata.properties)
+    location = locations.new_data_location(f"{uuid.uuid4()}-deletes.puffin")
+    try:
+        size, spans = write_puffin(io, location, blobs)
+    except BaseException:
+        discard(io, [location])
+        raise
+    return [
+        _describe(location, size, span, live[path], len(positions))
+        for (path, positions), span in zip(merged.items(), spans, strict=True)
+    ]
+
+
+def _describe(location: str, file_bytes: int, span: Span, target: LiveFile, cardinality: int) -> DataFile:
+    # Only readers of older formats look at bounds; those that know none of the new fields find the data file by them.
+    bounds = {DELETED_PATH_ID: target.path.encode()}
+    file = DataFile.from_args(
+        _table_format_version=3,
+        content=DataFileContent.POSITION_DELETES,
+        file_path=location,
+        file_format=FileFormat.PUFFIN,
+        partition=target.partition,
+        record_count=cardinality,
+        file_size_in_bytes=file_bytes,
+        lower_bounds=bounds,
+        upper_bounds=bounds,
+        referenced_data_file=target.path,
+        content_offset=span.offset,
+        content_size_in_bytes=span.length,
+    )
+    file.spec_id = target.spec_id
+    return file
+
+
+def _merge(target: LiveFile, earlier: Positions, positions: Positions) -> Positions:
+    """Both, ascending. A row that goes was there until now."""
+    merged = np.union1d(earlier, positions)
+    if len(merged) != target.deleted + len(positions):
+        raise Corrupt(
+            f"{target.path}: {target.deleted} rows were deleted, {len(positions)} more are to go, which together "
+            f"are {len(merged)}: some are deleted already; nothing was committed"
+        )
+    if int(merged[-1]) >= target.rows:
+        raise Corrupt(f"{target.path}: has {target.rows} rows, but row {int(merged[-1])} is to go")
+    return merged
+
+
+def _deleted_before(io: FileIO, targets: Mapping[str, LiveFile]) -> dict[str, Positions]:
+    """What is deleted of each data file, from its vector or else from all files of position deletes about it."""
+    parts: dict[str, list[Positions]] = {path: [np.empty(0, np.int64)] for path in targets}
+    wanted: dict[LiveDelete, list[str]] = defaultdict(list)
+    for path, target in targets.items():
+        for delete in target.deletes:
+            if delete.is_vector:
+                parts[path].append(_read_vector(io, delete, target.rows))
+            else:
+                wanted[delete].append(path)
+    for delete, paths in wanted.items():
+        for path, positions in _read_position_deletes(io, delete, paths).items():
+            parts[path].append(positions)
+    return {path: np.concatenate(found) for path, found in parts.items()}
+
+
+def _read_vector(io: FileIO, vector: LiveDelete, rows: int) -> Positions:
+    span = Span(offset=vector.offset or 0, length=vector.bytes)
+    source = f"{vector.path}, byte {span.offset}"
+    return decode_vector(read_span(io, vector.path, span, most_bytes(rows)), rows, vector.rows, source)
+
+
+def _read_position_deletes(io: FileIO, delete: LiveDelete, paths: list[str]) -> dict[str, Positions]:
+    """The positions of some data files in a file of position deletes (format v2)."""
+    with open_parquet(io, delete.path) as parquet:
+        names, positions = read_columns(parquet, delete.path, (DELETED_PATH_ID, DELETED_POS_ID))
+    return {path: positions.filter(pc.equal(names, pa.scalar(path, names.type))).to_numpy() for path in paths}
