@@ -38,6 +38,7 @@ class Case:
     properties: tuple[tuple[str, str], ...] = ()
     distinct_keys: int = 60
     largest_commit: int = 80
+    format_version: int = 2
 
     def __str__(self) -> str:
         return self.name
@@ -55,7 +56,10 @@ class Case:
     @property
     def options(self) -> str:
         """The table's settings."""
-        lines = [f"partition_by: [{', '.join(repr(field) for field in self.partition_by)}]"]
+        lines = [
+            f"format_version: {self.format_version}",
+            f"partition_by: [{', '.join(repr(field) for field in self.partition_by)}]",
+        ]
         if self.properties:
             lines += ["table_properties:", *(f"  {name}: '{value}'" for name, value in self.properties)]
         return "\n".join(lines)
@@ -74,6 +78,24 @@ CASES = (
     # Not by a fixed column: Iceberg Java misreads such partitions, its own too (apache/iceberg#17501).
     Case(
         "decimal_by_amount", "decimal", _FOR_PYICEBERG, ("bucket[3](amount)", "truncate[7](price)"), seed=18
+    ),
+)
+
+V3_CASES = (
+    Case("int_v3", "int", _ALL, seed=31, format_version=3),
+    Case(
+        "uuid_in_buckets_v3", "uuid", _FOR_BOTH, ("bucket[4](id)",), seed=32, batch_size=40, format_version=3
+    ),
+    Case("composite_v3", "composite", _FOR_SPARK, ("truncate[50](small)",), 33, 3, format_version=3),
+    # Manifests are merged at almost every commit.
+    Case(
+        "string_v3",
+        "string",
+        _FOR_BOTH,
+        seed=34,
+        batch_size=20,
+        properties=(("commit.manifest.min-count-to-merge", "2"),),
+        format_version=3,
     ),
 )
 

@@ -150,6 +150,10 @@ class IcebergJava:
         location = self.jvm.org.apache.iceberg.util.ContentFileUtil.referencedDataFileLocation(delete)
         return None if location is None else str(location)
 
+    def is_vector(self, delete: JavaObject) -> bool:
+        """Whether a delete file is a deletion vector."""
+        return bool(self.jvm.org.apache.iceberg.util.ContentFileUtil.isDV(delete))
+
     def is_file_scoped(self, delete: JavaObject) -> bool:
         """Whether a delete file is of one data file only."""
         return bool(self.jvm.org.apache.iceberg.util.ContentFileUtil.isFileScoped(delete))

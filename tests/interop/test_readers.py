@@ -9,12 +9,13 @@ import pytest
 
 from icemirror.cli.demo.oracle.duck import connect_duckdb
 from icemirror.cli.demo.oracle.mirror_rows import read_by_pyiceberg, read_cursor
-from tests.interop.cases import CASES, Case, snapshot_ids
+from tests.interop.cases import CASES, V3_CASES, Case, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql, with_uuids
 from tests.mirrors import MirroredWorld
 
 Made = Callable[[Case], MirroredWorld]
+ALL_CASES = (*CASES, *V3_CASES)
 RowsAt = Iterable[tuple[int | None, pa.Table]]
 
 
@@ -34,16 +35,18 @@ def check(lab: MirroredWorld, rows_at: RowsAt) -> None:
     assert len(seen) > 3
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.for_pyiceberg], ids=str)
+@pytest.mark.parametrize("case", [case for case in ALL_CASES if case.for_pyiceberg], ids=str)
 def test_pyiceberg_reads_what_was_mirrored(made: Made, case: Case) -> None:
     lab = made(case)
     check(lab, ((at, read_by_pyiceberg(lab.mirror, lab.world.subject, at)) for at in moments(lab)))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", ALL_CASES, ids=str)
 def test_duckdb_reads_what_was_mirrored(made: Made, case: Case) -> None:
     lab = made(case)
     with connect_duckdb(iceberg=True) as duck:
+        if case.format_version > 2:  # see docs/readers.md: its cache mixes up the vectors of one file
+            duck.execute("SET enable_external_file_cache = false")
 
         def read(at: int | None) -> pa.Table:
             snapshot = "" if at is None else f", snapshot_from_id = {at}"
@@ -53,13 +56,13 @@ def test_duckdb_reads_what_was_mirrored(made: Made, case: Case) -> None:
         check(lab, ((at, read(at)) for at in moments(lab)))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", ALL_CASES, ids=str)
 def test_iceberg_java_reads_what_was_mirrored(made: Made, java: IcebergJava, case: Case) -> None:
     lab = made(case)
     check(lab, ((at, java.rewrite(lab.mirror, at).rows) for at in moments(lab)))
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.for_spark], ids=str)
+@pytest.mark.parametrize("case", [case for case in ALL_CASES if case.for_spark], ids=str)
 def test_spark_reads_what_was_mirrored(made: Made, java: IcebergJava, case: Case) -> None:
     lab = made(case)
     rows = SparkSql.on(java, lab).rows_at(moments(lab))

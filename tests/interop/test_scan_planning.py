@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_job.iceberg.mirror import LIVE_ROWS
-from tests.interop.cases import CASES, Case, commit_and_merge, make_lab, snapshot_ids
+from tests.interop.cases import CASES, V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava, JavaObject
 from tests.interop.spark_sql import SparkSql
 from tests.mirrors import MirroredWorld
@@ -27,6 +27,18 @@ def test_a_scan_task_gets_the_deletes_of_its_own_file_only(made: Made, java: Ice
         for delete in deletes:
             assert java.referenced_file(delete) == path
             assert deleted_files(delete.location()) == {path}
+
+
+@pytest.mark.parametrize("case", V3_CASES, ids=str)
+def test_a_data_file_has_one_deletion_vector_at_most(made: Made, java: IcebergJava, case: Case) -> None:
+    lab = made(case)
+    planned = java.plan(lab.mirror)
+    assert sum(map(len, planned.values())) >= 3
+    for path, deletes in planned.items():
+        assert len(deletes) <= 1
+        for delete in deletes:
+            assert java.is_vector(delete)
+            assert java.referenced_file(delete) == path
 
 
 def test_delete_files_of_many_data_files_are_planned_for_each(tmp_path: Path, java: IcebergJava) -> None:
@@ -54,7 +66,9 @@ def test_delete_files_of_many_data_files_are_planned_for_each(tmp_path: Path, ja
     assert verdict.equal, verdict
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.for_spark][:2], ids=str)
+@pytest.mark.parametrize(
+    "case", [case for cases in (CASES, V3_CASES) for case in cases if case.for_spark][:4], ids=str
+)
 def test_metadata_tables_add_up(made: Made, java: IcebergJava, case: Case) -> None:
     lab = made(case)
     head = lab.mirror.current_snapshot()
@@ -81,7 +95,14 @@ def test_metadata_tables_add_up(made: Made, java: IcebergJava, case: Case) -> No
     assert len({(row["file_path"], row["pos"]) for row in found}) == len(found), "no row is deleted twice"
     assert all(row["pos"] < data[row["file_path"]] for row in found)
     by_file = Counter(row["delete_file_path"] for row in found)
-    assert by_file == {row["file_path"]: row["record_count"] for row in deletes}
+    said: Counter[str] = Counter()
+    for row in deletes:
+        said[row["file_path"]] += row["record_count"]
+    assert by_file == said
+    assert len(found) == int(head.summary["total-position-deletes"] or 0)
+    sizes = [row["content_size_in_bytes"] or row["file_size_in_bytes"] for row in deletes]
+    data_sizes = [row["file_size_in_bytes"] for row in files.to_pylist() if row["content"] == 0]
+    assert sum(sizes) + sum(data_sizes) == int(head.summary["total-files-size"] or 0)
     assert sum(data.values()) - len(found) == int(head.summary[LIVE_ROWS] or 0)
 
 

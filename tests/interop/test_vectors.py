@@ -1,0 +1,142 @@
+"""Format v3 judged by Iceberg Java: row ids that stay, upgraded tables that keep their deletes, work that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_job import deletes
+from tests.interop.cases import V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
+from tests.interop.iceberg_java import IcebergJava
+from tests.interop.spark_sql import SparkSql
+from tests.mirrors import MirroredWorld
+
+COLUMNS = ("flag", "double", "amount", "day", "instant", "text", "words", "place", "counts")
+LINEAGE = "_row_id, _last_updated_sequence_number"
+INT = Case("int", "int", COLUMNS, seed=71, batch_size=60, format_version=3)
+STRING = Case("string", "string", COLUMNS, ("bucket[3](id)",), 72, 2, format_version=3)
+
+# Key → revision, row id, sequence number of the last change.
+Lineage = dict[object, tuple[int, int, int]]
+
+
+def lineage_at(spark: SparkSql, snapshot_id: int) -> Lineage:
+    rows = spark.ask(f"SELECT id, revision, {LINEAGE} FROM {spark.mirror} VERSION AS OF {snapshot_id}")
+    found = {row["id"]: tuple(row.values())[1:] for row in rows.to_pylist()}
+    assert len(found) == rows.num_rows
+    return found
+
+
+@pytest.mark.parametrize("case", [INT, STRING], ids=str)
+def test_an_updated_row_keeps_its_id_and_a_new_row_gets_a_new_one(
+    tmp_path: Path, java: IcebergJava, case: Case
+) -> None:
+    lab = make_lab(tmp_path, case, merges=6)
+    spark = SparkSql.on(java, lab)
+    check_lineage(lab, spark, snapshot_ids(lab.mirror))
+
+
+def check_lineage(lab: MirroredWorld, spark: SparkSql, ids: list[int]) -> None:
+    before: Lineage = {}
+    given: set[int] = set()
+    updated = 0
+    for snapshot_id in ids:
+        snapshot = lab.mirror.snapshot_by_id(snapshot_id)
+        assert snapshot is not None
+        now = lineage_at(spark, snapshot_id)
+        row_ids = [row_id for _, row_id, _ in now.values()]
+        assert None not in row_ids
+        assert len(set(row_ids)) == len(row_ids)
+        for key, (revision, row_id, changed_at) in now.items():
+            if key not in before:
+                assert row_id not in given, f"{key}: the id of a row that is gone"
+                assert changed_at == snapshot.sequence_number or not before
+                continue
+            was_revision, was_id, was_changed_at = before[key]
+            assert row_id == was_id, f"{key}: changed its id"
+            assert changed_at in (was_changed_at, snapshot.sequence_number)
+            if revision != was_revision:
+                updated += 1
+                assert changed_at == snapshot.sequence_number
+        given.update(row_ids)
+        before = now
+    assert updated > 5
+    assert max(given) < lab.mirror.metadata.next_row_id
+
+
+def test_rows_are_found_by_their_id(tmp_path: Path, java: IcebergJava) -> None:
+    lab = make_lab(tmp_path, INT, merges=5)
+    spark = SparkSql.on(java, lab)
+    for key, (_, row_id, _) in list(lineage_at(spark, snapshot_ids(lab.mirror)[-1]).items())[::7]:
+        found = spark.ask(f"SELECT id FROM {spark.mirror} WHERE _row_id = {row_id}")
+        assert found["id"].to_pylist() == [key]
+
+
+@pytest.mark.parametrize("case", [INT, STRING], ids=str)
+@pytest.mark.parametrize("most_files", [64, 1], ids=["one delete file a data file", "shared delete files"])
+def test_a_table_that_java_upgraded_keeps_its_deletes(
+    tmp_path: Path, java: IcebergJava, case: Case, most_files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletes, "_MOST_FILES", most_files)
+    as_v2 = Case(case.name, case.key, COLUMNS, case.partition_by, case.seed, case.shards, case.batch_size)
+    lab = make_lab(tmp_path, as_v2)
+    spark = SparkSql.on(java, lab)
+    old = snapshot_ids(lab.mirror)
+    count_before = len(position_deletes(spark))
+    assert count_before > 5
+    spark.session.sql(f"ALTER TABLE {spark.mirror} SET TBLPROPERTIES ('format-version' = '3')")
+    assert lab.mirror.metadata.format_version == 3
+    for _ in range(4):
+        commit_and_merge(lab)
+        verdict = lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows)
+        assert verdict.equal, verdict
+        assert lab.world.verdict(lab.mirror).equal
+    for snapshot_id in old:
+        assert lab.world.verdict(lab.mirror, snapshot_id).equal
+    vectors = [one for planned in java.plan(lab.mirror).values() for one in planned if java.is_vector(one)]
+    assert vectors
+    for planned in java.plan(lab.mirror).values():
+        assert len(planned) == 1 or not any(java.is_vector(one) for one in planned)
+    check_lineage(lab, spark, snapshot_ids(lab.mirror)[len(old) :])
+
+
+def position_deletes(spark: SparkSql) -> list[object]:
+    """The positions that are deleted."""
+    found = spark.ask(f"SELECT file_path, pos FROM {spark.mirror}.position_deletes").to_pylist()
+    assert len({(row["file_path"], row["pos"]) for row in found}) == len(found)
+    return found
+
+
+def test_java_deletes_and_compacts_on_from_our_vectors(tmp_path: Path, java: IcebergJava) -> None:
+    """On a copy, so to speak: no merge comes after."""
+    lab = make_lab(tmp_path, INT)
+    spark = SparkSql.on(java, lab)
+    before = lineage_at(spark, snapshot_ids(lab.mirror)[-1])
+    gone = sorted(before)[::5]
+    spark.session.sql(f"ALTER TABLE {spark.mirror} SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
+    spark.session.sql(f"DELETE FROM {spark.mirror} WHERE id IN ({', '.join(map(str, gone))})")
+    left = {key: lineage for key, lineage in before.items() if key not in gone}
+    assert lineage_at(spark, snapshot_ids(lab.mirror)[-1]) == left
+    assert sum(map(len, java.plan(lab.mirror).values())) > 0
+    answer = spark.call("rewrite_data_files(table => {table}, options => map('rewrite-all', 'true'))")
+    assert int(str(answer["rewritten_data_files_count"])) > 1
+    assert sum(map(len, java.plan(lab.mirror).values())) == 0
+    assert lineage_at(spark, snapshot_ids(lab.mirror)[-1]) == left
+
+
+@pytest.mark.parametrize("case", [case for case in V3_CASES if case.for_spark], ids=str)
+def test_the_vectors_of_a_commit_are_in_one_file(
+    made: Callable[[Case], MirroredWorld], java: IcebergJava, case: Case
+) -> None:
+    lab = made(case)
+    spark = SparkSql.on(java, lab)
+    entries = spark.ask(
+        "SELECT snapshot_id, status, data_file.file_path, data_file.content "
+        f"FROM {spark.mirror}.all_entries WHERE status = 1 AND data_file.content = 1"
+    )
+    by_commit = pa.table([entries["snapshot_id"], entries["file_path"]], names=["snapshot", "path"])
+    paths = by_commit.group_by("snapshot").aggregate([("path", "count_distinct")])["path_count_distinct"]
+    assert set(paths.to_pylist()) == {1}
