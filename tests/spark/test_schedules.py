@@ -1,4 +1,4 @@
-"""Random schedules on real Spark: both ways to run a slice, both codecs, mirror = oracle after every snapshot."""
+"""Random schedules on real Spark: both ways to run a slice, codecs, format versions; mirror = oracle, always."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def test_mirror_equals_oracle_after_every_snapshot(
         seed, key, distinct_keys=20_000 if large else 200, largest_commit=50_000 if large else 500
     )
     engine = OnSpark(spark, one_task_events=_MODES[mode], one_task_bytes=_ALL)
-    lab = MirroredWorld.make(tmp_path, schedule, engine, ask_files=False)
     dice = random.Random(seed)
+    options = f"format_version: {2 + (_KEYS.index(key) + number) % 2}"
+    lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, ask_files=False)
     for _ in range(_BATCHES):
         lab.world.commit_many(dice.choice([1, 2]))
         while isinstance(lab.pipeline.advance(lab.table), Merged):

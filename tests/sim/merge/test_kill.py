@@ -12,6 +12,8 @@ import pytest
 
 from icemirror.crash import VARIABLE
 from spark_job.engine import InProcess
+from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.v3_fields import DeleteKey, delete_key
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 
@@ -50,9 +52,11 @@ def _merge(lab: MirroredWorld, crash_at: str | None) -> int:
     return subprocess.run(command, env=environ, capture_output=True, timeout=120, check=False).returncode
 
 
+@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_merge_is_merged_once_by_the_next(tmp_path: Path, point: str) -> None:
-    lab = MirroredWorld.make(tmp_path, Schedule(seed=9, key="int"), InProcess(), ask_files=False)
+def test_killed_merge_is_merged_once_by_the_next(tmp_path: Path, point: str, version: int) -> None:
+    schedule, options = Schedule(seed=9, key="int"), f"format_version: {version}"
+    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), options=options, ask_files=False)
     lab.world.commit_many(2)
     if point not in _FIRST_MERGE_ONLY:
         assert _merge(lab, None) == 0
@@ -71,13 +75,13 @@ def test_killed_merge_is_merged_once_by_the_next(tmp_path: Path, point: str) -> 
 
 
 def _no_file_was_added_twice(lab: MirroredWorld) -> None:
-    added: list[str] = []
+    added: list[DeleteKey] = []
     for snapshot in lab.mirror.snapshots():
-        for manifest in snapshot.manifests(lab.mirror.io):
+        for manifest in list_manifests(lab.mirror.io, snapshot.manifest_list):
             if manifest.added_snapshot_id == snapshot.snapshot_id:
-                entries = manifest.fetch_manifest_entry(lab.mirror.io)
+                entries = read_entries(lab.mirror.io, manifest)
                 added += [
-                    entry.data_file.file_path
+                    delete_key(entry.data_file)
                     for entry in entries
                     if entry.snapshot_id == snapshot.snapshot_id
                 ]

@@ -174,6 +174,17 @@ def test_table_properties_and_partitions_of_the_configuration_are_used(
     assert [str(field.transform) for field in mirror.spec().fields] == ["bucket[4]"]
 
 
+def test_a_mirror_of_version_3_begins_with_row_zero(
+    catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
+) -> None:
+    settings = table_settings(tmp_path, "format_version: 3")
+    mirror = make(catalog, settings, changelog, key_ids=(1,))
+    written = json.loads(Path(mirror.metadata_location.removeprefix("file://")).read_text())
+    assert (written["format-version"], written["next-row-id"]) == (3, 0)
+    assert "format-version" not in written["properties"]
+    assert make(catalog, settings, changelog, key_ids=(1,)).metadata.table_uuid == mirror.metadata.table_uuid
+
+
 def test_our_own_properties_cannot_be_overridden(
     catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
 ) -> None:

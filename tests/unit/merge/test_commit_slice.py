@@ -4,6 +4,7 @@ import errno
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,10 @@ def commit(lab: Lab, mirror: Mirror, part: Slice, shards: list[ShardResult]) -> 
     commit_slice(mirror, part, shards, merged, "run", str(lab.folder / "warehouse" / "index"))
 
 
-@pytest.fixture
-def started(lab: Lab) -> Lab:
+@pytest.fixture(params=[2, 3], ids=["v2", "v3"])
+def started(tmp_path: Path, request: pytest.FixtureRequest) -> Lab:
     """A mirror of three rows, and an update that waits."""
+    lab = Lab.make(tmp_path, options=f"format_version: {request.param}")
     lab.tell("I1@1 I2@1 I3@1")
     lab.merge()
     lab.tell("U2@5")
