@@ -108,7 +108,9 @@ class TableOptions(Section):
         default=(), description="Partitioning of the mirror, used when it is created."
     )
     format_version: FormatVersion = Field(
-        default=2, description="Iceberg format of the mirror; 3 uses deletion vectors."
+        default=2,
+        description="Iceberg format of the mirror, used when it is created. 3: deletion vectors, and rows that keep "
+        "their `_row_id`.",
     )
     schema_policy: Literal["permissive", "strict"] = Field(
         default="permissive",

@@ -56,5 +56,12 @@ def test_spark(lake: MirroredWorld, java: IcebergJava) -> None:
     assert answers[2] == len(snapshot_ids(lake.mirror))
 
 
+def test_row_ids(tmp_path: Path, java: IcebergJava) -> None:
+    lab = make_lab(tmp_path, Case("docs", "int", ("text",), seed=62, format_version=3), merges=2)
+    (query,) = statements(example("Row ids", "sql", lab))
+    answer = SparkSql.on(java, lab).ask(query)
+    assert len(set(answer["_row_id"].to_pylist())) == len(lab.world.expected())
+
+
 def statements(block: str) -> list[str]:
     return [statement.strip() for statement in block.split(";") if statement.strip()]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from icemirror.cli.demo.oracle.mirror_rows import read_by_duckdb
 from spark_job import deletes
 from tests.interop.cases import V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
@@ -94,6 +95,7 @@ def test_a_table_that_java_upgraded_keeps_its_deletes(
         verdict = lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows)
         assert verdict.equal, verdict
         assert lab.world.verdict(lab.mirror).equal
+        assert lab.world.verdict_of_rows(read_by_duckdb(lab.mirror, lab.world.subject)).equal
     for snapshot_id in old:
         assert lab.world.verdict(lab.mirror, snapshot_id).equal
     vectors = [one for planned in java.plan(lab.mirror).values() for one in planned if java.is_vector(one)]
