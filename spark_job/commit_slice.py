@@ -18,7 +18,7 @@ from spark_job.iceberg.mirror import CURSOR, EPOCH, INDEX_ROOT, LIVE_ROWS, RUN_I
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile, live_files, replaced_deletes
 from spark_job.index_merge import MergedIndex
-from spark_job.key_index.root import IndexedFile, Root, write_root
+from spark_job.key_index.root import IndexedFile, Root, forget_files, write_root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.plan import Slice
 from spark_job.shard import ShardResult
@@ -89,7 +89,10 @@ def commit_slice(
             summary=_summary(root, part, shards, run_id, root_path),
             properties={
                 CURSOR: Anchor(
-                    snapshot_id=snapshot_id, epoch=root.epoch, cursor=part.cursor
+                    snapshot_id=snapshot_id,
+                    sequence_number=table.metadata.next_sequence_number(),
+                    epoch=root.epoch,
+                    cursor=part.cursor,
                 ).model_dump_json(),
                 INDEX_ROOT: root_path,
             },
@@ -125,7 +128,7 @@ def next_root(
     """The root after this slice: new segments first, the counts of the data files moved on."""
     before = mirror.root
     files = [
-        IndexedFile(path=file.path, rows=file.rows, live=file.live - len(doomed.get(file.path, ())))
+        file.model_copy(update={"live": file.live - len(doomed.get(file.path, ()))})
         for file in (before.files if before else ())
     ]
     segments: list[SegmentInfo] = []
@@ -139,7 +142,7 @@ def next_root(
         if shard.segment is not None:
             added = {"files": ordinals, "run": merged.next_run, "written_at": now}
             segments.append(shard.segment.model_copy(update=added))
-    return Root(
+    root = Root(
         snapshot_id=snapshot_id,
         epoch=mirror.epoch + 1,
         segments=(*segments, *merged.segments),
@@ -147,6 +150,7 @@ def next_root(
         next_run=merged.next_run + 1,
         merging=merged.merging,
     )
+    return forget_files(root)
 
 
 def _doomed(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[np.int64]]:
@@ -200,7 +204,7 @@ def _check_counts(
     """Entries of each data file in the index = its rows − its deleted rows in the table, this commit included."""
     expected = {path: file.rows - file.deleted - len(doomed.get(path, ())) for path, file in live.items()}
     expected.update((file.file_path, file.record_count) for shard in shards for file in shard.data_files)
-    counted = {file.path: file.live for file in root.files}
+    counted = {file.path: file.live for file in root.files if not file.gone}
     for path in expected.keys() | counted.keys():
         if expected.get(path) != counted.get(path):
             raise Corrupt(

@@ -22,6 +22,7 @@ class IndexMerge:
     io: FileIO
     location: str
     paths: tuple[str, ...] = ()
+    gone: frozenset[int] = frozenset()
     groups: tuple[Group, ...] = ()
     moved: tuple[Group, ...] = ()
     pieces: tuple[Piece, ...] = ()
@@ -64,6 +65,7 @@ def plan_merge(io: FileIO, location: str, root: Root | None, added: int) -> Inde
         io,
         location,
         tuple(file.path for file in root.files),
+        root.gone,
         tuple(groups),
         tuple(moved),
         tuple(pieces),
@@ -76,7 +78,7 @@ def run_merge(merge: IndexMerge) -> list[SegmentInfo | None]:
     done: list[SegmentInfo | None] = []
     try:
         for piece in merge.pieces:
-            done.append(merge_piece(merge.io, piece, merge.location, merge.paths))
+            done.append(merge_piece(merge.io, piece, merge.location, merge.paths, merge.gone))
             reach("index-merged")
     except BaseException:
         discard(merge.io, [segment.path for segment in done if segment])
@@ -85,9 +87,15 @@ def run_merge(merge: IndexMerge) -> list[SegmentInfo | None]:
 
 
 def apply_merge(
-    segments: Sequence[SegmentInfo], merge: IndexMerge, merged: Sequence[SegmentInfo | None]
+    segments: Sequence[SegmentInfo],
+    merge: IndexMerge,
+    merged: Sequence[SegmentInfo | None],
+    caught: Sequence[SegmentInfo] = (),
 ) -> MergedIndex:
-    """The segments with the merged ranges taken off the old ones and the new segments in their place. Pure."""
+    """The segments with the merged ranges taken off the old ones and the new segments in their place. Pure.
+
+    `caught`: those among `segments` that are new because the index had to catch up with another writer.
+    """
     moved = {number: group.target for group in merge.moved for number in group.inputs}
     group_of = {number: group.target for group in merge.groups for number in group.inputs}
     reached = {piece.target: piece.last_key for piece in merge.pieces}
@@ -108,7 +116,7 @@ def apply_merge(
                 first = max(segment.first_key, reached[target] + 1)
                 kept.append(segment.model_copy(update={"first_key": first}))
     left = {segment.run for segment in kept}
-    added = tuple(segment for segment in merged if segment)
+    added = (*caught, *(segment for segment in merged if segment))
     return MergedIndex(
         segments=tuple(kept),
         added=added,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +10,8 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from spark_job.collapse import Changes
-from spark_job.key_index.keys import U64, Keys, Mask
-from spark_job.key_index.lookup import find_keys
+from spark_job.key_index.keys import U64, Indices, Keys, Mask
+from spark_job.key_index.lookup import Found, find_keys
 from spark_job.key_index.orders import compare_orders, exceeds, read_orders
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.shape import Operation
@@ -43,34 +44,73 @@ class Fate:
     unchanged: int
 
 
-def locate_keys(io: FileIO, segments: tuple[SegmentInfo, ...], keys: Keys, orders: U64) -> Located:
+@dataclass(frozen=True)
+class Index:
+    """What there is to ask: segments, newest first, and the ordinals of data files that are gone from the table."""
+
+    io: FileIO
+    segments: tuple[SegmentInfo, ...] = ()
+    gone: frozenset[int] = frozenset()
+
+    def ordinals(self, segment: SegmentInfo) -> NDArray[np.int32]:
+        """What the segment's ordinals mean; −1 picks the last: a tombstone stays one, as do rows that are gone."""
+        files = [DEAD if ordinal in self.gone else ordinal for ordinal in segment.files]
+        return np.array([*files, DEAD], dtype=np.int32)
+
+
+def locate_keys(index: Index, keys: Keys, orders: U64) -> Located:
     """Asks the segments, newest first; the first that knows a key decides. Keys must be ascending."""
-    count = len(keys)
-    file = np.full(count, ABSENT, dtype=np.int32)
-    pos = np.zeros(count, dtype=np.int64)
-    newer = np.ones(count, dtype=np.int8)
-    open_keys = np.arange(count, dtype=np.intp)
-    for segment in segments:
+    file = np.full(len(keys), ABSENT, dtype=np.int32)
+    pos = np.zeros(len(keys), dtype=np.int64)
+    newer = np.ones(len(keys), dtype=np.int8)
+    for segment, hits, found in _ask(index, keys):
+        file[hits] = index.ordinals(segment)[found.file]
+        pos[hits] = found.pos
+        late = ~exceeds(orders[hits], segment.greatest)
+        if late.any():
+            known = read_orders(index.io, segment.path, segment.orders, found.entry[late], orders.shape[1])
+            newer[hits[late]] = compare_orders(orders[hits[late]], known)
+    return Located(file, pos, newer)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """For each key what the index says of it: the ordinal of its data file (−1, −2 as above), position and order."""
+
+    file: NDArray[np.int32]
+    pos: NDArray[np.int64]
+    orders: U64
+
+
+def look_up(index: Index, keys: Keys, otherwise: tuple[int, ...]) -> Known:
+    """All that is known of these keys, which must be ascending; an order of those that are not known is given."""
+    file = np.full(len(keys), ABSENT, dtype=np.int32)
+    pos = np.zeros(len(keys), dtype=np.int64)
+    orders = np.tile(np.array(otherwise, dtype=np.uint64), (len(keys), 1))
+    for segment, hits, found in _ask(index, keys):
+        file[hits] = index.ordinals(segment)[found.file]
+        pos[hits] = found.pos
+        if len(hits):
+            orders[hits] = read_orders(
+                index.io, segment.path, segment.orders, found.entry, len(segment.greatest)
+            )
+    return Known(file, pos, orders)
+
+
+def _ask(index: Index, keys: Keys) -> Iterator[tuple[SegmentInfo, Indices, Found]]:
+    """The answer of each segment to the keys that no newer one knew, with the places of those that it knows."""
+    open_keys = np.arange(len(keys), dtype=np.intp)
+    for segment in index.segments:
         left = keys.take(open_keys)
         within = left.bounds(segment.first_key, segment.last_key)
         if within.start == within.stop:
             continue
-        found = find_keys(io, segment, left.take(within))
+        found = find_keys(index.io, segment, left.take(within))
         asked = found.asked + within.start
-        hits = open_keys[asked]
-        ordinals = np.array(
-            [*segment.files, DEAD], dtype=np.int32
-        )  # −1 picks the last: a tombstone stays one
-        file[hits] = ordinals[found.file]
-        pos[hits] = found.pos
-        late = ~exceeds(orders[hits], segment.greatest)
-        if late.any():
-            known = read_orders(io, segment.path, segment.orders, found.entry[late], orders.shape[1])
-            newer[hits[late]] = compare_orders(orders[hits[late]], known)
+        yield segment, open_keys[asked], found
         undecided = np.ones(len(open_keys), dtype=np.bool_)
         undecided[asked] = False
         open_keys = open_keys[undecided]
-    return Located(file, pos, newer)
 
 
 def decide(changes: Changes, located: Located, *, replay: bool = False) -> Fate:

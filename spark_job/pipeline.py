@@ -12,6 +12,7 @@ from icemirror.errors import REBUILD, Conflict, Invalid
 from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
+from spark_job.catch_up import catch_up
 from spark_job.commit_slice import Outcome, commit_slice
 from spark_job.engine import LazyEngine, run_beside
 from spark_job.field_map import mirror_schema, schema_changes
@@ -24,6 +25,7 @@ from spark_job.iceberg.view import live_files
 from spark_job.index_location import index_location
 from spark_job.index_merge import apply_merge, plan_merge
 from spark_job.key_change import require_same_key
+from spark_job.locate import Index
 from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
 from spark_job.row_lineage import require_free_names
 from spark_job.shape import ChangelogShape, resolve_shape
@@ -146,11 +148,14 @@ class Pipeline:
         table = prepared.settings
         with named(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
             mirror = self._ensure_mirror(prepared)
-            work = self._work(prepared, mirror, part)
-            merge = plan_merge(mirror.table.io, work.index_location, mirror.root, part.events)
+            location = index_location(mirror.table.metadata, self.settings.index_location)
+            shape = prepared.shape.of_mirror(mirror.table.metadata.table_uuid)
+            mirror, caught = catch_up(self.engine, mirror, shape, location)
+            merge = plan_merge(mirror.table.io, location, mirror.root, part.events)
+            work = self._work(prepared, mirror, part, location)
             shards, merged = run_beside(self.engine, work if part.files else None, merge)
-            index = apply_merge(mirror.root.segments if mirror.root else (), merge, merged)
-            outcome = commit_slice(mirror, part, shards, index, self.run_id, work.index_location)
+            index = apply_merge(mirror.root.segments if mirror.root else (), merge, merged, caught)
+            outcome = commit_slice(mirror, part, shards, index, self.run_id, location)
             result = _slice_result(part, outcome, planned, self.clock() - began)
             log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
         return Merged(slice=result, position=_after(part, outcome))
@@ -177,7 +182,7 @@ class Pipeline:
             )
         return prepared.mirror
 
-    def _work(self, prepared: Prepared, mirror: Mirror, part: Slice) -> SliceWork:
+    def _work(self, prepared: Prepared, mirror: Mirror, part: Slice, location: str) -> SliceWork:
         root = mirror.root
         return SliceWork(
             changelog_io=prepared.changelog.io,
@@ -186,9 +191,9 @@ class Pipeline:
             shape=prepared.shape.of_mirror(mirror.table.metadata.table_uuid),
             field_map=mirror.field_map,
             metadata=mirror.table.metadata,
-            segments=root.segments if root else (),
+            index=Index(mirror.table.io, root.segments, root.gone) if root else Index(mirror.table.io),
             indexed_paths=tuple(file.path for file in root.files) if root else (),
-            index_location=index_location(mirror.table.metadata, self.settings.index_location),
+            index_location=location,
             key_check_rows=self.key_check_rows,
             first_row_ids=_first_row_ids(mirror),
         )

@@ -28,7 +28,7 @@ from spark_job.key_check import KeySides, check_events, check_keys, choose_sampl
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
-from spark_job.locate import Fate, Located, decide, locate_keys
+from spark_job.locate import Fate, Index, Located, decide, locate_keys
 from spark_job.row_lineage import old_row_ids, with_row_ids
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import read_rows
@@ -44,7 +44,7 @@ class SliceWork:
     shape: ChangelogShape
     field_map: FieldMap
     metadata: TableMetadata
-    segments: tuple[SegmentInfo, ...]
+    index: Index
     indexed_paths: tuple[str, ...]
     index_location: str
     key_check_rows: int | None
@@ -114,7 +114,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         changes = collapse_changes(events)
     with _timed(seconds, "locate"):
         orders = work.orders(changes)
-        located = locate_keys(work.mirror_io, work.segments, changes.keys, orders)
+        located = locate_keys(work.index, changes.keys, orders)
         fate = decide(changes, located, replay=work.replay)
         _check(work, changes, located, fate)
     written = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))

@@ -33,7 +33,7 @@ def write_vectors(
     """The vectors for positions by data file, each with all that was deleted of its file before."""
     if not doomed:
         return []
-    earlier = _deleted_before(io, {path: live[path] for path in doomed})
+    earlier = deleted_positions(io, {path: live[path] for path in doomed})
     merged = {path: _merge(live[path], earlier[path], positions) for path, positions in doomed.items()}
     blobs = [
         Blob(
@@ -91,7 +91,7 @@ def _merge(target: LiveFile, earlier: Positions, positions: Positions) -> Positi
     return merged
 
 
-def _deleted_before(io: FileIO, targets: Mapping[str, LiveFile]) -> dict[str, Positions]:
+def deleted_positions(io: FileIO, targets: Mapping[str, LiveFile]) -> dict[str, Positions]:
     """What is deleted of each data file, from its vector or else from all files of position deletes about it."""
     parts: dict[str, list[Positions]] = {path: [np.empty(0, np.int64)] for path in targets}
     wanted: dict[LiveDelete, list[str]] = defaultdict(list)

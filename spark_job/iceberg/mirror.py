@@ -36,13 +36,17 @@ class Anchor(BaseModel):
     version: Literal[1] = 1
     branch: str = "main"
     snapshot_id: int
+    sequence_number: int
     epoch: int
     cursor: Cursor
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """What the next merge builds on. `head` is the snapshot that locate runs on, and so the fence."""
+    """What the next merge builds on. `head` is the snapshot that locate runs on, and so the fence.
+
+    `foreign`: others have written since; root and cursor are those of icemirror's last snapshot before.
+    """
 
     table: Table
     head: Snapshot | None
@@ -50,6 +54,7 @@ class Mirror:
     epoch: int
     root: Root | None
     field_map: FieldMap
+    foreign: bool = False
 
     @property
     def live_rows(self) -> int:
@@ -63,7 +68,7 @@ class Mirror:
 
 
 def read_mirror(table: Table, name: str) -> Mirror:
-    """Reads a mirror, and refuses a table that is none or that others have written to."""
+    """Reads a mirror, and refuses a table that is none."""
     properties = table.metadata.properties
     if SOURCE not in properties:
         raise Invalid(
@@ -71,30 +76,84 @@ def read_mirror(table: Table, name: str) -> Mirror:
             "so that nothing of yours is overwritten."
         )
     field_map = _read_map(properties, name)
+    anchor = _read_anchor(properties)
     head = table.current_snapshot()
     if head is None:
-        return Mirror(table, None, None, 0, None, field_map)
-    summary = head.summary.additional_properties if head.summary else {}
-    if CURSOR not in summary:
-        raise Invalid(_foreign(table, name, head))
+        return Mirror(table, None, None, anchor.epoch if anchor else 0, None, field_map)
+    standing = _find_standing(table, name, head, anchor)
+    root = _roots.get(standing.root_path, lambda: _read_root(table, name, standing.root_path))
+    if root.snapshot_id != standing.snapshot_id:
+        raise Corrupt(
+            f"{name}: index root {standing.root_path} belongs to snapshot {root.snapshot_id}, "
+            f"not to {standing.snapshot_id}"
+        )
+    epoch = max(standing.epoch, anchor.epoch if anchor else 0)
+    foreign = standing.snapshot_id != head.snapshot_id
+    return Mirror(table, head, standing.cursor, epoch, root, field_map, foreign)
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What icemirror's last snapshot in the history of the head says."""
+
+    snapshot_id: int
+    cursor: Cursor
+    epoch: int
+    root_path: str
+
+
+def _find_standing(table: Table, name: str, head: Snapshot, anchor: Anchor | None) -> _Standing:
+    """Walks back over the snapshots of other writers.
+
+    Where icemirror's own snapshot has expired, the table's properties speak for it, but only if it is the very one
+    that is missing from the walk: after a rollback to before it they say nothing about this history.
+    """
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    at = head
+    while not (at.summary and CURSOR in at.summary.additional_properties):
+        parent = by_id.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
+        if parent is not None:
+            at = parent
+        elif anchor is not None and _is_parent(anchor, at, by_id):
+            return _Standing(
+                anchor.snapshot_id, anchor.cursor, anchor.epoch, table.metadata.properties[INDEX_ROOT]
+            )
+        else:
+            raise Invalid(
+                f"{name}: snapshot {head.snapshot_id} was made by another writer, and its history leads back to none "
+                f"of icemirror's. Roll the table back to one of icemirror's snapshots, or {REBUILD}."
+            )
+    summary = at.summary.additional_properties
     try:
-        cursor, epoch, root_path = (
+        return _Standing(
+            at.snapshot_id,
             Cursor.model_validate_json(summary[CURSOR]),
             int(summary[EPOCH]),
             summary[INDEX_ROOT],
         )
     except (KeyError, ValueError) as error:
         raise Invalid(
-            f"{name}: this version cannot read the summary of snapshot {head.snapshot_id}: {error}. If a newer "
+            f"{name}: this version cannot read the summary of snapshot {at.snapshot_id}: {error}. If a newer "
             "icemirror wrote it, use that one; else roll the table back to a snapshot before it, "
             f"or {REBUILD}."
         ) from error
-    root = _roots.get(root_path, lambda: _read_root(table, name, root_path))
-    if root.snapshot_id != head.snapshot_id:
-        raise Corrupt(
-            f"{name}: index root {root_path} belongs to snapshot {root.snapshot_id}, not to {head.snapshot_id}"
-        )
-    return Mirror(table, head, cursor, epoch, root, field_map)
+
+
+def _is_parent(anchor: Anchor, first: Snapshot, known: Mapping[int, Snapshot]) -> bool:
+    """Whether the anchor's snapshot, which has expired, is the one before this."""
+    if anchor.snapshot_id in known:
+        return False
+    if first.parent_snapshot_id is not None:
+        return first.parent_snapshot_id == anchor.snapshot_id
+    # PyIceberg cuts the tie to an expired parent; then only the numbers tell that nothing was in between.
+    return first.sequence_number == anchor.sequence_number + 1
+
+
+def _read_anchor(properties: Mapping[str, str]) -> Anchor | None:
+    try:
+        return Anchor.model_validate_json(properties.get(CURSOR, ""))
+    except ValidationError:
+        return None
 
 
 def _read_map(properties: Mapping[str, str], name: str) -> FieldMap:
@@ -112,17 +171,3 @@ def _read_root(table: Table, name: str, path: str) -> Root:
         return read_root(table.io, path)
     except FileNotFoundError as error:
         raise Corrupt(f"{name}: the index root {path} is gone: {REBUILD}.") from error
-
-
-def _foreign(table: Table, name: str, head: Snapshot) -> str:
-    operation = head.summary.operation.value if head.summary else "unknown"
-    try:
-        anchor = Anchor.model_validate_json(table.metadata.properties.get(CURSOR, ""))
-        ours = f"snapshot {anchor.snapshot_id}"
-    except ValidationError:
-        ours = "none of its snapshots"
-    return (
-        f"{name}: snapshot {head.snapshot_id} ({operation}) was made by another writer; icemirror's last is {ours}. "
-        "Merging beside other writers is not supported by this version: roll the table back to that snapshot, then "
-        "`icemirror resume`."
-    )

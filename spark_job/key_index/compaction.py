@@ -12,7 +12,7 @@ from pyiceberg.io import FileIO
 from spark_job.key_index.blocks import read_directory
 from spark_job.key_index.keys import concat_keys
 from spark_job.key_index.scan import read_entries
-from spark_job.key_index.segment import Entries, SegmentInfo, write_segment
+from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
 from spark_job.key_index.tiers import PIECE_ENTRIES, BlockStarts, Group, Run, cut_key, overlap
 
 
@@ -64,10 +64,12 @@ def is_move(runs: Sequence[Run]) -> bool:
     return large and not overlap(runs)
 
 
-def merge_piece(io: FileIO, piece: Piece, location: str, paths: Sequence[str]) -> SegmentInfo | None:
+def merge_piece(
+    io: FileIO, piece: Piece, location: str, paths: Sequence[str], gone: frozenset[int] = frozenset()
+) -> SegmentInfo | None:
     """Writes the segment that the piece becomes; None if nothing is left. `paths` are the root's data files."""
     parts = [
-        _on_root(segment, read_entries(io, segment, piece.first_key, piece.last_key))
+        _on_root(segment, read_entries(io, segment, piece.first_key, piece.last_key), gone)
         for segment in piece.inputs
     ]
     entries = _newest(parts)
@@ -88,10 +90,11 @@ def merge_piece(io: FileIO, piece: Piece, location: str, paths: Sequence[str]) -
     return segment.model_copy(update={"run": piece.target, "written_at": written_at})
 
 
-def _on_root(segment: SegmentInfo, entries: Entries) -> Entries:
-    """The entries with the root's ordinals for files."""
-    ordinals = np.array([*segment.files, -1], dtype=np.int32)  # −1 picks the last: a tombstone stays one
-    return replace(entries, file=ordinals[entries.file])
+def _on_root(segment: SegmentInfo, entries: Entries, gone: frozenset[int]) -> Entries:
+    """The entries with the root's ordinals for files; rows of files that are gone are tombstones."""
+    files = [TOMBSTONE if ordinal in gone else ordinal for ordinal in segment.files]
+    file = np.array([*files, TOMBSTONE], dtype=np.int32)[entries.file]  # −1 picks the last
+    return replace(entries, file=file, pos=np.where(file < 0, 0, entries.pos))
 
 
 def _newest(parts: Sequence[Entries]) -> Entries:

@@ -60,3 +60,36 @@ def concat_keys(parts: Sequence[Keys]) -> Keys:
     lo = np.concatenate([part.lo for part in parts])
     highs = [part.hi for part in parts if part.hi is not None]
     return Keys(lo, np.concatenate(highs) if highs else None)
+
+
+def last_not_above(first: Keys, keys: Keys) -> Indices:
+    """For each key: the last place in `first` that is not greater, or −1."""
+    if first.hi is None or keys.hi is None:
+        return np.searchsorted(first.lo, keys.lo, side="right") - 1
+    step = 1 << max(len(first) - 1, 0).bit_length()
+    found = np.full(len(keys), -1, dtype=np.intp)
+    while step:
+        at = found + step
+        ok = at < len(first)
+        inside = np.where(ok, at, 0)
+        ok &= not_above(first.hi[inside], first.lo[inside], keys.hi, keys.lo)
+        found = np.where(ok, at, found)
+        step >>= 1
+    return found
+
+
+def not_above(left_hi: U64, left_lo: U64, right_hi: U64, right_lo: U64) -> Mask:
+    """Whether each left key of two halves is less than or equal to the right one."""
+    found: Mask = (left_hi < right_hi) | ((left_hi == right_hi) & (left_lo <= right_lo))
+    return found
+
+
+def are_among(keys: Keys, known: Keys) -> Mask:
+    """Which keys are among the known ones, which must be ascending."""
+    if not len(known):
+        return np.zeros(len(keys), dtype=np.bool_)
+    place = np.maximum(last_not_above(known, keys), 0)
+    same: Mask = known.lo[place] == keys.lo
+    if known.hi is not None and keys.hi is not None:
+        same &= known.hi[place] == keys.hi
+    return same

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from spark_job.key_index.blocks import BLOCKS_AT_ONCE, Blocks, Directory, read_blocks, read_directory
-from spark_job.key_index.keys import U64, Indices, Keys, Mask
+from spark_job.key_index.keys import U64, Indices, Keys, last_not_above, not_above
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo
 
 
@@ -26,7 +26,7 @@ class Found:
 def find_keys(io: FileIO, segment: SegmentInfo, keys: Keys) -> Found:
     """Looks up keys, which must be ascending."""
     directory = read_directory(io, segment)
-    block_of = _last_not_above(directory.first, keys)
+    block_of = last_not_above(directory.first, keys)
     asked = np.flatnonzero(block_of >= 0)
     parts: list[Found] = []
     if len(asked):
@@ -38,27 +38,6 @@ def find_keys(io: FileIO, segment: SegmentInfo, keys: Keys) -> Found:
                 blocks = read_blocks(stream, segment, directory, chunk)
                 parts.append(_search(segment, directory, blocks, keys, asked[here], place[here] - start))
     return _join(parts)
-
-
-def _last_not_above(first: Keys, keys: Keys) -> Indices:
-    """For each key: the last place in `first` that is not greater, or −1."""
-    if first.hi is None or keys.hi is None:
-        return np.searchsorted(first.lo, keys.lo, side="right") - 1
-    step = 1 << max(len(first) - 1, 0).bit_length()
-    found = np.full(len(keys), -1, dtype=np.intp)
-    while step:
-        at = found + step
-        ok = at < len(first)
-        inside = np.where(ok, at, 0)
-        ok &= _not_above(first.hi[inside], first.lo[inside], keys.hi, keys.lo)
-        found = np.where(ok, at, found)
-        step >>= 1
-    return found
-
-
-def _not_above(left_hi: U64, left_lo: U64, right_hi: U64, right_lo: U64) -> Mask:
-    not_above: Mask = (left_hi < right_hi) | ((left_hi == right_hi) & (left_lo <= right_lo))
-    return not_above
 
 
 def _search(
@@ -78,7 +57,7 @@ def _search(
         if high is None or key_hi is None:
             ok = lo <= key_lo
         else:
-            ok = _not_above(high[row, inside].astype(np.uint64), lo, key_hi, key_lo)
+            ok = not_above(high[row, inside].astype(np.uint64), lo, key_hi, key_lo)
         at = np.where(ok & (candidate < blocks.filled[row]), candidate, at)
         step >>= 1
     into = key_lo - low[row, at].astype(np.uint64)

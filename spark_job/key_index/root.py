@@ -25,6 +25,7 @@ class IndexedFile(BaseModel):
     path: str
     rows: int
     live: int
+    gone: bool = False
 
 
 class Root(BaseModel):
@@ -41,6 +42,11 @@ class Root(BaseModel):
     merging: tuple[Group, ...] = ()
 
     @property
+    def gone(self) -> frozenset[int]:
+        """Ordinals of the files that another writer took out of the table: what points there is a tombstone."""
+        return frozenset(ordinal for ordinal, file in enumerate(self.files) if file.gone)
+
+    @property
     def live_rows(self) -> int:
         """Rows of the mirror that are not deleted."""
         return sum(file.live for file in self.files)
@@ -49,6 +55,21 @@ class Root(BaseModel):
     def bytes(self) -> int:
         """Size of all segments."""
         return sum(segment.bytes for segment in self.segments)
+
+
+def forget_files(root: Root) -> Root:
+    """The root without the files that are gone and that no segment names any more."""
+    named = {ordinal for segment in root.segments for ordinal in segment.files}
+    kept = [ordinal for ordinal, file in enumerate(root.files) if not file.gone or ordinal in named]
+    if len(kept) == len(root.files):
+        return root
+    place = {ordinal: at for at, ordinal in enumerate(kept)}
+    segments = [
+        segment.model_copy(update={"files": tuple(place[ordinal] for ordinal in segment.files)})
+        for segment in root.segments
+    ]
+    files = [root.files[ordinal] for ordinal in kept]
+    return root.model_copy(update={"segments": tuple(segments), "files": tuple(files)})
 
 
 def write_root(io: FileIO, path: str, root: Root) -> int:

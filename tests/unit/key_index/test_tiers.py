@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_job import index_merge
+from spark_job import index_merge, locate
 from spark_job.index_merge import apply_merge, plan_merge, run_merge
 from spark_job.key_index import compaction, tiers
 from spark_job.key_index.codec import KeyCodec
@@ -33,7 +33,7 @@ FILES = tuple(IndexedFile(path=name, rows=1, live=1) for name in "abc")
 
 
 @dataclass
-class Index:
+class Commits:
     """An index that commits, beside a plain dictionary of what it should say."""
 
     io: PyArrowFileIO
@@ -70,7 +70,7 @@ class Index:
     def check(self) -> None:
         numbers = sorted(self.known)
         orders = np.array([self.known[number][2] for number in numbers], dtype=np.uint64)
-        found = locate_keys(self.io, self.root.segments, make_keys(self.codec, numbers), orders)
+        found = locate_keys(locate.Index(self.io, self.root.segments), make_keys(self.codec, numbers), orders)
         expected = [self.known[number] for number in numbers]
         assert found.file.tolist() == [file for file, _, _ in expected]
         assert found.pos.tolist() == [pos for _, pos, _ in expected]
@@ -94,7 +94,7 @@ def test_the_newest_entry_of_every_key_is_found_while_runs_are_merged(
     tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
-    index = Index(io, tmp_path, codec)
+    index = Commits(io, tmp_path, codec)
     pool = random_numbers(codec, 900, random)
     for number in range(60):
         size = int(random.choice([1, 3, 10, 40, 200], p=[0.2, 0.3, 0.3, 0.15, 0.05]))
@@ -112,7 +112,7 @@ def test_runs_stay_few_and_no_commit_rewrites_much(
     monkeypatch.setattr(tiers, "_SMALLEST_TIER", 256)
     monkeypatch.setattr(tiers, "_LEAST_WORK", 8000)
     random = np.random.default_rng(1)
-    index = Index(io, tmp_path, HASHED)
+    index = Commits(io, tmp_path, HASHED)
     pool = random_numbers(HASHED, 100_000, random)
     most_runs = 0
     for _ in range(300):
@@ -130,7 +130,7 @@ def test_large_runs_that_do_not_overlap_become_one_without_being_rewritten(
     tmp_path: Path, io: PyArrowFileIO
 ) -> None:
     random = np.random.default_rng(1)
-    index = Index(io, tmp_path, ORDERED_64)
+    index = Commits(io, tmp_path, ORDERED_64)
     for number in range(6):
         index.commit(list(range(number * 100, number * 100 + 100)), random)
     assert sum(index.rewritten) == 0
@@ -143,7 +143,7 @@ def test_what_is_left_of_a_failed_merge_is_removed(
     tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(1)
-    index = Index(io, tmp_path, HASHED)
+    index = Commits(io, tmp_path, HASHED)
     pool = random_numbers(HASHED, 400, random)
     for _ in range(tiers.FAN_IN):
         index.commit(sorted(pool[at] for at in random.choice(400, 60, replace=False)), random)
@@ -198,7 +198,7 @@ def test_the_cut_is_where_enough_entries_are_and_never_before_the_start() -> Non
 
 def test_merged_segments_say_which_files_they_cover(tmp_path: Path, io: PyArrowFileIO) -> None:
     random = np.random.default_rng(3)
-    index = Index(io, tmp_path, ORDERED_64)
+    index = Commits(io, tmp_path, ORDERED_64)
     for _ in range(9):
         index.commit(sorted(random.choice(5000, 300, replace=False).tolist()), random)
     (merged, *_) = [one for one in index.root.segments if one.files != (0, 1, 2) or one.entries > 300]

@@ -128,10 +128,10 @@ def add_column(lab: Lab) -> None:
     lab.tell("U1@2")
 
 
-def write_to_mirror(lab: Lab) -> None:
+def double_a_key_in_the_mirror(lab: Lab) -> None:
     lab.tell("U1@2")
     mirror = lab.mirror
-    mirror.append(pa.table({"id": [99], "name": ["foreign"]}).cast(mirror.schema().as_arrow()))
+    mirror.append(pa.table({"id": [1], "name": ["double"]}).cast(mirror.schema().as_arrow()))
 
 
 def put_another_table_in_its_place(lab: Lab) -> None:
@@ -204,7 +204,11 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*drop the mirror"),
     "expired cursor": (expire_cursor, Kind.INVALID, "expired.*drop the mirror"),
     "another schema": (add_column, Kind.INVALID, r"its schema changed \(new column more \(long\)\)"),
-    "foreign snapshot": (write_to_mirror, Kind.INVALID, "made by another writer.*roll the table back"),
+    "a key twice in the mirror": (
+        double_a_key_in_the_mirror,
+        Kind.INVALID,
+        "has the key of.*delete one of them",
+    ),
     "foreign table": (put_another_table_in_its_place, Kind.INVALID, "icemirror did not make it. Drop it"),
     "missing segment": (remove_segment, Kind.CORRUPT, "gone"),
     "damaged segment": (damage_segment, Kind.CORRUPT, "checksum"),

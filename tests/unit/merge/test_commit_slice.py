@@ -43,9 +43,13 @@ def prepared(lab: Lab) -> tuple[Mirror, Slice]:
     return ready.mirror, ready.slices[0]
 
 
+def location(lab: Lab) -> str:
+    return str(lab.folder / "warehouse" / "index")
+
+
 def commit(lab: Lab, mirror: Mirror, part: Slice, shards: list[ShardResult]) -> None:
     merged = MergedIndex(mirror.root.segments if mirror.root else (), next_run=9)
-    commit_slice(mirror, part, shards, merged, "run", str(lab.folder / "warehouse" / "index"))
+    commit_slice(mirror, part, shards, merged, "run", location(lab))
 
 
 @pytest.fixture(params=[2, 3], ids=["v2", "v3"])
@@ -80,7 +84,9 @@ def test_summary_and_properties_hold_cursor_and_index_root(lab: Lab) -> None:
     )
     assert ours["icemirror.run-id"] == "test"
     anchor = Anchor.model_validate_json(properties["icemirror.cursor"])
-    assert anchor == Anchor(snapshot_id=head.snapshot_id, epoch=2, cursor=cursor)
+    assert anchor == Anchor(
+        snapshot_id=head.snapshot_id, sequence_number=head.sequence_number or 0, epoch=2, cursor=cursor
+    )
     assert properties["icemirror.index-root"] == ours["icemirror.index-root"]
     root = read_root(lab.mirror.io, ours["icemirror.index-root"])
     assert (root.snapshot_id, root.epoch, root.live_rows) == (head.snapshot_id, 2, 2)
@@ -184,7 +190,7 @@ def test_a_shard_whose_rows_entries_and_removals_do_not_add_up_commits_nothing(
 def test_the_root_counts_on_and_puts_new_segments_first(started: Lab) -> None:
     mirror, part = prepared(started)
     shards = started.pipeline.engine.run(
-        started.pipeline._work(started.pipeline.prepare(started.table), mirror, part)
+        started.pipeline._work(started.pipeline.prepare(started.table), mirror, part, location(started))
     )
     assert mirror.root is not None
     (old,) = mirror.root.files
@@ -235,7 +241,7 @@ def test_a_lost_race_removes_its_own_files_and_no_others(
     before = started.files_on_disk()
     mirror, part = prepared(started)
     shards = started.pipeline.engine.run(
-        started.pipeline._work(started.pipeline.prepare(started.table), mirror, part)
+        started.pipeline._work(started.pipeline.prepare(started.table), mirror, part, location(started))
     )
     _commit_with(monkeypatch, started, _refuse(CommitFailedException("409")))
     with pytest.raises(Conflict):

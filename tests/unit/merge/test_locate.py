@@ -16,7 +16,7 @@ from spark_job.key_index.codec import Encoding, KeyCodec
 from spark_job.key_index.keys import U64, Keys
 from spark_job.key_index.orders import read_orders
 from spark_job.key_index.segment import Entries, Recipe, SegmentInfo, write_segment
-from spark_job.locate import ABSENT, DEAD, Fate, Located, decide, locate_keys
+from spark_job.locate import ABSENT, DEAD, Fate, Index, Located, decide, locate_keys
 from tests.unit.merge.samples import make_changes
 
 CODEC = KeyCodec(Encoding.ORDERED_64)
@@ -46,7 +46,7 @@ def find(
     """Key → (file, position, newer) for changes of these orders."""
     keys = sorted(asked)
     orders = np.array([asked[key] for key in keys], np.uint64).reshape(len(keys), 2)
-    located = locate_keys(io, tuple(segments), Keys(np.array(keys, np.uint64)), orders)
+    located = locate_keys(Index(io, tuple(segments)), Keys(np.array(keys, np.uint64)), orders)
     columns = (located.file.tolist(), located.pos.tolist(), located.newer.tolist())
     return dict(zip(keys, zip(*columns, strict=True), strict=True))
 

@@ -1,0 +1,56 @@
+"""What other writers do to a mirror, without another engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table import Table
+
+from spark_job.deletes import write_deletes
+from spark_job.iceberg.row_delta import RowDelta
+from spark_job.iceberg.view import live_files, replaced_deletes
+
+
+def append(mirror: Table, rows: Iterable[tuple[int, str]]) -> None:
+    """Another writer's rows."""
+    ids, names = zip(*rows, strict=True)
+    mirror.append(pa.table({"id": ids, "name": names}).cast(mirror.schema().as_arrow()))
+
+
+def compact(mirror: Table) -> None:
+    """All rows in a new file, the old ones out of the table."""
+    mirror.overwrite(mirror.scan().to_arrow().sort_by([("name", "descending")]), AlwaysTrue())
+
+
+def delete_rows(mirror: Table, ids: Iterable[int]) -> None:
+    """Merge-on-read: position deletes or deletion vectors for these keys."""
+    wanted, doomed = set(ids), {}
+    live = live_files(mirror.io, mirror.current_snapshot())
+    for path in live:
+        with mirror.io.new_input(path).open() as stream:
+            keys = pa.parquet.read_table(stream, columns=["id"])["id"].to_pylist()
+        positions = np.array(
+            [at for at, key in enumerate(keys) if key in wanted and _lives(mirror, path, at)]
+        )
+        if len(positions):
+            doomed[path] = positions.astype(np.int64)
+    RowDelta(
+        table=mirror,
+        head=mirror.current_snapshot(),
+        snapshot_id=mirror.metadata.new_snapshot_id(),
+        data_files=(),
+        delete_files=write_deletes(mirror.io, mirror.metadata, doomed, live),
+        summary={},
+        properties={},
+        replaced=replaced_deletes(mirror.metadata, doomed, live),
+    ).commit()
+
+
+def _lives(mirror: Table, path: str, position: int) -> bool:
+    from spark_job.vectors import deleted_positions
+
+    live = live_files(mirror.io, mirror.current_snapshot())
+    return position not in deleted_positions(mirror.io, {path: live[path]})[path]
