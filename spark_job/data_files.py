@@ -1,22 +1,27 @@
-"""Write: rows as Parquet data files by the mirror's own properties and partition spec."""
+"""Write: rows as Parquet data files by the mirror's own properties, partition spec and sort order."""
 
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
-from spark_job.iceberg.parquet_writer import write_parquet
-from spark_job.iceberg.write_properties import TARGET_FILE_BYTES, read_number
+from spark_job.iceberg.parquet_writer import ParquetFiles
 from spark_job.partitions import Partition, split_rows
 from spark_job.row_lineage import written_schema
+from spark_job.row_order import can_order, is_everybodys, order_rows, sort_order
+
+_WRITERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,55 +36,72 @@ class WrittenRows:
 def write_rows(
     io: FileIO, metadata: TableMetadata, rows: pa.Table, written: list[str] | None = None
 ) -> WrittenRows:
-    """Writes the rows, those of a partition in the order in which they come.
+    """Writes the rows, those of a partition by the table's sort order, else in the order in which they come.
 
     Paths are noted in `written` before they are written, for whoever has to clean up after a failure.
     """
-    files: list[DataFile] = []
+    schema, order = metadata.schema(), sort_order(metadata)
+    sort_order_id = None
+    places = np.arange(rows.num_rows)
+    if can_order(order):
+        places = order_rows(rows, schema, order)
+        sort_order_id = order.order_id if is_everybodys(order, schema) else None
+    split = split_rows(rows, places, schema, metadata.spec())
+    if not np.array_equal(split.places, np.arange(rows.num_rows)):
+        rows = rows.take(pa.array(split.places))  # once for all: for each partition it would cost all rows
+    bounds = np.cumsum([0, *split.counts]).tolist()
+    parts = [rows.slice(start, end - start) for start, end in pairwise(bounds)]
+    whole = written_schema(schema, rows)
+    target = _Target(io, metadata, whole, sort_order_id, [] if written is None else written)
+    # Opening and closing files is mostly waiting; few are open at once, however many partitions there are.
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        files = list(chain.from_iterable(pool.map(target.write, split.partitions, parts)))
     file = np.empty(rows.num_rows, dtype=np.int32)
     pos = np.empty(rows.num_rows, dtype=np.int64)
-    for partition, places in split_rows(rows, metadata.schema(), metadata.spec()):
-        part = rows if len(places) == rows.num_rows else rows.take(pa.array(places))
-        for start, length in _cuts(part, metadata):
-            here = places[start : start + length]
-            file[here] = len(files)
-            pos[here] = np.arange(length)
-            path = _new_path(metadata, partition)
-            if written is not None:
-                written.append(path)
-            files.append(_write_file(io, metadata, part.slice(start, length), partition, path))
+    counts = np.array([one.record_count for one in files], dtype=np.int64)
+    ends = np.cumsum(counts)
+    file[split.places] = np.repeat(np.arange(len(files), dtype=np.int32), counts)
+    pos[split.places] = np.arange(rows.num_rows) - np.repeat(ends - counts, counts)
     return WrittenRows(tuple(files), file, pos)
 
 
-def _new_path(metadata: TableMetadata, partition: Partition) -> str:
-    locations = load_location_provider(metadata.location, metadata.properties)
-    return partition.location(locations, f"{uuid.uuid4()}.parquet")
+class _Target:
+    """Where files of a table go."""
 
+    def __init__(
+        self,
+        io: FileIO,
+        metadata: TableMetadata,
+        schema: Schema,
+        sort_order_id: int | None,
+        written: list[str],
+    ) -> None:
+        self._io = io
+        self._spec_id = metadata.default_spec_id
+        self._sort_order_id = sort_order_id
+        self._written = written
+        self._locations = load_location_provider(metadata.location, metadata.properties)
+        self._parquet = ParquetFiles.of(schema, metadata.properties, sort_order(metadata))
 
-def _write_file(
-    io: FileIO, metadata: TableMetadata, rows: pa.Table, partition: Partition, path: str
-) -> DataFile:
-    output = io.new_output(path)
-    schema = written_schema(metadata.schema(), rows)
-    statistics = write_parquet(output, schema, metadata.properties, rows)
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=path,
-        file_format=FileFormat.PARQUET,
-        partition=partition.record,
-        file_size_in_bytes=len(output),
-        sort_order_id=None,
-        equality_ids=None,
-        key_metadata=None,
-        **statistics,
-    )
-    file.spec_id = metadata.default_spec_id
-    return file
-
-
-def _cuts(rows: pa.Table, metadata: TableMetadata) -> list[tuple[int, int]]:
-    """Where to begin a new file, by the target size; Arrow's bytes stand for Parquet's."""
-    target = read_number(metadata.properties, TARGET_FILE_BYTES)
-    pieces = max(1, -(-rows.nbytes // target))
-    size = -(-rows.num_rows // pieces)
-    return [(start, min(size, rows.num_rows - start)) for start in range(0, rows.num_rows, size)]
+    def write(self, partition: Partition, rows: pa.Table) -> list[DataFile]:
+        """The files of one partition, one after the other."""
+        files: list[DataFile] = []
+        sizes = self._parquet.sizes()
+        while rows.num_rows:
+            path = partition.location(self._locations, f"{uuid.uuid4()}.parquet")
+            self._written.append(path)
+            statistics = self._parquet.write(self._io.new_output(path), rows, sizes)
+            rows = rows.slice(statistics["record_count"])
+            file = DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=path,
+                file_format=FileFormat.PARQUET,
+                partition=partition.record,
+                sort_order_id=self._sort_order_id,
+                equality_ids=None,
+                key_metadata=None,
+                **statistics,
+            )
+            file.spec_id = self._spec_id
+            files.append(file)
+        return files

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,6 +14,7 @@ from pyiceberg.table.locations import LocationProvider
 from pyiceberg.typedef import Record
 
 from spark_job.key_index.keys import Indices
+from spark_job.transform_columns import transform_column
 
 _LONGEST_FOLDER = 200  # bytes; file systems allow 255
 
@@ -36,38 +37,30 @@ class Partition:
         return locations.new_data_location(name, key)
 
 
-def split_rows(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> Iterator[tuple[Partition, Indices]]:
-    """Each partition with the places of its rows, in one pass however many there are."""
+@dataclass(frozen=True)
+class Split:
+    """Rows by partition: the places of all rows, one partition after the other, and how many each has."""
+
+    places: Indices
+    partitions: Sequence[Partition]
+    counts: Sequence[int]
+
+
+def split_rows(rows: pa.Table, places: Indices, schema: Schema, spec: PartitionSpec) -> Split:
+    """The rows by partition, in one pass however many there are; within each they keep the order of `places`."""
     if not spec.fields:
-        yield Partition(Record(), ""), np.arange(rows.num_rows)
-        return
-    values = [_transformed(rows, schema, spec, number) for number in range(len(spec.fields))]
+        return Split(places, [Partition(Record(), "")], [len(places)])
+    values = [
+        transform_column(rows, schema, field.source_id, field.transform).take(pa.array(places))
+        for field in spec.fields
+    ]
     names = [f"p{number}" for number in range(len(values))]
-    keyed = pa.table([*values, pa.array(np.arange(rows.num_rows))], names=[*names, "place"])
+    keyed = pa.table([*values, pa.array(places)], names=[*names, "place"])
     grouped = keyed.group_by(names, use_threads=False).aggregate([("place", "list")])
-    for group in range(grouped.num_rows):
-        record = Record(*(grouped[name][group].as_py() for name in names))
-        places = grouped["place_list"][group].values.to_numpy()
-        yield Partition(record, spec.partition_to_path(record, schema)), places
-
-
-def _transformed(rows: pa.Table, schema: Schema, spec: PartitionSpec, number: int) -> pa.ChunkedArray:
-    """The values of one partition field as plain numbers, bytes and text."""
-    field = spec.fields[number]
-    source = schema.find_field(field.source_id)
-    column = rows[source.name]
-    if pa.types.is_large_binary(column.type):
-        column = column.cast(pa.binary())  # all that the transforms of PyIceberg take
-    return _physical(field.transform.pyarrow_transform(source.field_type)(column))
-
-
-def _physical(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.chunked_array([chunk.storage for chunk in chunks], kind.storage_type)
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
-        return pa.chunked_array([chunk.view(pa.int32()) for chunk in chunks], pa.int32())
-    if pa.types.is_temporal(kind):
-        return pa.chunked_array([chunk.view(pa.int64()) for chunk in chunks], pa.int64())
-    return pa.chunked_array(chunks, kind)
+    records = [Record(*of_one) for of_one in zip(*(grouped[name].to_pylist() for name in names), strict=True)]
+    lists = grouped["place_list"].combine_chunks()
+    return Split(
+        lists.flatten().to_numpy(),
+        [Partition(record, spec.partition_to_path(record, schema)) for record in records],
+        np.diff(lists.offsets.to_numpy()).tolist(),
+    )

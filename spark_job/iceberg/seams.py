@@ -6,23 +6,14 @@ is relied on, so that an upgrade fails loudly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.io import FileIO, OutputFile
-from pyiceberg.io.pyarrow import (
-    MetricModeTypes,
-    MetricsMode,
-    _get_parquet_writer_kwargs,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
+from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -42,7 +33,7 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.typedef import IcebergBaseModel, Properties, TableVersion
+from pyiceberg.typedef import IcebergBaseModel, TableVersion
 
 from icemirror.errors import Invalid
 from spark_job.iceberg.v3_fields import (
@@ -241,73 +232,6 @@ def write_list(new: NewList, manifests: list[ManifestFile]) -> int | None:
     return writer.next_row_id
 
 
-@dataclass
-class FileStatistics:
-    """What a manifest says of a data file's columns, by field id."""
-
-    rows: int
-    split_offsets: list[int]
-    column_sizes: dict[int, int]
-    value_counts: dict[int, int]
-    null_value_counts: dict[int, int]
-    nan_value_counts: dict[int, int]
-    lower_bounds: dict[int, bytes]
-    upper_bounds: dict[int, bytes]
-
-    def arguments(self) -> dict[str, Any]:
-        """As `DataFile.from_args` takes them."""
-        return {
-            "record_count": self.rows,
-            "split_offsets": self.split_offsets,
-            "column_sizes": self.column_sizes,
-            "value_counts": self.value_counts,
-            "null_value_counts": self.null_value_counts,
-            "nan_value_counts": self.nan_value_counts,
-            "lower_bounds": self.lower_bounds,
-            "upper_bounds": self.upper_bounds,
-        }
-
-
-def file_statistics(
-    footer: pq.FileMetaData, schema: Schema, properties: Properties, without: set[int]
-) -> FileStatistics:
-    """The statistics of a file that was written, as the table's metrics modes ask for; none of some columns."""
-    plan = compute_statistics_plan(schema, properties)
-    for field_id in without:
-        plan[field_id] = replace(plan[field_id], mode=MetricsMode(MetricModeTypes.NONE))
-    found = data_file_statistics_from_parquet_metadata(footer, plan, parquet_path_to_id_mapping(schema))
-    aggregates = found.column_aggregates.items()
-    return FileStatistics(
-        rows=found.record_count,
-        split_offsets=found.split_offsets,
-        column_sizes=found.column_sizes,
-        value_counts=found.value_counts,
-        null_value_counts=found.null_value_counts,
-        nan_value_counts=found.nan_value_counts,
-        lower_bounds=_bounds((field_id, aggregate.min_as_bytes) for field_id, aggregate in aggregates),
-        upper_bounds=_bounds((field_id, aggregate.max_as_bytes) for field_id, aggregate in aggregates),
-    )
-
-
-def _bounds(found: Iterable[tuple[int, Callable[[], bytes | None]]]) -> dict[int, bytes]:
-    bounds: dict[int, bytes] = {}
-    for field_id, compute in found:
-        # The upper bound of a truncated text counts its last character up, into what UTF-8 cannot say after U+D7FF.
-        with suppress(UnicodeEncodeError):
-            bound = compute()
-            if bound is not None:
-                bounds[field_id] = bound
-    return bounds
-
-
 def parquet_column_ids(schema: Schema) -> dict[str, int]:
     """Path of a Parquet column → field id."""
     return dict(parquet_path_to_id_mapping(schema))
-
-
-def parquet_options(properties: Properties) -> dict[str, Any]:
-    """The table's `write.parquet.*` properties as PyArrow's arguments."""
-    try:
-        return dict(_get_parquet_writer_kwargs(properties))
-    except ValueError as error:
-        raise Invalid(f"{error}. Correct it in the table's properties.") from error

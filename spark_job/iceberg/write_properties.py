@@ -1,4 +1,4 @@
-"""Numbers among a table's properties, as a person wrote them."""
+"""Values among a table's properties, as a person wrote them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from icemirror.errors import Invalid
 
 TARGET_FILE_BYTES = "write.target-file-size-bytes"
 ROW_GROUP_ROWS = "write.parquet.row-group-limit"
+ROW_GROUP_BYTES = "write.parquet.row-group-size-bytes"
+PAGE_BYTES = "write.parquet.page-size-bytes"
+PAGE_ROWS = "write.parquet.page-row-limit"
+DICTIONARY_BYTES = "write.parquet.dict-size-bytes"
+BLOOM_FILTER_BYTES = "write.parquet.bloom-filter-max-bytes"
 MERGE_FROM_MANIFESTS = "commit.manifest.min-count-to-merge"
 TARGET_MANIFEST_BYTES = "commit.manifest.target-size-bytes"
 
 _DEFAULTS = {
     TARGET_FILE_BYTES: 512 << 20,
     ROW_GROUP_ROWS: 1 << 20,
+    ROW_GROUP_BYTES: 128 << 20,
+    PAGE_BYTES: 1 << 20,
+    PAGE_ROWS: 20_000,
+    DICTIONARY_BYTES: 2 << 20,
+    BLOOM_FILTER_BYTES: 1 << 20,
     MERGE_FROM_MANIFESTS: 30,
     TARGET_MANIFEST_BYTES: 8 << 20,
 }
@@ -29,11 +39,22 @@ def read_number(properties: Mapping[str, str], name: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise Invalid(
-            f"table property {name} is {text!r}, not a whole number above zero. Correct it under table_properties, "
-            "and in the mirror if it exists."
-        )
+        raise refuse(name, text, "a whole number above zero")
     return number
+
+
+def read_flag(properties: Mapping[str, str], name: str, default: bool) -> bool:
+    """A property that is true or false; as for Iceberg Java, whatever is not true is false."""
+    text = properties.get(name)
+    return default if text is None else text.lower() == "true"
+
+
+def refuse(name: str, text: str, expected: str) -> Invalid:
+    """The error for a property that cannot be followed."""
+    return Invalid(
+        f"table property {name} is {text!r}, not {expected}. Correct it under table_properties, "
+        "and in the mirror if it exists."
+    )
 
 
 def check_numbers(properties: Mapping[str, str]) -> None:

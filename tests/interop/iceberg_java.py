@@ -91,8 +91,11 @@ class IcebergJava:
             scan = scan.useSnapshot(snapshot_id)
         path = self.scratch / f"{uuid4()}.parquet"
         schema, spec = table.schema(), self.jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+        writing = self.jvm.java.util.HashMap(table.properties())
+        for name in [name for name in writing if name.startswith("write.metadata.metrics.")]:
+            writing.remove(name)  # these it takes from the table, and from nowhere else
         factory = self.jvm.org.apache.iceberg.data.GenericAppenderFactory(
-            table, schema, spec, table.properties(), None, None
+            table, schema, spec, writing, None, None
         )
         output = self.jvm.org.apache.iceberg.Files.localOutput(str(path))
         parquet = self.jvm.org.apache.iceberg.FileFormat.PARQUET

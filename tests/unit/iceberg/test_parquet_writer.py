@@ -24,7 +24,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_job.iceberg.parquet_writer import write_parquet
+from spark_job.iceberg.parquet_writer import ParquetFiles
 
 V = 2
 NAN = float("nan")
@@ -41,7 +41,8 @@ def write(
     columns = [pa.array(range(len(values)), pa.int64()), pa.array(values, arrow.field("v").type)]
     output = PyArrowFileIO().new_output(str(folder / "f.parquet"))
     properties = {"write.parquet.row-group-limit": str(row_group_rows)} if row_group_rows else {}
-    return write_parquet(output, schema, properties, pa.Table.from_arrays(columns, schema=arrow))
+    files = ParquetFiles.of(schema, properties)
+    return files.write(output, pa.Table.from_arrays(columns, schema=arrow), files.sizes())
 
 
 def test_rows_nulls_and_bounds_are_counted(tmp_path: Path) -> None:
@@ -54,15 +55,15 @@ def test_rows_nulls_and_bounds_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 2])
-def test_a_value_too_long_for_parquets_statistics_takes_the_bounds_away(tmp_path: Path, at: int) -> None:
-    """Else the bounds would be those of the other row groups."""
+@pytest.mark.parametrize("value", ["z" * 10_000, "A" * 10_000], ids=["last", "first"])
+def test_bounds_hold_a_value_too_long_for_parquets_statistics(tmp_path: Path, at: int, value: str) -> None:
+    """Parquet keeps none beyond 4 KiB; those of the other row groups would not do."""
     values = ["m", "n", "o", "p"]
-    values[at] = "z" * 10_000
+    values[at] = value
     found = write(tmp_path, StringType(), values, row_group_rows=2)
     assert pq.read_metadata(tmp_path / "f.parquet").num_row_groups == 2
-    assert V not in found["lower_bounds"]
-    assert V not in found["upper_bounds"]
-    assert found["value_counts"][V] == 4
+    assert found["lower_bounds"][V] == min(values)[:16].encode()
+    assert found["upper_bounds"][V] == (b"z" * 15 + b"{" if value[0] == "z" else max(values).encode())
 
 
 def test_a_row_group_of_nulls_takes_no_bounds_away(tmp_path: Path) -> None:

@@ -14,11 +14,6 @@ import pytest
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import (
-    MetricModeTypes,
-    MetricsMode,
-    _get_parquet_writer_kwargs,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
@@ -45,7 +40,7 @@ from pyiceberg.transforms import Transform
 from pyiceberg.typedef import Record
 
 from icemirror.errors import Invalid
-from spark_job.iceberg.parquet_writer import write_parquet
+from spark_job.iceberg.parquet_writer import ParquetFiles
 from spark_job.iceberg.seams import (
     NewList,
     NewManifest,
@@ -102,14 +97,7 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], list[str]]] = {
         AvroOutputFile,
         ["output_file", "file_schema", "schema_name", "record_schema", "metadata"],
     ),
-    "_get_parquet_writer_kwargs": (_get_parquet_writer_kwargs, ["table_properties"]),
-    "compute_statistics_plan": (compute_statistics_plan, ["schema", "table_properties"]),
-    "data_file_statistics_from_parquet_metadata": (
-        data_file_statistics_from_parquet_metadata,
-        ["parquet_metadata", "stats_columns", "parquet_column_mapping"],
-    ),
     "parquet_path_to_id_mapping": (parquet_path_to_id_mapping, ["schema"]),
-    "MetricsMode": (MetricsMode, ["type", "length"]),
     "PartitionSpec.partition_to_path": (PartitionSpec.partition_to_path, ["self", "data", "schema"]),
     "update_snapshot_summaries": (update_snapshot_summaries, ["summary", "previous_summary"]),
     "SnapshotSummaryCollector.add_file": (
@@ -210,16 +198,16 @@ def test_merged_manifests_keep_snapshots_and_sequence_numbers(table: Table) -> N
 def test_a_data_file_takes_its_statistics_from_the_writer(table: Table) -> None:
     output = table.io.new_output(f"{table.location()}/data/x.parquet")
     rows = pa.table({"id": [3, 4], "name": ["a", None]}).cast(schema_to_pyarrow(SCHEMA))
-    statistics = write_parquet(output, SCHEMA, {}, rows)
+    files = ParquetFiles.of(SCHEMA, {})
+    statistics = files.write(output, rows, files.sizes())
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=output.location,
         file_format=FileFormat.PARQUET,
         partition=Record(),
-        file_size_in_bytes=len(output),
         **statistics,
     )
-    assert file.record_count == 2
+    assert (file.record_count, file.file_size_in_bytes) == (2, len(output))
     assert file.lower_bounds[1] == (3).to_bytes(8, "little")
     assert file.null_value_counts == {1: 0, 2: 1}
 
@@ -231,14 +219,8 @@ def test_a_data_file_can_be_sent_to_another_process(table: Table) -> None:
     assert (sent.lower_bounds, sent.column_sizes) == (file.lower_bounds, file.column_sizes)
 
 
-def test_statistics_of_a_column_can_be_switched_off() -> None:
-    assert MetricsMode(MetricModeTypes.NONE).type is MetricModeTypes.NONE
-    assert sorted(parquet_path_to_id_mapping(SCHEMA).values()) == [1, 2]
-    assert set(compute_statistics_plan(SCHEMA, {})) == {1, 2}
-
-
-def test_writer_properties_become_arguments_of_pyarrow() -> None:
-    assert _get_parquet_writer_kwargs({"write.parquet.compression-codec": "gzip"})["compression"] == "gzip"
+def test_columns_of_parquet_are_found_by_path() -> None:
+    assert parquet_path_to_id_mapping(SCHEMA) == {"id": 1, "name": 2}
 
 
 def test_entries_are_made_by_name() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -35,9 +38,11 @@ from icemirror.errors import Invalid
 from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.data_files import WrittenRows, write_rows
 from spark_job.iceberg.create import partition_spec
+from spark_job.iceberg.parquet_writer import ParquetFiles
 from tests.unit.merge.lab import local_path
 
 Make = Callable[..., Table]
+NAN, INF = float("nan"), float("inf")
 
 
 @pytest.fixture
@@ -180,12 +185,119 @@ def test_several_partition_fields_make_a_file_for_each_pair(make: Make) -> None:
     assert sum(file.record_count for file in written.files) == 40
 
 
-def test_files_are_cut_by_the_target_size(make: Make) -> None:
+TEXTS: dict[str, Callable[[random.Random], str]] = {
+    "random": lambda chance: chance.randbytes(40).hex(),
+    "repeated": lambda chance: "abcdefgh" * 10 + str(chance.randrange(100_000)),
+    "short or long": lambda chance: (
+        "x" * chance.randrange(10) + chance.randbytes(chance.choice([1, 200])).hex()
+    ),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("target", [60_000, 200_000])
+def test_files_are_of_the_target_size_however_rows_compress(make: Make, text: str, target: int) -> None:
     table = make(StringType())
-    table = table.transaction().set_properties({"write.target-file-size-bytes": "4000"}).commit_transaction()
-    written = write(table, ["x" * 100] * 200)
-    assert 5 <= len(written.files) <= 7
-    check_places(written, 200)
+    chance = random.Random(7)
+    one = table.transaction().set_properties({"write.target-file-size-bytes": str(target)})
+    values = [TEXTS[text](chance) for _ in range(60_000)]
+    written = write(one.commit_transaction(), values)
+    sizes = [file.file_size_in_bytes for file in written.files]
+    assert sizes == [local_path(file.file_path).stat().st_size for file in written.files]
+    assert len(sizes) > 1
+    assert all(0.7 * target <= size <= 1.3 * target for size in sizes[:-1])
+    assert sizes[-1] <= 1.3 * target
+    check_places(written, len(values))
+
+
+def test_row_groups_are_of_the_size_that_the_table_says(make: Make) -> None:
+    table = make(StringType())
+    one = table.transaction().set_properties({"write.parquet.row-group-size-bytes": "200000"})
+    chance = random.Random(7)
+    (file,) = write(one.commit_transaction(), [chance.randbytes(40).hex() for _ in range(30_000)]).files
+    footer = pq.read_metadata(local_path(file.file_path))
+    sizes = [
+        sum(footer.row_group(group).column(column).total_compressed_size for column in (0, 1))
+        for group in range(footer.num_row_groups)
+    ]
+    assert len(sizes) > 3
+    assert all(140_000 <= size <= 260_000 for size in sizes[:-1])
+    assert file.split_offsets == sorted(file.split_offsets)
+    assert len(file.split_offsets) == len(sizes)
+
+
+@pytest.mark.parametrize(
+    ("direction", "nulls", "expected"),
+    [
+        (SortDirection.ASC, NullOrder.NULLS_FIRST, [None, -INF, -1.0, -0.0, 0.0, 2.0, INF, NAN]),
+        (SortDirection.DESC, NullOrder.NULLS_LAST, [NAN, INF, 2.0, 0.0, -0.0, -1.0, -INF, None]),
+        (SortDirection.ASC, NullOrder.NULLS_LAST, [-INF, -1.0, -0.0, 0.0, 2.0, INF, NAN, None]),
+        (SortDirection.DESC, NullOrder.NULLS_FIRST, [None, NAN, INF, 2.0, 0.0, -0.0, -1.0, -INF]),
+    ],
+)
+def test_rows_of_a_file_are_in_the_tables_sort_order(
+    make: Make, direction: SortDirection, nulls: NullOrder, expected: list[float | None]
+) -> None:
+    table = sort_by(make(DoubleType()), SortField(2, IdentityTransform(), direction, nulls))
+    values = [2.0, None, NAN, 0.0, -INF, -0.0, INF, -1.0]
+    written = write(table, values)
+    (file,) = written.files
+    check_places(written, len(values))
+    assert repr(pq.read_table(local_path(file.file_path))["v"].to_pylist()) == repr(expected)
+    assert file.sort_order_id == table.metadata.default_sort_order_id == 1
+
+
+def test_a_sort_order_by_transforms_holds_within_each_partition(make: Make) -> None:
+    table = sort_by(
+        make(StringType(), "bucket[3](id)"),
+        SortField(2, TruncateTransform(1), SortDirection.DESC, NullOrder.NULLS_LAST),
+        SortField(1, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST),
+    )
+    values = [f"{'abc'[number % 3]}{number}" for number in range(60)]
+    written = write(table, values)
+    check_places(written, len(values))
+    for file in written.files:
+        rows = pq.read_table(local_path(file.file_path)).to_pylist()
+        assert rows == sorted(rows, key=lambda row: (row["v"][0], row["id"]), reverse=True)
+
+
+def test_files_ordered_by_uuid_do_not_say_so(make: Make) -> None:
+    """Iceberg Java has another order of uuids (apache/iceberg#14216)."""
+    table = sort_by(
+        make(UUIDType()), SortField(2, IdentityTransform(), SortDirection.ASC, NullOrder.NULLS_LAST)
+    )
+    written = write(table, [b"\xff" * 16, b"\x00" * 16])
+    assert written.files[0].sort_order_id is None
+    check_places(written, 2)
+
+
+def test_many_partitions_are_written_with_few_files_open(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(IntegerType(), "v")
+    open_now, most = 0, 0
+    opened = ParquetFiles.write
+
+    def counting(*arguments: Any) -> dict[str, Any]:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        try:
+            return opened(*arguments)
+        finally:
+            open_now -= 1
+
+    monkeypatch.setattr(ParquetFiles, "write", counting)
+    values = [number % 100 for number in range(1000)]
+    written = write(table, values)
+    assert len(written.files) == 100
+    assert most <= 4
+    check_places(written, len(values))
+
+
+def sort_by(table: Table, *fields: SortField) -> Table:
+    order = SortOrder(*fields, order_id=1)
+    metadata = table.metadata.model_copy(update={"sort_orders": [order], "default_sort_order_id": 1})
+    table.metadata = metadata
+    return table
 
 
 def test_a_target_smaller_than_a_row_gives_a_file_for_each_row(make: Make) -> None:
