@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table.sorting import NullOrder
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import StringType
 
 from icemirror.result import SliceResult
@@ -44,6 +46,25 @@ def test_a_partitioned_mirror_equals_the_oracle_after_every_snapshot(
         assert merge_table(lab.pipeline, lab.table).error is None
     verdicts = lab.world.verdicts_of_history(lab.mirror)
     assert verdicts
+    for snapshot_id, verdict in verdicts.items():
+        assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"
+
+
+@pytest.mark.parametrize("key", ["int", "string"])
+def test_a_mirror_with_a_sort_order_equals_the_oracle_after_every_snapshot(tmp_path: Path, key: str) -> None:
+    schedule = Schedule(5, key, columns=("double", "text"))
+    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), ask_files=False)
+    lab.world.commit_many(2)
+    assert merge_table(lab.pipeline, lab.table).error is None
+    with lab.mirror.update_sort_order() as order:
+        order.desc("double", IdentityTransform(), NullOrder.NULLS_FIRST).asc("text", TruncateTransform(1))
+    for _ in range(2):
+        lab.world.commit_many(2)
+        assert merge_table(lab.pipeline, lab.table).error is None
+    ordered = lab.mirror.metadata.default_sort_order_id
+    assert {None, ordered} == {task.file.sort_order_id for task in lab.mirror.scan().plan_files()}
+    verdicts = lab.world.verdicts_of_history(lab.mirror)
+    assert len(verdicts) > 2
     for snapshot_id, verdict in verdicts.items():
         assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"
 
