@@ -185,6 +185,22 @@ def test_manifests_say_of_every_column_what_iceberg_java_says(
     compare(table, ours, java.rewrite(table).metrics, java)
 
 
+def test_java_finds_rows_through_bloom_filters(tmp_path: Path, java: IcebergJava) -> None:
+    catalog = SqlCatalog("lab", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
+    catalog.create_namespace("ns")
+    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "v", StringType()))
+    filtered = {f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in ("id", "v")}
+    table = catalog.create_table("ns.t", schema, properties=filtered)
+    arrow = schema_to_pyarrow(table.schema())
+    rows = pa.table([pa.array(range(0, 2000, 2)), [f"é{number}" for number in range(1000)]], schema=arrow)
+    (file,) = write_rows(table.io, table.metadata, rows).files
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+    loaded = java.load(table)
+    assert [java.count(loaded, "id", value) for value in (0, 998, 1998, 999)] == [1, 1, 1, 0]
+    assert [java.count(loaded, "v", value) for value in ("é0", "é999", "é5x")] == [1, 1, 0]
+
+
 def compare(table: Table, ours: DataFile, theirs: Any, java: IcebergJava) -> None:
     schema = table.schema()
     uuids = {
