@@ -7,7 +7,6 @@ key; a row of a key that was never there counts as the newest change merged so f
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -21,13 +20,13 @@ from icemirror.telemetry.logs import get_log
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes
 from spark_job.engine import Engine
-from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import Indices, are_among, concat_keys
+from spark_job.key_index.numbered import write_entries
 from spark_job.key_index.root import IndexedFile, Root
-from spark_job.key_index.segment import TOMBSTONE, Entries, Recipe, SegmentInfo, write_segment
+from spark_job.key_index.segment import TOMBSTONE, Entries, Recipe, SegmentInfo
 from spark_job.locate import Index, look_up
 from spark_job.parquet_columns import open_parquet, read_at, read_columns
 from spark_job.shape import ChangelogShape, Operation
@@ -111,8 +110,7 @@ class CatchUpWork:
         """How keys are encoded."""
         return self.recipe.codec
 
-    @property
-    def source(self) -> tuple[FileIO, tuple[int, ...]]:
+    def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
         """The mirror, and the field ids of its key."""
         return self.io, self.key_ids
 
@@ -153,7 +151,8 @@ class CatchUpWork:
         changes = changes.take(changes.keys.argsort())
         came = changes.operation == Operation.UPSERT
         entries, removed = self._entries(changes.take(came), changes.take(~came))
-        return IndexedShard(self._write(entries), removed)
+        paths = {file.ordinal: file.path for file in self.foreign}
+        return IndexedShard(write_entries(self.io, self.location, entries, self.recipe, paths), removed)
 
     def _entries(self, rows: Changes, deleted: Changes) -> tuple[Entries, dict[int, int]]:
         """The new entries: rows with the order that their key had, tombstones for rows that were live until now."""
@@ -190,23 +189,6 @@ class CatchUpWork:
 
     def _place(self, rows: Changes, at: int) -> str:
         return f"row {int(rows.row[at])} of {self.foreign[int(rows.file[at])].path}"
-
-    def _write(self, entries: Entries) -> SegmentInfo | None:
-        if not len(entries):
-            return None
-        ordinals, local = np.unique(entries.file, return_inverse=True)
-        dead = int(ordinals[0] == TOMBSTONE)
-        covered = tuple(int(ordinal) for ordinal in ordinals[dead:])
-        paths = {file.ordinal: file.path for file in self.foreign}
-        path = f"{self.location}/{uuid.uuid4()}.segment.puffin"
-        numbered = Entries(entries.keys, (local - dead).astype(np.int32), entries.pos, entries.orders)
-        try:
-            return write_segment(
-                self.io, path, numbered, self.recipe, [paths[ordinal] for ordinal in covered], covered
-            )
-        except BaseException:
-            discard(self.io, [path])
-            raise
 
 
 _TWICE = (

@@ -20,6 +20,7 @@ from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
 from spark_job.index_merge import IndexMerge, run_merge
 from spark_job.key_index.codec import Encoding
+from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.keys import U64, Keys
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.parquet_columns import open_parquet, read_columns
@@ -101,15 +102,21 @@ class Failure:
     """A named error on its way from a task to the driver; Spark would turn it into text."""
 
     name: str
-    message: str
+    arguments: tuple[str, ...]
+
+    @classmethod
+    def of(cls, error: IcemirrorError) -> Failure:
+        """What can be sent of an error."""
+        return cls(type(error).__name__, tuple(map(str, error.args)))
 
     def error(self) -> IcemirrorError:
         """The error again."""
-        return _NAMED.get(self.name, Transient)(self.message)
+        return _NAMED.get(self.name, Transient)(*self.arguments)
 
 
 _NAMED = {
-    error.__name__: error for error in (Transient, Conflict, CommitUnknown, Invalid, Corrupt, BadConfig)
+    error.__name__: error
+    for error in (Transient, Conflict, CommitUnknown, Invalid, Corrupt, BadConfig, DamagedSegment)
 }
 
 
@@ -187,7 +194,7 @@ def _merge_all(work: Work[Result]) -> Result | Failure:
         with named():
             return work.merge(lambda: work.read(range(len(work.files))))
     except IcemirrorError as error:
-        return Failure(type(error).__name__, str(error))
+        return Failure.of(error)
 
 
 def _merge_piece(merge: IndexMerge) -> list[SegmentInfo | None] | Failure:
@@ -195,7 +202,7 @@ def _merge_piece(merge: IndexMerge) -> list[SegmentInfo | None] | Failure:
         with named():
             return run_merge(merge)
     except IcemirrorError as error:
-        return Failure(type(error).__name__, str(error))
+        return Failure.of(error)
 
 
 def _scatter(work: Work[Done], ordinals: range, bounds: U64) -> Iterator[tuple[int, Changes | Failure]]:
@@ -204,7 +211,7 @@ def _scatter(work: Work[Done], ordinals: range, bounds: U64) -> Iterator[tuple[i
         with named():
             parts = cut_by_key(work.read(ordinals), bounds)
     except IcemirrorError as error:
-        yield 0, Failure(type(error).__name__, str(error))
+        yield 0, Failure.of(error)
         return
     yield from ((shard, part) for shard, part in enumerate(parts) if len(part))
 
@@ -223,7 +230,7 @@ def _gather(work: Work[Result], pairs: Iterable[tuple[int, Changes | Failure]]) 
         with named():
             yield work.merge(lambda: concat_changes(parts))
     except IcemirrorError as error:
-        yield Failure(type(error).__name__, str(error))
+        yield Failure.of(error)
 
 
 def _raise_failures(work: Work[Result], outcomes: list[Result | Failure]) -> list[Result]:
@@ -259,7 +266,7 @@ def shard_bounds(work: Work[Done], shards: int) -> U64:
 
 def _sample_keys(work: Work[Done], file: ChangeFile) -> U64:
     """Some keys of one file, spread evenly over its middle row group."""
-    io, key_ids = work.source
+    io, key_ids = work.source(file)
     with open_parquet(io, file.path) as parquet:
         middle = parquet.num_row_groups // 2
         columns = read_columns(parquet, file.path, key_ids, [middle])

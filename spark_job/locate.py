@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from spark_job.collapse import Changes
+from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import U64, Indices, Keys, Mask
 from spark_job.key_index.lookup import Found, find_keys
 from spark_job.key_index.orders import compare_orders, exceeds, read_orders
@@ -68,7 +69,10 @@ def locate_keys(index: Index, keys: Keys, orders: U64) -> Located:
         pos[hits] = found.pos
         late = ~exceeds(orders[hits], segment.greatest)
         if late.any():
-            known = read_orders(index.io, segment.path, segment.orders, found.entry[late], orders.shape[1])
+            with reading_segment(segment.path):
+                known = read_orders(
+                    index.io, segment.path, segment.orders, found.entry[late], orders.shape[1]
+                )
             newer[hits[late]] = compare_orders(orders[hits[late]], known)
     return Located(file, pos, newer)
 
@@ -91,9 +95,10 @@ def look_up(index: Index, keys: Keys, otherwise: tuple[int, ...]) -> Known:
         file[hits] = index.ordinals(segment)[found.file]
         pos[hits] = found.pos
         if len(hits):
-            orders[hits] = read_orders(
-                index.io, segment.path, segment.orders, found.entry, len(segment.greatest)
-            )
+            with reading_segment(segment.path):
+                orders[hits] = read_orders(
+                    index.io, segment.path, segment.orders, found.entry, len(segment.greatest)
+                )
     return Known(file, pos, orders)
 
 
@@ -105,7 +110,8 @@ def _ask(index: Index, keys: Keys) -> Iterator[tuple[SegmentInfo, Indices, Found
         within = left.bounds(segment.first_key, segment.last_key)
         if within.start == within.stop:
             continue
-        found = find_keys(index.io, segment, left.take(within))
+        with reading_segment(segment.path):
+            found = find_keys(index.io, segment, left.take(within))
         asked = found.asked + within.start
         yield segment, open_keys[asked], found
         undecided = np.ones(len(open_keys), dtype=np.bool_)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Set
 from dataclasses import dataclass
+from functools import partial
 
 from pyiceberg.table import Table
 
@@ -13,9 +15,11 @@ from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult,
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.catch_up import catch_up
+from spark_job.change_file import ChangeFile
 from spark_job.commit_slice import Outcome, commit_slice
 from spark_job.engine import LazyEngine, run_beside
 from spark_job.field_map import mirror_schema, schema_changes
+from spark_job.heal import Healer
 from spark_job.iceberg.create import create_mirror, partition_spec
 from spark_job.iceberg.failures import named
 from spark_job.iceberg.lineage import added_files, history_since
@@ -25,6 +29,7 @@ from spark_job.iceberg.view import live_files
 from spark_job.index_location import index_location
 from spark_job.index_merge import apply_merge, plan_merge
 from spark_job.key_change import require_same_key
+from spark_job.key_index.damage import DamagedSegment
 from spark_job.locate import Index
 from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
 from spark_job.row_lineage import require_free_names
@@ -63,7 +68,8 @@ class Pipeline:
 
     def advance(self, table: TableSettings) -> Advance:
         """Merges the next slice of a table, or finds that there is none."""
-        for _ in range(_MOST_ATTEMPTS):
+        conflicts, damaged = 0, set[str]()
+        while conflicts < _MOST_ATTEMPTS:
             began = self.clock()
             prepared = self.prepare(table)
             if not prepared.slices:
@@ -72,9 +78,15 @@ class Pipeline:
                 )
             planned = self.clock() - began
             try:
-                return self._merge(prepared, prepared.slices[0], planned)
+                return self._merge(prepared, prepared.slices[0], planned, damaged)
             except Conflict as error:
+                conflicts += 1
                 log.info("fenced out, planning again", reason=str(error))
+            except DamagedSegment as error:
+                if error.path in damaged:
+                    raise
+                damaged.add(error.path)
+                log.warning("a segment of the key index cannot be read", reason=str(error))
         raise Conflict(
             f"{table.name}: the mirror moved during {_MOST_ATTEMPTS} attempts in a row; who else writes to it?"
         )
@@ -143,22 +155,41 @@ class Pipeline:
         )
         return tuple(plan_slices(uuid, snapshots, done, limits)), len(history.snapshots)
 
-    def _merge(self, prepared: Prepared, part: Slice, planned: float) -> Merged:
+    def _merge(self, prepared: Prepared, part: Slice, planned: float, damaged: Set[str]) -> Merged:
         began = self.clock()
         table = prepared.settings
         with named(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
             mirror = self._ensure_mirror(prepared)
             location = index_location(mirror.table.metadata, self.settings.index_location)
             shape = prepared.shape.of_mirror(mirror.table.metadata.table_uuid)
+            healer = Healer(
+                self.engine, prepared.changelog.io, partial(self._merged_files, prepared), shape, location
+            )
+            mirror, healed = healer.heal(mirror, damaged)
             mirror, caught = catch_up(self.engine, mirror, shape, location)
             merge = plan_merge(mirror.table.io, location, mirror.root, part.events)
             work = self._work(prepared, mirror, part, location)
             shards, merged = run_beside(self.engine, work if part.files else None, merge)
-            index = apply_merge(mirror.root.segments if mirror.root else (), merge, merged, caught)
+            index = apply_merge(
+                mirror.root.segments if mirror.root else (), merge, merged, (*healed, *caught)
+            )
             outcome = commit_slice(mirror, part, shards, index, self.run_id, location)
             result = _slice_result(part, outcome, planned, self.clock() - began)
             log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
         return Merged(slice=result, position=_after(part, outcome))
+
+    def _merged_files(self, prepared: Prepared) -> list[ChangeFile]:
+        """The changelog's files up to the cursor."""
+        name = str(prepared.settings.changelog_id)
+        history = history_since(prepared.changelog, name, None)
+        waiting = {file.path for part in prepared.slices for file in part.files}
+        files = added_files(prepared.changelog.io, name, history)
+        return [
+            file
+            for snapshot in history.snapshots
+            for file in files.get(snapshot.snapshot_id, ())
+            if file.path not in waiting
+        ]
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
         if prepared.mirror is None:

@@ -56,8 +56,7 @@ class SliceWork:
         """How keys are encoded."""
         return self.shape.codec
 
-    @property
-    def source(self) -> tuple[FileIO, tuple[int, ...]]:
+    def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
         """The changelog, and the field ids of its key."""
         return self.changelog_io, self.shape.key_ids
 

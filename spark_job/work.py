@@ -34,9 +34,8 @@ class Work(Protocol[Result]):
     def codec(self) -> KeyCodec:
         """How keys are encoded."""
 
-    @property
-    def source(self) -> tuple[FileIO, tuple[int, ...]]:
-        """Where the files are, and the field ids of the key in them."""
+    def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
+        """Where the file is, and the field ids of the key in it."""
 
     @property
     def target(self) -> FileIO:

@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Cursor
 from icemirror.errors import REBUILD, Corrupt, Invalid
+from icemirror.telemetry.logs import get_log
 from spark_job.field_map import FieldMap, load_map
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root, read_root
@@ -26,6 +27,8 @@ FIELD_MAP = "icemirror.field-map"
 SOURCE = "icemirror.source"
 
 _roots: ReadOnce[Root] = ReadOnce(8)
+
+log = get_log(__name__)
 
 
 class Anchor(BaseModel):
@@ -45,7 +48,8 @@ class Anchor(BaseModel):
 class Mirror:
     """What the next merge builds on. `head` is the snapshot that locate runs on, and so the fence.
 
-    `foreign`: others have written since; root and cursor are those of icemirror's last snapshot before.
+    `foreign`: others have written since; root and cursor are those of icemirror's last snapshot before. `lost`: the
+    root cannot be read, so the whole index must be rebuilt.
     """
 
     table: Table
@@ -55,6 +59,7 @@ class Mirror:
     root: Root | None
     field_map: FieldMap
     foreign: bool = False
+    lost: bool = False
 
     @property
     def live_rows(self) -> int:
@@ -81,14 +86,18 @@ def read_mirror(table: Table, name: str) -> Mirror:
     if head is None:
         return Mirror(table, None, None, anchor.epoch if anchor else 0, None, field_map)
     standing = _find_standing(table, name, head, anchor)
-    root = _roots.get(standing.root_path, lambda: _read_root(table, name, standing.root_path))
+    epoch = max(standing.epoch, anchor.epoch if anchor else 0)
+    foreign = standing.snapshot_id != head.snapshot_id
+    try:
+        root = _roots.get(standing.root_path, lambda: read_root(table.io, standing.root_path))
+    except (FileNotFoundError, Corrupt) as error:
+        log.warning("the root of the key index cannot be read", reason=str(error))
+        return Mirror(table, head, standing.cursor, epoch, None, field_map, foreign, lost=True)
     if root.snapshot_id != standing.snapshot_id:
         raise Corrupt(
             f"{name}: index root {standing.root_path} belongs to snapshot {root.snapshot_id}, "
             f"not to {standing.snapshot_id}"
         )
-    epoch = max(standing.epoch, anchor.epoch if anchor else 0)
-    foreign = standing.snapshot_id != head.snapshot_id
     return Mirror(table, head, standing.cursor, epoch, root, field_map, foreign)
 
 
@@ -164,10 +173,3 @@ def _read_map(properties: Mapping[str, str], name: str) -> FieldMap:
             f"{name}: the table property {FIELD_MAP} is gone or damaged: {error!r}. Restore it from an earlier "
             f"metadata file of the table, or {REBUILD}."
         ) from error
-
-
-def _read_root(table: Table, name: str, path: str) -> Root:
-    try:
-        return read_root(table.io, path)
-    except FileNotFoundError as error:
-        raise Corrupt(f"{name}: the index root {path} is gone: {REBUILD}.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,9 +9,11 @@ import numpy as np
 from pyiceberg.io import FileIO
 
 from spark_job.key_index.blocks import read_directory
+from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import concat_keys
+from spark_job.key_index.numbered import write_entries
 from spark_job.key_index.scan import read_entries
-from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
+from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.key_index.tiers import PIECE_ENTRIES, BlockStarts, Group, Run, cut_key, overlap
 
 
@@ -45,7 +46,8 @@ def plan_pieces(io: FileIO, group: Group, runs: Sequence[Run], most: int) -> Ite
 
 
 def _starts(io: FileIO, segment: SegmentInfo) -> BlockStarts:
-    directory = read_directory(io, segment)
+    with reading_segment(segment.path):
+        directory = read_directory(io, segment)
     ends = np.append(directory.entries_before[1:], np.uint64(segment.entries))
     return BlockStarts(directory.first, ends - directory.entries_before)
 
@@ -68,26 +70,15 @@ def merge_piece(
     io: FileIO, piece: Piece, location: str, paths: Sequence[str], gone: frozenset[int] = frozenset()
 ) -> SegmentInfo | None:
     """Writes the segment that the piece becomes; None if nothing is left. `paths` are the root's data files."""
-    parts = [
-        _on_root(segment, read_entries(io, segment, piece.first_key, piece.last_key), gone)
-        for segment in piece.inputs
-    ]
-    entries = _newest(parts)
-    if not len(entries):
+    parts: list[Entries] = []
+    for segment in piece.inputs:
+        with reading_segment(segment.path):
+            parts.append(_on_root(segment, read_entries(io, segment, piece.first_key, piece.last_key), gone))
+    written = write_entries(io, location, _newest(parts), piece.inputs[0].recipe, dict(enumerate(paths)))
+    if written is None:
         return None
-    ordinals, local = np.unique(entries.file, return_inverse=True)
-    dead = int(ordinals[0] < 0)
-    covered = tuple(int(ordinal) for ordinal in ordinals[dead:])
-    segment = write_segment(
-        io,
-        f"{location}/{uuid.uuid4()}.segment.puffin",
-        replace(entries, file=(local - dead).astype(np.int32)),
-        piece.inputs[0].recipe,
-        [paths[ordinal] for ordinal in covered],
-        covered,
-    )
     written_at = max(one.written_at for one in piece.inputs)
-    return segment.model_copy(update={"run": piece.target, "written_at": written_at})
+    return written.model_copy(update={"run": piece.target, "written_at": written_at})
 
 
 def _on_root(segment: SegmentInfo, entries: Entries, gone: frozenset[int]) -> Entries:

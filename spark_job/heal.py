@@ -1,0 +1,270 @@
+"""Rebuilds segments of the index that are missing or damaged, from exactly what they covered.
+
+Live rows come from the data files that the segment covered, orders and tombstones from the changelog, of which only
+key, operation and sequence are read. A row that the changelog does not know counts as the newest of the segment, so
+that no replay turns it back. A row that others deleted is known only by its deleted position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+
+from icemirror.crash import reach
+from icemirror.errors import Invalid
+from icemirror.telemetry.logs import get_log
+from spark_job.catch_up import IndexedShard
+from spark_job.change_file import ChangeFile
+from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
+from spark_job.engine import Engine
+from spark_job.iceberg.mirror import Mirror
+from spark_job.iceberg.view import live_files
+from spark_job.key_index.codec import KeyCodec
+from spark_job.key_index.keys import U64, Keys, are_among, concat_keys, last_not_above
+from spark_job.key_index.numbered import write_entries
+from spark_job.key_index.root import IndexedFile, Root
+from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo
+from spark_job.locate import Index, look_up
+from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.shape import ChangelogShape, Operation
+from spark_job.vectors import deleted_positions
+
+_ROW = 2
+_DEAD_ROW = 3
+_EVERY_KEY = (1 << 128) - 1
+
+log = get_log(__name__)
+
+
+@dataclass(frozen=True)
+class Covered:
+    """A data file of the mirror: its rows are read if the segment covered it, else only those that are deleted."""
+
+    path: str
+    ordinal: int
+    rows: int
+    deleted: NDArray[np.int64]
+    whole: bool
+
+
+@dataclass(frozen=True)
+class HealWork:
+    """Rebuilds one segment, or the whole index (`everything`: then a key without a row has none); sent to the tasks.
+
+    The files are those of the changelog, then those of the mirror.
+    """
+
+    changelog_io: FileIO
+    history: tuple[ChangeFile, ...]
+    io: FileIO
+    covered: tuple[Covered, ...]
+    shape: ChangelogShape
+    key_ids: tuple[int, ...]
+    older: Index
+    newest: tuple[int, ...]
+    first_key: int
+    last_key: int
+    location: str
+    everything: bool = False
+
+    @property
+    def files(self) -> tuple[ChangeFile, ...]:
+        """What is read."""
+        rows = [ChangeFile(file.path, 8 * file.rows, file.rows, 0, 0) for file in self.covered]
+        return (*self.history, *rows)
+
+    @property
+    def codec(self) -> KeyCodec:
+        """How keys are encoded."""
+        return self.shape.codec
+
+    @property
+    def target(self) -> FileIO:
+        """The mirror."""
+        return self.io
+
+    def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
+        """Changelog or mirror, and the field ids of the key there."""
+        mirrored = any(one.path == file.path for one in self.covered)
+        return (self.io, self.key_ids) if mirrored else (self.changelog_io, self.shape.key_ids)
+
+    def read(self, ordinals: range) -> Changes:
+        """Events and rows with keys in the range of the segment."""
+        changes = concat_changes([self._read_file(at) for at in ordinals])
+        order = changes.keys.argsort()
+        inside = changes.keys.take(order).bounds(self.first_key, self.last_key)
+        return changes.take(np.sort(order[inside]))
+
+    def _read_file(self, at: int) -> Changes:
+        if at < len(self.history):
+            return read_changes(self.changelog_io, self.history[at], at, self.shape)
+        file = self.covered[at - len(self.history)]
+        with open_parquet(self.io, file.path) as parquet:
+            columns = read_columns(parquet, file.path, self.key_ids)
+        kind = np.full(len(columns[0]), _ROW, dtype=np.uint8)
+        kind[file.deleted] = _DEAD_ROW
+        rows = np.arange(len(kind))
+        changes = Changes(
+            keys=self.codec.encode(columns),
+            operation=kind,
+            sequence=np.zeros((len(kind), self.shape.sequence.parts), dtype=np.uint64),
+            file=np.full(len(kind), at, dtype=np.uint32),
+            row=rows.astype(np.uint32),
+        )
+        return changes if file.whole else changes.take(kind == _DEAD_ROW)
+
+    def merge(self, read: Callable[[], Changes]) -> IndexedShard:
+        """Rebuilds a range of keys."""
+        entries = self._entries(in_order(read()))
+        paths = {file.ordinal: file.path for file in self.covered}
+        return IndexedShard(write_entries(self.io, self.location, entries, self.shape.recipe, paths), {})
+
+    def _entries(self, changes: Changes) -> Entries:
+        events = collapse_changes(changes.take(changes.operation < _ROW))
+        rows, dead = (_by_key(changes.take(changes.operation == kind)) for kind in (_ROW, _DEAD_ROW))
+        snapshots = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
+        orders = np.column_stack([events.sequence, snapshots[events.file]])
+        buried = events.keys if self.everything else events.keys.take(events.operation == Operation.DELETE)
+        tombs = concat_keys([buried, self._without_successor(dead).keys])
+        tombs = tombs.take(tombs.argsort())
+        tombs = tombs.take(_first_of_each(tombs) & ~are_among(tombs, rows.keys))
+        keys = concat_keys([rows.keys, tombs])
+        ordinals = np.array([file.ordinal for file in self.covered], dtype=np.int32)
+        file = np.concatenate(
+            [
+                ordinals[rows.file.astype(np.intp) - len(self.history)],
+                np.full(len(tombs), TOMBSTONE, dtype=np.int32),
+            ]
+        )
+        pos = np.concatenate([rows.row.astype(np.int64), np.zeros(len(tombs), dtype=np.int64)])
+        order = keys.argsort()
+        keys = keys.take(order)
+        return Entries(keys, file[order], pos[order], self._orders(keys, events.keys, orders))
+
+    def _without_successor(self, dead: Changes) -> Changes:
+        """Deleted rows that the segment covered, or that the older ones would take for live."""
+        at = dead.file.astype(np.intp) - len(self.history)
+        ordinals = np.array([file.ordinal for file in self.covered], dtype=np.int32)[at]
+        covered = np.array([file.whole for file in self.covered], dtype=np.bool_)[at]
+        claimed = look_up(self.older, dead.keys, self.newest)
+        return dead.take(covered | ((claimed.file == ordinals) & (claimed.pos == dead.row)))
+
+    def _orders(self, keys: Keys, known: Keys, orders: U64) -> U64:
+        """The order of each key by the changelog, else the newest."""
+        found = np.tile(np.array(self.newest, dtype=np.uint64), (len(keys), 1))
+        there = are_among(keys, known)
+        if there.any():
+            found[there] = orders[last_not_above(known, keys.take(there))]
+        return found
+
+
+def _by_key(changes: Changes) -> Changes:
+    return changes.take(changes.keys.argsort())
+
+
+def _first_of_each(keys: Keys) -> NDArray[np.bool_]:
+    if not len(keys):
+        return np.empty(0, dtype=np.bool_)
+    return np.concatenate([[True], ~keys.same_as_next()])
+
+
+@dataclass(frozen=True)
+class Healer:
+    """What rebuilding needs beside the mirror. `history` gives the changelog's files that are merged."""
+
+    engine: Engine
+    changelog_io: FileIO
+    history: Callable[[], Sequence[ChangeFile]]
+    shape: ChangelogShape
+    location: str
+
+    def heal(self, mirror: Mirror, damaged: Set[str]) -> tuple[Mirror, tuple[SegmentInfo, ...]]:
+        """The mirror with an index that can be read again, and the segments that were written for it.
+
+        Where others have written since, what the lost segment said cannot be told from what they did: all is rebuilt.
+        """
+        root = mirror.root
+        hurt = root is not None and any(segment.path in damaged for segment in root.segments)
+        if mirror.lost or (hurt and mirror.foreign):
+            return self._rebuild(mirror)
+        if root is None or not hurt:
+            return mirror, ()
+        segments, added = list(root.segments), list[SegmentInfo]()
+        for at in reversed(range(len(segments))):  # the oldest first: newer ones ask it
+            if segments[at].path in damaged:
+                work = self._work(mirror, root, segments[at], tuple(segments[at + 1 :]))
+                rebuilt = self._run(work, segments[at].run, segments[at].written_at)
+                segments[at : at + 1] = rebuilt
+                added.extend(rebuilt)
+        return replace(mirror, root=root.model_copy(update={"segments": tuple(segments)})), tuple(added)
+
+    def _rebuild(self, mirror: Mirror) -> tuple[Mirror, tuple[SegmentInfo, ...]]:
+        """The whole index, for the head as it is."""
+        live = live_files(mirror.table.io, mirror.head)
+        root = Root(
+            snapshot_id=mirror.head.snapshot_id if mirror.head else 0,
+            epoch=mirror.epoch,
+            segments=(),
+            files=tuple(
+                IndexedFile(path=file.path, rows=file.rows, live=file.rows - file.deleted)
+                for file in live.values()
+            ),
+        )
+        segments = self._run(self._work(mirror, root, None, ()), root.next_run, 0)
+        root = root.model_copy(update={"segments": segments, "next_run": root.next_run + 1})
+        return replace(mirror, root=root, lost=False, foreign=False), segments
+
+    def _run(self, work: HealWork, run: int, written_at: int) -> tuple[SegmentInfo, ...]:
+        log.warning(
+            "rebuilding a part of the key index",
+            data_files=sum(file.whole for file in work.covered),
+            changelog_files=len(work.history),
+        )
+        shards = self.engine.run(work) if work.files else []
+        reach("healed")
+        update = {"run": run, "written_at": written_at}
+        return tuple(shard.segment.model_copy(update=update) for shard in shards if shard.segment)
+
+    def _work(
+        self, mirror: Mirror, root: Root, lost: SegmentInfo | None, older: tuple[SegmentInfo, ...]
+    ) -> HealWork:
+        io = mirror.table.io
+        live = live_files(io, mirror.head)
+        there = {at: live[file.path] for at, file in enumerate(root.files) if file.path in live}
+        deleted = deleted_positions(io, {file.path: file for file in there.values() if file.deleted})
+        nothing = np.empty(0, dtype=np.int64)
+        covered = [
+            Covered(
+                file.path,
+                at,
+                file.rows,
+                np.unique(deleted.get(file.path, nothing)),
+                whole=lost is None or at in lost.files,
+            )
+            for at, file in there.items()
+        ]
+        return HealWork(
+            changelog_io=self.changelog_io,
+            history=self._history(),
+            io=io,
+            covered=tuple(file for file in covered if file.whole or len(file.deleted)),
+            shape=self.shape,
+            key_ids=tuple(mirror.field_map[key_id] for key_id in self.shape.key_ids),
+            older=Index(io, older, root.gone),
+            newest=lost.greatest if lost else (0,) * (self.shape.sequence.parts + 1),
+            first_key=lost.first_key if lost else 0,
+            last_key=lost.last_key if lost else _EVERY_KEY,
+            location=self.location,
+            everything=lost is None,
+        )
+
+    def _history(self) -> tuple[ChangeFile, ...]:
+        try:
+            return tuple(self.history())
+        except Invalid as error:
+            log.warning("the changelog does not tell the orders of rows any more", reason=str(error))
+            return ()

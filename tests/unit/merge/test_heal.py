@@ -1,0 +1,123 @@
+"""Segments and roots that are gone or damaged are rebuilt: the same rows, the same orders, the same tombstones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_job.engine import InProcess
+from spark_job.iceberg import mirror as mirror_module
+from spark_job.immutable import ReadOnce
+from spark_job.key_index import blocks
+from tests.unit.merge import foreign
+from tests.unit.merge.lab import Lab
+
+
+@pytest.fixture(autouse=True)
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process, which remembers nothing of the files."""
+    monkeypatch.setattr(blocks, "_directories", ReadOnce(0))
+    monkeypatch.setattr(mirror_module, "_roots", ReadOnce(0))
+
+
+@pytest.fixture(params=[2, 3])
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
+    lab = Lab.make(tmp_path, options=f"format_version: {request.param}", engine=InProcess(2))
+    lab.tell("I1@10 I2@20 I3@30 I4@40 I5@50 I6@60")
+    lab.merge()
+    lab.tell("U2@70 D3@80 D9@85")
+    lab.merge()
+    lab.tell("U1@90 I7@95")
+    lab.merge()
+    return lab
+
+
+def segments(lab: Lab) -> list[Path]:
+    return sorted((lab.folder / "warehouse").rglob("*.segment.puffin"), key=lambda path: path.stat().st_mtime)
+
+
+def roots(lab: Lab) -> list[Path]:
+    return list((lab.folder / "warehouse").rglob("*.root.puffin"))
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def flip_a_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[40] ^= 255
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:20])
+
+
+DAMAGE: list[Callable[[Path], None]] = [remove, flip_a_byte, cut]
+LATE = "U1@89=old U2@69=old I3@79=old U5@51=new D6@59 I9@84=old U7@95=same I8@1=late"
+AFTER = {1: "U1@90", 2: "U2@70", 4: "I4@40", 5: "new", 6: "I6@60", 7: "same", 8: "late"}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("which", range(5))
+def test_any_segment_is_rebuilt_with_its_orders_and_tombstones(
+    lab: Lab, which: int, damage: Callable[[Path], None]
+) -> None:
+    damage(segments(lab)[which])
+    lab.tell(LATE)
+    lab.merge()
+    assert lab.rows() == AFTER
+    lab.tell("D1@91 I3@81=back")
+    lab.merge()
+    assert lab.rows() == {**{key: value for key, value in AFTER.items() if key != 1}, 3: "back"}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_all_segments_at_once_are_rebuilt(lab: Lab, damage: Callable[[Path], None]) -> None:
+    for path in segments(lab):
+        damage(path)
+    lab.tell(LATE)
+    lab.merge()
+    assert lab.rows() == AFTER
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_root_that_cannot_be_read_means_a_new_index(lab: Lab, damage: Callable[[Path], None]) -> None:
+    for path in roots(lab):
+        damage(path)
+    lab.tell(LATE)
+    lab.merge()
+    assert lab.rows() == AFTER
+    lab.tell("U4@99")
+    lab.merge()
+    assert lab.rows()[4] == "U4@99"
+
+
+def test_rows_that_others_deleted_stay_deleted_when_their_tombstones_are_lost(lab: Lab) -> None:
+    foreign.delete_rows(lab.mirror, [4, 5])
+    before = set(segments(lab))
+    lab.tell("U6@96")
+    lab.merge()
+    for path in set(segments(lab)) - before:
+        path.unlink()
+    lab.tell("U4@39=old U6@97 I5@100=new")
+    lab.merge()
+    assert lab.rows() == {1: "U1@90", 2: "U2@70", 5: "new", 6: "U6@97", 7: "I7@95"}
+    lab.tell("U4@101=new")
+    lab.merge()
+    assert lab.rows()[4] == "new"
+
+
+def test_damage_and_a_foreign_writer_at_once(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@10 I2@20 I3@30")
+    lab.merge()
+    segments(lab)[0].unlink()
+    foreign.append(lab.mirror, [(7, "theirs")])
+    foreign.delete_rows(lab.mirror, [3])
+    lab.tell("U1@9=old U2@21=new U3@29=old")
+    lab.merge()
+    assert lab.rows() == {1: "I1@10", 2: "new", 7: "theirs"}
