@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import sys
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks.machine import describe_machine, memory_bytes
-from benchmarks.measure import Conditions, Different, count_steps, measure
-from benchmarks.process import SystemFailed
+from benchmarks.bench import Bench, Limits
+from benchmarks.machine import memory_bytes
+from benchmarks.parts.catalogue import PARTS
+from benchmarks.parts.scale import FULL, TOY
 from benchmarks.progress import Progress
 from benchmarks.publish import publish
 from benchmarks.report import write_report
-from benchmarks.result import Run, WorkloadRun
-from benchmarks.systems.catalogue import SYSTEMS, Unavailable
-from benchmarks.workloads.catalogue import FULL_ROWS, NAMES, QUICK_ROUNDS, QUICK_ROWS, choose_workloads
+from benchmarks.result import Absent, Run
+from benchmarks.runner import choose_cells, run_cells
+from benchmarks.store import Store
+from benchmarks.systems.catalogue import SYSTEMS
 from tests.cache import cache_directory
 
 _CORES = 2
@@ -29,104 +29,81 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command()
-@click.option("--quick", is_flag=True, help="Small tables, two rounds: does it work, not how fast is it.")
-@click.option("--only", multiple=True, type=click.Choice([*SYSTEMS, *NAMES]), help="May be repeated.")
-@click.option("--rows", type=click.IntRange(min=20_000), help="Of the largest table. Default: 10 million.")
-@click.option("--rounds", type=click.IntRange(min=1), help="Batches each. Default: 8 small, 3 large.")
-@click.option("--out", type=_FOLDER, help="Publish: performance.md, its pictures and figures in this folder.")
-@click.option("--json", "json_path", type=_FILE, help="File for the figures. Default: in the user's cache.")
-@click.option("--render", type=_FILE, help="Measure nothing, show or publish the figures in this file.")
+@click.group()
+def main() -> None:
+    """Measures icemirror beside its peers on this machine, and checks that all of them end with the same rows."""
+
+
+@main.command()
+@click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)))
+@click.option("--system", "systems", multiple=True, type=click.Choice(list(SYSTEMS)), help="May be repeated.")
+@click.option("--toy", is_flag=True, help="Tiny tables: do the scripts work, not how fast is anything.")
+@click.option("--results", type=_FOLDER, help="Folder for the figures. Default: in the user's cache.")
 @click.option("--driver-memory", help="For each system's Spark. Default: a third of all, at most 8g.")
-def main(
-    quick: bool,
-    only: tuple[str, ...],
-    rows: int | None,
-    rounds: int | None,
-    out: Path | None,
-    json_path: Path | None,
-    render: Path | None,
+def run(
+    parts: tuple[str, ...],
+    systems: tuple[str, ...],
+    toy: bool,
+    results: Path | None,
     driver_memory: str | None,
 ) -> None:
-    """Measures icemirror beside its peers on this machine, and checks that all of them end with the same rows.
+    """Measures PARTS (all by default) and prints the report.
 
-    Progress goes to stderr, the result as Markdown to stdout. A full run takes about a quarter of an hour.
+    Without PARTS and systems a run that was interrupted goes on where it stopped; parts that are named are measured
+    again. Progress goes to stderr, the report as Markdown to stdout.
     """
     err = Console(stderr=True)
-    if render:
-        run = Run.model_validate_json(render.read_text(encoding="utf-8"))
+    store = Store(results or _results(toy=toy))
+    cells = choose_cells(parts, systems)
+    if not parts and not systems and not all(map(store.has, cells)):
+        cells = [cell for cell in cells if not store.has(cell)]
     else:
-        cache = cache_directory() / "benchmarks"
-        memory = driver_memory or _driver_memory()
-        conditions = Conditions(_CORES, memory, _STEP_TIMEOUT_SECONDS, cache / "scratch")
-        sizes = rows or (QUICK_ROWS if quick else FULL_ROWS), rounds or (QUICK_ROUNDS if quick else None)
-        stamp = datetime.now(UTC)
-        target = json_path or cache / "results" / f"{stamp:%Y%m%dT%H%M%SZ}.json"
-        try:
-            run = _run(err, only, sizes, conditions, stamp, target)
-        except (SystemFailed, Different, Unavailable) as error:
-            err.print(str(error), style="red", markup=False, highlight=False)
-            sys.exit(1)
-        err.print(f"figures: {target}", highlight=False)
-    if out:
-        for path in publish(run, out):
-            err.print(f"written: {path}", highlight=False)
+        for cell in cells:
+            store.forget(cell)
+    limits = Limits(_CORES, driver_memory or _driver_memory(), _STEP_TIMEOUT_SECONDS)
+    scratch = cache_directory() / "benchmarks" / "scratch"
+    with Progress(err, len(cells)) as progress, Bench(limits, scratch, progress, keep=toy) as bench:
+        done = run_cells(cells, TOY if toy else FULL, bench, store)
+    _print(store.read(choose_cells((), tuple(SYSTEMS))))
+    if any(isinstance(cell.outcome, Absent) and cell.outcome.wrong for cell in done):
+        sys.exit(1)
+
+
+@main.command()
+@click.option("--results", type=_FOLDER, help="Folder with the figures. Default: in the user's cache.")
+@click.option("--json", "figures", type=_FILE, help="Take the figures of this file instead.")
+@click.option("--out", type=_FOLDER, default=Path("docs"), show_default=True)
+def write(results: Path | None, figures: Path | None, out: Path) -> None:
+    """Writes performance.md, its pictures and performance.json from what was measured."""
+    found = (
+        Run.model_validate_json(figures.read_text(encoding="utf-8"))
+        if figures
+        else Store(results or _results(toy=False)).read(choose_cells((), tuple(SYSTEMS)))
+    )
+    if not found.cells:
+        raise click.ClickException("nothing was measured yet: python -m benchmarks run")
+    for path in publish(found, out):
+        click.echo(path, err=True)
+
+
+@main.command()
+def parts() -> None:
+    """Lists the parts, their systems and the minutes that they take on two quiet cores."""
+    for part in PARTS.values():
+        click.echo(f"{part.name:<10}{part.minutes:>4.0f} min  {part.about} ({', '.join(part.systems)})")
+    click.echo(
+        f"{'in all':<10}{sum(part.minutes for part in PARTS.values()):>4.0f} min, and about 5 for the data"
+    )
+
+
+def _print(found: Run) -> None:
     stdout = Console()
-    report = write_report(run)
+    report = write_report(found)
     stdout.print(Markdown(report)) if stdout.is_terminal else click.echo(report)
 
 
-def _run(
-    err: Console,
-    only: tuple[str, ...],
-    sizes: tuple[int, int | None],
-    conditions: Conditions,
-    began_at: datetime,
-    target: Path,
-) -> Run:
-    """Measures, and keeps what is measured so far in a file after each group of workloads."""
-    began = time.monotonic()
-    workloads = [
-        workload
-        for workload in choose_workloads(*sizes)
-        if workload.name in only or not set(only) & set(NAMES)
-    ]
-    systems, left_out = _choose_systems(err, only)
-    machine = describe_machine({})
-    done: tuple[WorkloadRun, ...] = ()
-    run: Run | None = None
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with Progress(err, count_steps(workloads, systems)) as progress:
-        for results, versions in measure(workloads, systems, conditions, progress):
-            done += results
-            run = Run(
-                began_at=began_at.isoformat(timespec="minutes"),
-                seconds=time.monotonic() - began,
-                spark_cores=conditions.cores,
-                driver_memory=conditions.driver_memory,
-                machine=machine.model_copy(update={"versions": machine.versions | versions}),
-                left_out=left_out,
-                workloads=done,
-            )
-            target.write_text(run.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    if run is None:
-        raise AssertionError("there is always a workload")
-    return run
-
-
-def _choose_systems(err: Console, only: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
-    """The systems that take part; one that cannot is left out, unless it was asked for by name."""
-    chosen = [name for name in SYSTEMS if name in only or not set(only) & set(SYSTEMS)]
-    left_out: dict[str, str] = {}
-    for name in chosen:
-        try:
-            SYSTEMS[name].prepare()
-        except Unavailable as error:
-            if name in only:
-                raise
-            left_out[name] = str(error).splitlines()[0][:200]
-            err.print(f"left out: {error}", style="yellow", markup=False)
-    return [name for name in chosen if name not in left_out], left_out
+def _results(*, toy: bool) -> Path:
+    return cache_directory() / "benchmarks" / "results" / ("toy" if toy else "full")
 
 
 def _driver_memory() -> str:

@@ -4,89 +4,121 @@ from __future__ import annotations
 
 import math
 
-from benchmarks.result import Run
-from benchmarks.summary import warm_seconds
+from benchmarks.plot import Axis, Line, draw_lines
+from benchmarks.result import Run, WorkloadRun
+from benchmarks.summary import by_events, repeated, warm_seconds
 from benchmarks.svg import COLOURS, Drawing
-from benchmarks.systems.catalogue import SYSTEMS
+from benchmarks.systems.catalogue import OURS, SYSTEMS
 
+COMPARED = ("small", "hashed", "large", "wide")
 _WIDTH = 720.0
-_LEFT, _RIGHT = 210.0, 70.0
-_BAR, _GAP = 20.0, 16.0
-_HEIGHT = 320.0
+_LEFT, _RIGHT = 230.0, 80.0
+_BAR, _GAP = 18.0, 16.0
+_LEAST = 0.1  # seconds, where the bars begin
+_ORDER = list(SYSTEMS)
 
 
-def draw_batches(run: Run) -> str:
-    """A bar for each workload and system: the median, with a line from the least to the greatest."""
-    each = _BAR * len(run.systems) + _GAP
-    height = 60 + each * len(run.workloads) + 20
-    drawing = Drawing(_WIDTH, height, "Seconds per warm batch, median, least and greatest")
-    _legend(drawing, run, "Seconds per warm batch (shorter is better)")
-    most = max(warm_seconds(one).high for work in run.workloads for one in work.systems.values())
-    scale = (_WIDTH - _LEFT - _RIGHT) / most
-    top = 60.0
-    for work in run.workloads:
-        drawing.text(_LEFT - 10, top + each / 2 - _GAP / 2 - 3, f"{work.events:,} events", anchor="end")
-        drawing.text(_LEFT - 10, top + each / 2 - _GAP / 2 + 13, f"into {work.rows:,} rows", "faint", "end")
-        for name, one in work.systems.items():
-            found = warm_seconds(one)
-            middle = top + _BAR / 2
-            drawing.bar(_LEFT, top + 2, found.middle * scale, _BAR - 4, _colour(run, name))
-            drawing.line((_LEFT + found.low * scale, middle), (_LEFT + found.high * scale, middle), "spread")
-            drawing.text(_LEFT + found.high * scale + 6, middle + 5, f"{found.middle:.2f} s")
+def draw_charts(run: Run) -> dict[str, str]:
+    """File name → SVG, for what the run can show."""
+    charts: dict[str, str] = {}
+    compared = {name: runs for part in COMPARED for name, runs in run.workloads(part).items()}
+    if compared:
+        charts["batches.svg"] = _draw_batches(compared)
+    if sizes := _table_sizes(run):
+        charts["table-size.svg"] = draw_lines(
+            "A small batch, by the size of the table", Axis("rows", True), Axis("seconds", True), sizes
+        )
+    if changes := _change_sizes(run):
+        charts["change-size.svg"] = draw_lines(
+            "A batch, by its number of events", Axis("events", True), Axis("seconds", True), changes
+        )
+    many = repeated(run)
+    if many is not None:
+        points = tuple((float(number), batch.seconds) for number, batch in enumerate(many.batches, start=1))
+        line = Line(f"icemirror, {many.title}", 0, points[1:] or points, dots=False)
+        charts["repeated.svg"] = draw_lines(
+            "Merge after merge", Axis("merge", False), Axis("seconds", False), [line]
+        )
+    return charts
+
+
+def _draw_batches(compared: dict[str, dict[str, WorkloadRun]]) -> str:
+    """A bar for each workload and system: the median, with a line from the least to the greatest; logarithmic."""
+    systems = [name for name in _ORDER if any(name in runs for runs in compared.values())]
+    bars = sum(len(runs) for runs in compared.values())
+    title = "Seconds per warm batch, logarithmic (shorter is better)"
+    legend = Drawing(_WIDTH, 0, title)
+    top = _legend(legend, systems, title) + 18
+    height = top + _BAR * bars + _GAP * len(compared) + 20
+    drawing = Drawing(_WIDTH, height, title)
+    _legend(drawing, systems, title)
+    most = max(warm_seconds(one).high for runs in compared.values() for one in runs.values())
+    decades = math.log10(max(most / _LEAST, 10))
+
+    def reach(seconds: float) -> float:
+        return (_WIDTH - _LEFT - _RIGHT) * max(0.0, math.log10(max(seconds, _LEAST) / _LEAST)) / decades
+
+    for power in range(math.ceil(decades)):
+        x = _LEFT + reach(_LEAST * 10**power)
+        drawing.line((x, top - 4), (x, height - 20), "grid")
+        drawing.text(x, height - 6, f"{_LEAST * 10**power:g} s", "faint", "middle")
+    for runs in compared.values():
+        any_run = next(iter(runs.values()))
+        middle = top + _BAR * len(runs) / 2
+        drawing.text(_LEFT - 10, middle, f"{any_run.events[0]:,} events", anchor="end")
+        kind = any_run.name.split("-")[0]
+        words = {"wide": ", wide", "hashed": ", text keys"}.get(kind, "")
+        drawing.text(_LEFT - 10, middle + 15, f"into {any_run.rows:,} rows{words}", "faint", "end")
+        for name in (one for one in systems if one in runs):
+            found = warm_seconds(runs[name])
+            y = top + _BAR / 2
+            drawing.bar(_LEFT, top + 2, max(1.0, reach(found.middle)), _BAR - 4, _colour(name))
+            drawing.line((_LEFT + reach(found.low), y), (_LEFT + reach(found.high), y), "spread")
+            drawing.text(_LEFT + reach(found.high) + 6, y + 5, f"{found.middle:.2f} s")
             top += _BAR
         top += _GAP
     return str(drawing)
 
 
-def draw_rounds(run: Run) -> str:
-    """A line for each small workload and system over the rounds, the warm-up included."""
-    works = [work for work in run.workloads if work.name.startswith("small")] or list(run.workloads)
-    drawing = Drawing(_WIDTH, _HEIGHT, "Seconds of each batch, round by round")
-    x = _legend(drawing, run, "Seconds of each small batch, round by round; the first is the warm-up")
-    rounds = max(len(one.batches) for work in works for one in work.systems.values())
-    most = max(batch.seconds for work in works for one in work.systems.values() for batch in one.batches)
-    step = _nice_step(most)
-    ceiling = step * math.ceil(most / step)
-    left, right, top, bottom = 50.0, 20.0, 60.0, _HEIGHT - 40
-
-    def place(number: int, seconds: float) -> tuple[float, float]:
-        across = (_WIDTH - left - right) * number / max(1, rounds - 1)
-        return left + across, bottom - (bottom - top) * seconds / ceiling
-
-    for mark in range(round(ceiling / step) + 1):
-        y = place(0, mark * step)[1]
-        drawing.line((left, y), (_WIDTH - right, y), "grid")
-        drawing.text(left - 8, y + 4, f"{mark * step:g}", "faint", "end")
-    for number in range(rounds):
-        drawing.text(place(number, 0)[0], bottom + 20, str(number + 1), "faint", "middle")
-    for work in works:
-        dashed = " dashed" if work.name == "small-tenth" else ""
-        drawing.path([(x, 40), (x + 28, 40)], "plain" + dashed)
-        drawing.text(x + 36, 45, f"{work.rows:,} rows", "faint")
-        x += 70 + 7.5 * len(f"{work.rows:,} rows")
-        for name, one in work.systems.items():
-            points = [place(number, batch.seconds) for number, batch in enumerate(one.batches)]
-            drawing.path(points, _colour(run, name) + dashed)
-    return str(drawing)
+def _table_sizes(run: Run) -> list[Line]:
+    lines: list[Line] = []
+    for part, words in (("small", ""), ("hashed", ", text keys")):
+        points: dict[str, list[tuple[float, float]]] = {}
+        for runs in run.workloads(part).values():
+            for system, one in runs.items():
+                points.setdefault(system, []).append((float(one.rows), warm_seconds(one).middle))
+        lines += [
+            Line(SYSTEMS[name].title + words, _ORDER.index(name), tuple(found), dashed=bool(words))
+            for name, found in points.items()
+            if len(found) > 1
+        ]
+    return lines
 
 
-def _legend(drawing: Drawing, run: Run, title: str) -> float:
-    """Title and systems; where the next thing in that line may begin."""
+def _change_sizes(run: Run) -> list[Line]:
+    lines: list[Line] = []
+    large = run.workloads("large").get("large", {})
+    for system, one in run.workloads("changes").get("changes", {}).items():
+        points = [(float(events), found.middle) for events, found in by_events(one).items()]
+        if system in large:
+            points.append((float(large[system].events[0]), warm_seconds(large[system]).middle))
+        lines.append(Line(SYSTEMS[system].title, _ORDER.index(system), tuple(points)))
+    return sorted(lines, key=lambda line: line.name != SYSTEMS[OURS].title)
+
+
+def _legend(drawing: Drawing, systems: list[str], title: str) -> float:
+    """Title and systems, in as many lines as they need; where the last line is."""
     drawing.text(10, 22, title, "title")
-    x = 10.0
-    for name in run.systems:
-        drawing.bar(x, 34, 12, 12, _colour(run, name))
-        drawing.text(x + 18, 45, SYSTEMS[name].title)
-        x += 40 + 7.5 * len(SYSTEMS[name].title)
-    return x
+    x, y = 10.0, 45.0
+    for name in systems:
+        width = 40 + 7.5 * len(SYSTEMS[name].title)
+        if x > 10 and x + width > _WIDTH:
+            x, y = 10.0, y + 22
+        drawing.bar(x, y - 11, 12, 12, _colour(name))
+        drawing.text(x + 18, y, SYSTEMS[name].title)
+        x += width
+    return y
 
 
-def _colour(run: Run, system: str) -> str:
-    return f"s{run.systems.index(system) % COLOURS}"
-
-
-def _nice_step(most: float) -> float:
-    """1, 2 or 5 times a power of ten, so that there are about five marks."""
-    rough = max(most, 1e-9) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+def _colour(system: str) -> str:
+    return f"s{_ORDER.index(system) % COLOURS}"

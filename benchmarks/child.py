@@ -7,9 +7,9 @@ import sys
 import traceback
 from typing import TextIO
 
-from benchmarks.messages import REQUEST, Answer, Apply, Failed, Inspect, Load, Ready, Request, Start
+from benchmarks.messages import REQUEST, Answer, Apply, Failed, Inspect, Load, Ready, Request, Scan, Start
 from benchmarks.systems.catalogue import SYSTEMS
-from benchmarks.systems.system import System
+from benchmarks.systems.system import System, TableReader
 
 
 def main() -> None:
@@ -37,12 +37,16 @@ def _serve(system: System | None, request: Request) -> Answer:
     if system is None:
         raise RuntimeError("the first request must be `start`")
     match request:
-        case Load(table=table, base=base):
-            return system.load(table, base)
+        case Load():
+            return system.load(request)
         case Apply(table=table, batch=batch):
             return system.apply(table, batch)
         case Inspect(table=table):
             return system.inspect(table)
+        case Scan(metadata=metadata):
+            if not isinstance(system, TableReader):
+                raise TypeError(f"{sys.argv[1]} does not read tables of others")
+            return system.scan(metadata)
         case Start():
             raise RuntimeError("started already")
 

@@ -1,87 +1,144 @@
 """Base tables and batches as Parquet, made once and kept in the user's cache, and what they must lead to.
 
-<cache>/benchmarks/v1/narrow-10000000/part-00000.parquet …
-<cache>/benchmarks/v1/small-10000000-2000-8/batch-000/part-0.parquet … expected.json
+<cache>/benchmarks/v3/base/narrow/00000-500000.parquet, …-500000.hashes.npy
+<cache>/benchmarks/v3/changes/small-10m-10000000-…/batch-0000/part-0.parquet … expected.json
+
+Every file is a changelog's: the columns of the row, the operation and the sequence, with Iceberg's field ids.
+A base of ten million rows is the beginning of the one of fifty.
 """
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
-from benchmarks.fingerprint import KEY, Fingerprint, hash_rows, of_hashes
-from benchmarks.workloads.workload import Workload
-from tests.cache import fetch_once
+from benchmarks.columns import OPERATION, SEQUENCE, row_columns
+from benchmarks.fingerprint import Fingerprint, hash_rows
+from benchmarks.workloads.workload import Ids, Shape, Workload
+from tests.cache import cache_directory, fetch_once
 
-OPERATION = "cdc_operation"
-SEQUENCE = "sequence_number"
 COPIED = "0000000000000000/0000000000000000"  # Supabase ETL gives this to the rows of its initial copy
-_VERSION = "v1"
+_FOLDER = "benchmarks/v3"
 _SEED = 7
 _BASE_FILE_ROWS = 500_000
 _FLUSH_EVENTS = 250_000
+_FIELD_ID = b"PARQUET:field_id"
+_EXPECTED = TypeAdapter(tuple[Fingerprint, ...])
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """The files of a workload."""
+    """The files of a workload; `expected` is what the table must be after so many batches."""
 
-    base: Path
+    base: tuple[Path, ...]
     batches: tuple[Path, ...]
-    expected: Fingerprint
-    base_bytes: int
+    expected: tuple[Fingerprint, ...]
+    plain_bytes: int
 
 
 def make_dataset(workload: Workload) -> Dataset:
     """The files, from the cache or made now. The same workload gives the same bytes."""
-    base = fetch_once(
-        f"benchmarks/{_VERSION}/{workload.shape}-{workload.rows}",
-        lambda scratch: _make_base(workload, scratch / "base"),
-    )
-    name = f"{workload.name}-{workload.rows}-{workload.events}-{workload.rounds}"
-    changes = fetch_once(
-        f"benchmarks/{_VERSION}/{name}", lambda scratch: _make_batches(workload, base, scratch / "batches")
-    )
+    base = make_base(workload.shape, workload.rows)
+    sizes = hashlib.sha256(repr(workload.events).encode()).hexdigest()[:8]
+    name = f"{_FOLDER}/changes/{workload.name}-{workload.rows}-{len(workload.events)}-{sizes}"
+    changes = fetch_once(name, lambda scratch: _make_batches(workload, base, scratch / "batches"))
     return Dataset(
         base=base,
         batches=tuple(sorted(changes.glob("batch-*"))),
-        expected=Fingerprint.model_validate_json((changes / "expected.json").read_text(encoding="utf-8")),
-        base_bytes=sum(file.stat().st_size for file in base.iterdir()),
+        expected=_EXPECTED.validate_json((changes / "expected.json").read_bytes()),
+        plain_bytes=sum(map(_plain_bytes, base)),
     )
 
 
-def _make_base(workload: Workload, folder: Path) -> Path:
+def make_base(shape: Shape, rows: int) -> tuple[Path, ...]:
+    """The files of the first so many rows of a shape."""
+    parts = [
+        (number, min(_BASE_FILE_ROWS, rows - start))
+        for number, start in enumerate(range(0, rows, _BASE_FILE_ROWS))
+    ]
+
+    def make(part: tuple[int, int]) -> Path:
+        number, count = part
+        name = f"{_FOLDER}/base/{shape.name}/{number:05d}-{count}"
+        folder = fetch_once(name, lambda scratch: _make_base_file(shape, number, count, scratch / "made"))
+        return folder / "rows.parquet"
+
+    with ThreadPoolExecutor(2) as pool:
+        return tuple(pool.map(make, parts))
+
+
+def forget_base(shape: Shape) -> None:
+    """Deletes the files of a shape that is too large to keep."""
+    shutil.rmtree(cache_directory() / _FOLDER / "base" / shape.name, ignore_errors=True)
+
+
+def _make_base_file(shape: Shape, number: int, count: int, folder: Path) -> Path:
     folder.mkdir()
-    for number, start in enumerate(range(0, workload.rows, _BASE_FILE_ROWS)):
-        ids = np.arange(start, min(start + _BASE_FILE_ROWS, workload.rows))
-        rows = workload.make_rows(ids, _generator(workload.shape, workload.rows, number))
-        pq.write_table(rows, folder / f"part-{number:05d}.parquet", compression="zstd")
+    start = number * _BASE_FILE_ROWS
+    rng = _generator(shape.name, 0, number)
+    rows = shape.make_rows(np.arange(start, start + count), rng)
+    if shape.streamed:
+        lsns = start * 600 + np.cumsum(rng.integers(64, 512, count))
+        sequences = pa.array([f"{lsn:016x}/{0:016x}" for lsn in lsns.tolist()])
+    else:
+        sequences = pa.repeat(COPIED, count)
+    _write(rows, pa.repeat("INSERT", count), sequences, folder / "rows.parquet")
+    np.save(folder / "hashes.npy", hash_rows(rows, row_columns(rows.schema)))
     return folder
 
 
-def _make_batches(workload: Workload, base: Path, folder: Path) -> Path:
+def _make_batches(workload: Workload, base: tuple[Path, ...], folder: Path) -> Path:
     folder.mkdir()
     state = _State.of(base)
-    for number in range(workload.rounds):
+    expected = [state.fingerprint]
+    for number in range(len(workload.events)):
         rng = _generator(workload.name, workload.rows, number)
         changes = workload.change(number, rng)
-        rows = workload.make_rows(changes.ids, rng)
-        state.apply(rows, changes.operations == "DELETE")
-        events = rows.append_column(OPERATION, pa.array(changes.operations)).append_column(
-            SEQUENCE, pa.array([f"{number + 1:016x}/{at:016x}" for at in range(rows.num_rows)])
-        )
-        target = folder / f"batch-{number:03d}"
+        rows = workload.shape.make_rows(changes.ids, rng)
+        state.apply(changes.ids, rows, changes.operations == "DELETE")
+        expected.append(state.fingerprint)
+        operations = pa.array(changes.operations)
+        first = (number + 1) << 40
+        sequences = pa.array([f"{first + 100 * at:016x}/{at:016x}" for at in range(rows.num_rows)])
+        target = folder / f"batch-{number:04d}"
         target.mkdir()
-        for part, start in enumerate(range(0, events.num_rows, _FLUSH_EVENTS)):
-            flush = events.slice(start, _FLUSH_EVENTS)
-            pq.write_table(flush, target / f"part-{part}.parquet", compression="zstd")
-    (folder / "expected.json").write_text(state.fingerprint().model_dump_json(), encoding="utf-8")
+        for part, start in enumerate(range(0, rows.num_rows, _FLUSH_EVENTS)):
+            path = target / f"part-{part}.parquet"
+            _write(
+                rows.slice(start, _FLUSH_EVENTS),
+                operations.slice(start, _FLUSH_EVENTS),
+                sequences.slice(start, _FLUSH_EVENTS),
+                path,
+            )
+    (folder / "expected.json").write_bytes(_EXPECTED.dump_json(tuple(expected)))
     return folder
+
+
+def _write(rows: pa.Table, operations: pa.Array, sequences: pa.Array, path: Path) -> None:
+    events = rows.append_column(OPERATION, operations).append_column(SEQUENCE, sequences)
+    fields = [field.with_metadata({_FIELD_ID: str(at)}) for at, field in enumerate(events.schema, start=1)]
+    pq.write_table(events.cast(pa.schema(fields)), path, compression="zstd")
+
+
+def _plain_bytes(path: Path) -> int:
+    """What the file would have without the changelog's own columns."""
+    footer = pq.read_metadata(path)
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    added: int = sum(
+        chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in (OPERATION, SEQUENCE)
+    )
+    return path.stat().st_size - added
 
 
 def _generator(name: str, rows: int, number: int) -> np.random.Generator:
@@ -93,27 +150,39 @@ class _State:
     """What the table must be: for each id, is it there, and the hash of its row."""
 
     columns: pa.Schema
-    live: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    hashes: np.ndarray[tuple[int], np.dtype[np.uint64]]
+    live: NDArray[np.bool_]
+    hashes: NDArray[np.uint64]
+    rows: int
+    digest: int
 
     @classmethod
-    def of(cls, base: Path) -> _State:
-        files = sorted(base.iterdir())
-        columns = pq.read_schema(files[0])
-        hashes = np.concatenate([hash_rows(pq.read_table(file), columns) for file in files])
-        return cls(columns, np.ones(len(hashes), dtype=np.bool_), hashes)
+    def of(cls, base: tuple[Path, ...]) -> _State:
+        columns = row_columns(pq.read_schema(base[0]))
+        hashes = np.concatenate([np.load(file.with_name("hashes.npy")) for file in base])
+        digest = int(hashes.sum(dtype=np.uint64))
+        return cls(columns, np.ones(len(hashes), dtype=np.bool_), hashes, len(hashes), digest)
 
-    def apply(self, rows: pa.Table, deleted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
-        ids = rows[KEY].to_numpy()
+    def apply(self, ids: Ids, rows: pa.Table, deleted: NDArray[np.bool_]) -> None:
+        """Takes in a batch."""
         missing = int(ids.max()) + 1 - len(self.live)
         if missing > 0:
             self.live = np.append(self.live, np.zeros(missing, dtype=np.bool_))
             self.hashes = np.append(self.hashes, np.zeros(missing, dtype=np.uint64))
         # The last event of each id counts: the first one in reverse.
-        ids, first = np.unique(ids[::-1], return_index=True)
+        touched, first = np.unique(ids[::-1], return_index=True)
         last = rows.num_rows - 1 - first
-        self.live[ids] = ~deleted[last]
-        self.hashes[ids] = hash_rows(rows, self.columns)[last]
+        gone = self._sum(touched)
+        self.live[touched] = ~deleted[last]
+        self.hashes[touched] = hash_rows(rows, self.columns)[last]
+        come = self._sum(touched)
+        self.rows += come[0] - gone[0]
+        self.digest = (self.digest + come[1] - gone[1]) % (1 << 64)
 
+    @property
     def fingerprint(self) -> Fingerprint:
-        return of_hashes(np.flatnonzero(self.live), self.hashes[self.live])
+        """What the table is now."""
+        return Fingerprint(rows=self.rows, digest=f"{self.digest:016x}")
+
+    def _sum(self, ids: Ids) -> tuple[int, int]:
+        live = ids[self.live[ids]]
+        return len(live), int(self.hashes[live].sum(dtype=np.uint64))

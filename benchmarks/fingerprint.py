@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 U64 = NDArray[np.uint64]
-KEY = "id"
 
 
 class Fingerprint(BaseModel):
@@ -23,15 +22,12 @@ class Fingerprint(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: int = 0
-    id_sum: int = 0
     digest: str = "0" * 16
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
         """The fingerprint of both sets of rows together."""
         digest = (int(self.digest, 16) + int(other.digest, 16)) % (1 << 64)
-        return Fingerprint(
-            rows=self.rows + other.rows, id_sum=self.id_sum + other.id_sum, digest=f"{digest:016x}"
-        )
+        return Fingerprint(rows=self.rows + other.rows, digest=f"{digest:016x}")
 
 
 def fingerprint(batches: Iterable[pa.RecordBatch], columns: pa.Schema) -> Fingerprint:
@@ -39,16 +35,14 @@ def fingerprint(batches: Iterable[pa.RecordBatch], columns: pa.Schema) -> Finger
     total = Fingerprint()
     for batch in batches:
         if batch.num_rows:
-            table = pa.Table.from_batches([batch])
-            ids = table[KEY].combine_chunks().cast(pa.int64()).to_numpy(zero_copy_only=False)
-            total += of_hashes(ids, hash_rows(table, columns))
+            total += of_hashes(hash_rows(pa.Table.from_batches([batch]), columns))
     return total
 
 
-def of_hashes(ids: NDArray[np.int64], hashes: U64) -> Fingerprint:
+def of_hashes(hashes: U64) -> Fingerprint:
     """The fingerprint of rows whose hashes are known."""
     digest = int(hashes.sum(dtype=np.uint64))
-    return Fingerprint(rows=len(ids), id_sum=int(ids.sum()), digest=f"{digest:016x}")
+    return Fingerprint(rows=len(hashes), digest=f"{digest:016x}")
 
 
 def hash_rows(table: pa.Table, columns: pa.Schema) -> U64:
@@ -58,15 +52,17 @@ def hash_rows(table: pa.Table, columns: pa.Schema) -> U64:
         column = table[field.name].cast(field.type)
         if column.null_count:
             raise ValueError(f"column {field.name} has NULLs")
-        total += _mix(_bits(pa.concat_arrays(column.chunks)) + np.uint64((place + 1) << 32))
-    return _mix(total)
+        total += mix_bits(_bits(pa.concat_arrays(column.chunks)) + np.uint64((place + 1) << 32))
+    return mix_bits(total)
 
 
 def _bits(array: pa.Array) -> U64:
     """Each value as 64 bits."""
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         return _text_bits(array.cast(pa.string()))
-    if pa.types.is_temporal(array.type):
+    if pa.types.is_date32(array.type):
+        array = array.cast(pa.int32())
+    elif pa.types.is_temporal(array.type):
         array = array.cast(pa.int64())
     values = array.to_numpy(zero_copy_only=False)
     wide = values.astype(np.float64) if values.dtype.kind == "f" else values.astype(np.int64)
@@ -80,14 +76,16 @@ def _text_bits(array: pa.Array) -> U64:
     text = np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]] if data else np.empty(0, np.uint8)
     lengths = np.diff(offsets).astype(np.int64)
     places = np.arange(len(text)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    weighed = text.astype(np.uint64) * _mix(np.arange(1, lengths.max(initial=0) + 1, dtype=np.uint64))[places]
+    weighed = (
+        text.astype(np.uint64) * mix_bits(np.arange(1, lengths.max(initial=0) + 1, dtype=np.uint64))[places]
+    )
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weighed, dtype=np.uint64)])
     at = (offsets - offsets[0]).astype(np.int64)
     bits: U64 = sums[at[1:]] - sums[at[:-1]] + lengths.astype(np.uint64)
     return bits
 
 
-def _mix(values: U64) -> U64:
+def mix_bits(values: U64) -> U64:
     """SplitMix64's finaliser: every bit of the input moves about half of the output's."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

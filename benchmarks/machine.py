@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.result import Machine
 
 _PACKAGES = ("icemirror", "pyspark", "pyiceberg", "pyarrow", "numpy", "duckdb")
+_LOOK_SECONDS = 2.0
 
 
-def describe_machine(versions: dict[str, str]) -> Machine:
+def describe_machine(versions: Mapping[str, str]) -> Machine:
     """This machine, with the versions of what was measured on it."""
     packages = {package: version(package) for package in _PACKAGES}
     return Machine(
@@ -22,8 +25,30 @@ def describe_machine(versions: dict[str, str]) -> Machine:
         memory_bytes=memory_bytes(),
         system=_system(),
         versions={"Python": platform.python_version(), **packages, **versions},
-        busy=os.getloadavg()[0],
     )
+
+
+def busy_cores() -> float:
+    """How many cores are at work now, while nothing of ours runs: somebody else's."""
+    before = _cpu_ticks()
+    if before is None:
+        return os.getloadavg()[0]
+    time.sleep(_LOOK_SECONDS)
+    after = _cpu_ticks()
+    if after is None:
+        raise AssertionError("/proc/stat was there a moment ago")
+    (busy, every), (busy_before, every_before) = after, before
+    return (busy - busy_before) / max(1, every - every_before) * (os.cpu_count() or 1)
+
+
+def _cpu_ticks() -> tuple[int, int] | None:
+    """Ticks of all cores: at work, and in all."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return None
+    ticks = [int(word) for word in stat.read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, sum(ticks)
 
 
 def memory_bytes() -> int:

@@ -21,15 +21,15 @@ class Start(_Frozen):
     workspace: Path
     cores: int
     driver_memory: str
-    tables: tuple[str, ...]
 
 
 class Load(_Frozen):
-    """Take in the base table, a folder of Parquet files."""
+    """Take in the base table, Parquet files; partitioned by a column if one is named."""
 
     do: Literal["load"] = "load"
     table: str
-    base: Path
+    files: tuple[Path, ...]
+    partition: str | None = None
 
 
 class Apply(_Frozen):
@@ -47,7 +47,14 @@ class Inspect(_Frozen):
     table: str
 
 
-Request = Annotated[Start | Load | Apply | Inspect, Field(discriminator="do")]
+class Scan(_Frozen):
+    """Read an Iceberg table that somebody else wrote, by its metadata file."""
+
+    do: Literal["scan"] = "scan"
+    metadata: str
+
+
+Request = Annotated[Start | Load | Apply | Inspect | Scan, Field(discriminator="do")]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 
@@ -67,7 +74,7 @@ class Timed(_Frozen):
 
 
 class Inspection(_Frozen):
-    """A table as it stands: its rows, its bytes, and the seconds of full scans by an independent reader."""
+    """A table as it stands: its rows, its bytes, and the seconds of full scans, DuckDB's or else the system's own."""
 
     answer: Literal["inspection"] = "inspection"
     fingerprint: Fingerprint
@@ -75,7 +82,17 @@ class Inspection(_Frozen):
     delete_bytes: int
     index_bytes: int
     disk_bytes: int
+    scanned_by: Literal["DuckDB", "Spark"]
     scans: tuple[float, ...]
+    metadata: str | None = None  # of an Iceberg table
+
+
+class Scanned(_Frozen):
+    """The seconds of full scans."""
+
+    answer: Literal["scanned"] = "scanned"
+    rows: int
+    seconds: tuple[float, ...]
 
 
 class Failed(_Frozen):
@@ -85,5 +102,5 @@ class Failed(_Frozen):
     message: str
 
 
-Answer = Annotated[Ready | Timed | Inspection | Failed, Field(discriminator="answer")]
+Answer = Annotated[Ready | Timed | Inspection | Scanned | Failed, Field(discriminator="answer")]
 ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)

@@ -12,12 +12,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self, TypeVar
 
-from benchmarks.messages import ANSWER, Apply, Failed, Inspect, Inspection, Load, Ready, Request, Start, Timed
+from benchmarks.messages import (
+    ANSWER,
+    Apply,
+    Failed,
+    Inspect,
+    Inspection,
+    Load,
+    Ready,
+    Request,
+    Scan,
+    Scanned,
+    Start,
+    Timed,
+)
 
 _ROOT = Path(__file__).resolve().parents[1]
 _STOP_SECONDS = 30
 _TAIL_CHARACTERS = 3000
-_Reply = TypeVar("_Reply", Ready, Timed, Inspection)
+_Reply = TypeVar("_Reply", Ready, Timed, Inspection, Scanned)
 
 
 class SystemFailed(Exception):
@@ -27,16 +40,23 @@ class SystemFailed(Exception):
 class Process:
     """Starts a child and asks it; a context manager, because children must not outlive the run."""
 
-    def __init__(self, name: str, log: Path, timeout_seconds: float) -> None:
+    def __init__(self, name: str, log: Path, timeout_seconds: float, python_path: Path | None = None) -> None:
         self.name = name
         self._log = log
         self._timeout_seconds = timeout_seconds
+        self._python_path = python_path  # of another PySpark than the environment's
+
+    @property
+    def group(self) -> int:
+        """The process group of the child, its Java and its Python workers."""
+        return self._child.pid
 
     def __enter__(self) -> Self:
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.child", self.name],
                 cwd=_ROOT,
+                env=self._environ(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -72,6 +92,10 @@ class Process:
         """Looks at a table."""
         return self._ask(request, Inspection)
 
+    def scan(self, request: Scan) -> Scanned:
+        """Reads a table that another system wrote."""
+        return self._ask(request, Scanned)
+
     def _ask(self, request: Request, kind: type[_Reply]) -> _Reply:
         stdin, _ = self._pipes()
         try:
@@ -102,6 +126,14 @@ class Process:
                     raise SystemFailed(f"{self.name}: ended during {doing}\n{self._tail()}")
                 line += piece
         return line
+
+    def _environ(self) -> dict[str, str]:
+        environ = dict(os.environ)
+        if self._python_path is not None:
+            environ.pop("SPARK_HOME", None)
+            given = environ.get("PYTHONPATH")
+            environ["PYTHONPATH"] = os.pathsep.join([str(self._python_path), *([given] if given else [])])
+        return environ
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         stdin, stdout = self._child.stdin, self._child.stdout

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, a line a step elsewhere."""
+"""Progress on stderr: a bar on a terminal, a line for each timed step."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from benchmarks.messages import Timed
+
 
 class Progress:
-    """Says what is being done, and how long the last timed thing took."""
+    """Says what is being done, and how long the last timed thing took. The bar counts parts on systems."""
 
-    def __init__(self, console: Console, steps: int) -> None:
+    def __init__(self, console: Console, cells: int) -> None:
         self._console = console
         self._bar = Bar(
             SpinnerColumn(),
@@ -24,9 +26,8 @@ class Progress:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", total=steps)
+        self._task = self._bar.add_task("", total=cells)
         self._doing = ""
-        self._begun = 0
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -38,9 +39,14 @@ class Progress:
     def step(self, doing: str) -> None:
         """The next step begins."""
         self._doing = doing
-        self._bar.update(self._task, description=doing, completed=self._begun)
-        self._begun += 1
+        self._bar.update(self._task, description=doing)
 
-    def note(self, seconds: float) -> None:
+    def note(self, timed: Timed) -> Timed:
         """What the step took by the system's own clock."""
-        self._console.print(f"{seconds:9.2f} s  {self._doing}", highlight=False)
+        self._console.print(f"{timed.seconds:9.2f} s  {self._doing}", highlight=False)
+        return timed
+
+    def cell_done(self, words: str, style: str) -> None:
+        """A part is through on a system."""
+        self._console.print(words, style=style, markup=False, highlight=False)
+        self._bar.advance(self._task)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.charts import draw_batches, draw_rounds
+from benchmarks.charts import draw_charts
 from benchmarks.report import write_report
 from benchmarks.result import Run
 
-BEGIN = "<!-- benchmarks: generated from here on by `python -m benchmarks --out docs` -->"
+BEGIN = "<!-- benchmarks: generated from here on by `python -m benchmarks write` -->"
 END = "<!-- benchmarks: generated up to here -->"
 
 
@@ -18,8 +18,7 @@ def publish(run: Run, docs: Path) -> list[Path]:
     text = page.read_text(encoding="utf-8") if page.exists() else f"# Performance\n\n{BEGIN}\n{END}\n"
     files = {
         page: replace_block(text, write_report(run)),
-        docs / "img" / "batches.svg": draw_batches(run),
-        docs / "img" / "rounds.svg": draw_rounds(run),
+        **{docs / "img" / name: chart for name, chart in draw_charts(run).items()},
         docs / "performance.json": run.model_dump_json(indent=1) + "\n",
     }
     (docs / "img").mkdir(parents=True, exist_ok=True)

@@ -1,135 +1,227 @@
-"""The run as Markdown: ratios first, then seconds, then everything else."""
+"""What was measured as Markdown: the aims first, then seconds, then everything else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from statistics import median
 
-from benchmarks.result import Run, SystemRun
-from benchmarks.summary import growth, judge_aims, speedup, spread, steps_of, warm_seconds
-from benchmarks.systems.catalogue import OURS, PEER, SYSTEMS
+from benchmarks.aims import Aim, judge_aims
+from benchmarks.charts import COMPARED
+from benchmarks.index_report import write_lookups, write_memory, write_reading, write_storages
+from benchmarks.markdown import write_section, write_table
+from benchmarks.result import Absent, Run, WorkloadRun
+from benchmarks.runner import CROWDED_CORES
+from benchmarks.summary import around, by_events, repeated, spread, steps_of, warm_seconds
+from benchmarks.systems.catalogue import OURS, SYSTEMS
 
 _MEGABYTE = 1e6
 
 
 def write_report(run: Run) -> str:
     """The generated part of docs/performance.md."""
-    sections = [_ratios(run), _seconds(run), _rest(run), _storage(run), _steps(run), _machine(run)]
+    sections = [
+        _aims(run),
+        _seconds(run),
+        _growth(run),
+        _many(run),
+        write_reading(run),
+        write_lookups(run),
+        write_storages(run),
+        write_memory(run),
+        _rest(run),
+        _steps(run),
+        _conditions(run),
+    ]
     return "\n\n".join(section for section in sections if section)
 
 
-def _ratios(run: Run) -> str:
-    lines = [
-        f"- {'✓' if aim.met else '✗'} **{aim.measured:.2f} ×** measured; aim: {aim.text}."
-        for aim in judge_aims(run)
+def _aims(run: Run) -> str:
+    aims = judge_aims(run)
+    rows = [
+        [aim.text, _amount(aim.limit, aim), _amount(aim.measured, aim), "✓" if aim.met else "**missed**"]
+        for aim in aims
     ]
-    lines += [
-        f"- **{ratio:.1f} ×** as fast as {_title(PEER)}: {work.title}."
-        for work in run.workloads
-        if (ratio := speedup(run, work.name)) is not None
-    ]
-    peer = growth(run, PEER)
-    if peer is not None:
-        lines.append(f"- {_title(PEER)} itself takes {peer:.2f} × as long into ten times as many rows.")
-    lines += [f"- Left out: {_title(name)} ({reason})." for name, reason in run.left_out.items()]
-    return "\n".join(["### Ratios, all from this one run", "", *lines]) if lines else ""
+    missed = sum(not aim.met for aim in aims)
+    words = f"{len(aims) - missed} of {len(aims)} aims reached." if aims else ""
+    return write_section("Aims", words, write_table(["aim", "limit", "measured", ""], rows) if rows else "")
+
+
+def _amount(value: float, aim: Aim) -> str:
+    number = f"{value:,.0f}" if aim.unit == "/s" else f"{value:.3f}" if aim.unit == "s" else f"{value:.2f}"
+    return (
+        f"{'≤' if aim.most else '≥'} {value:,g} {aim.unit}" if value == aim.limit else f"{number} {aim.unit}"
+    )
 
 
 def _seconds(run: Run) -> str:
-    header = ["work", *map(_title, run.systems)]
+    works = [runs for part in COMPARED for runs in run.workloads(part).values()]
+    systems = [name for name in SYSTEMS if any(name in runs for runs in works)]
     rows: list[list[str]] = []
-    for work in run.workloads:
-        spreads = [warm_seconds(work.systems[name]) for name in run.systems]
-        rows.append(
-            [work.title, *(f"**{one.middle:.2f}** ({one.low:.2f}–{one.high:.2f})" for one in spreads)]
-        )
-    pictures = "![Warm seconds per batch](img/batches.svg)\n\n![Seconds of each round](img/rounds.svg)"
-    return "\n\n".join(
-        ["### Seconds per warm batch: median (least–greatest)", _table(header, rows), pictures]
+    for runs in works:
+        cells = [_spread(runs[name]) if name in runs else "–" for name in systems]
+        rows.append([next(iter(runs.values())).title, *cells])
+    left_out = [
+        f"- Left out: {cell.part}, {SYSTEMS[cell.system].title}: {cell.outcome.reason}"
+        for cell in run.cells
+        if isinstance(cell.outcome, Absent)
+    ]
+    if not rows:
+        return write_section("Left out", "\n".join(left_out))
+    return write_section(
+        "Seconds per warm batch: median (least–greatest)",
+        write_table(["work", *(SYSTEMS[name].title for name in systems)], rows),
+        "\n".join(left_out),
+        "![Seconds per warm batch](img/batches.svg)",
+    )
+
+
+def _spread(run: WorkloadRun) -> str:
+    found = warm_seconds(run)
+    return f"**{found.middle:.2f}** ({found.low:.2f}–{found.high:.2f})"
+
+
+def _growth(run: Run) -> str:
+    blocks: list[str] = []
+    if len(run.workloads("small")) > 1:
+        blocks.append("![Seconds by the size of the table](img/table-size.svg)")
+    ladder = run.workloads("changes").get("changes", {})
+    if ladder:
+        steps = {system: by_events(one) for system, one in ladder.items()}
+        sizes = list(dict.fromkeys(events for found in steps.values() for events in found))
+        rows = [
+            [f"{events:,}", *(f"{steps[system][events].middle:.2f}" for system in steps)] for events in sizes
+        ]
+        header = [
+            f"events into {next(iter(ladder.values())).rows:,} rows",
+            *(SYSTEMS[name].title for name in steps),
+        ]
+        blocks += [write_table(header, rows), "![Seconds by the size of the change](img/change-size.svg)"]
+    return write_section("Growth with the table and with the change, seconds", *blocks)
+
+
+def _many(run: Run) -> str:
+    many = repeated(run)
+    if many is None:
+        return ""
+    last = len(many.batches)
+    places = [number for number in (10, 100, 300, 1000) if number < last] + [last]
+    rows = [[f"{number:,}", f"{around(many, number):.2f}"] for number in places]
+    words = f"{many.title}, again and again. A row is the median of the nine merges around it."
+    return write_section(
+        "Merge after merge",
+        words,
+        write_table(["merge", "seconds"], rows),
+        "![Merge after merge](img/repeated.svg)",
     )
 
 
 def _rest(run: Run) -> str:
-    header = ["work", "system", "initial load, s", "rows/s", "first batch, s", "full scan afterwards, s"]
-    rows = [
-        [
-            title,
-            _title(name),
-            f"{one.load.seconds:.1f}",
-            f"{rows_count / one.load.seconds:,.0f}",
-            f"{one.batches[0].seconds:.2f}",
-            f"{spread(one.inspection.scans).middle:.2f}",
-        ]
-        for title, rows_count, name, one in _each(run)
-    ]
-    return "\n\n".join(["### Load, warm-up and reading", _table(header, rows)])
-
-
-def _storage(run: Run) -> str:
     header = [
         "work",
         "system",
+        "initial load, s",
+        "rows/s",
+        "first batch, s",
+        "full scan, s",
         "data, MB",
         "deletes, MB",
-        "index, bytes a row",
-        "index ÷ data",
+        "index, B/row",
         "on disk ÷ data",
     ]
     rows: list[list[str]] = []
-    for title, _, name, one in _each(run):
+    for system, one in _each(run):
         found = one.inspection
-        live = found.fingerprint.rows
         rows.append(
             [
-                title,
-                _title(name),
+                one.title,
+                SYSTEMS[system].title,
+                f"{one.load.seconds:.1f}",
+                f"{one.rows / one.load.seconds:,.0f}",
+                f"{one.batches[0].seconds:.2f}",
+                f"{spread(found.scans).middle:.2f} ({found.scanned_by})",
                 f"{found.data_bytes / _MEGABYTE:.1f}",
                 f"{found.delete_bytes / _MEGABYTE:.2f}",
-                f"{found.index_bytes / live:.2f}" if found.index_bytes else "–",
-                f"{found.index_bytes / found.data_bytes:.1%}" if found.index_bytes else "–",
+                f"{found.index_bytes / found.fingerprint.rows:.2f}" if found.index_bytes else "–",
                 f"{found.disk_bytes / found.data_bytes:.2f}",
             ]
         )
-    return "\n\n".join(["### Storage after the last batch", _table(header, rows)])
+    note = "Scans of one reader compare with each other only; Paimon and Hudi merge while they read."
+    return (
+        write_section(
+            "Load, warm-up, reading and bytes after the last batch", write_table(header, rows, 2), note
+        )
+        if rows
+        else ""
+    )
+
+
+def _each(run: Run) -> Iterator[tuple[str, WorkloadRun]]:
+    for part in COMPARED:
+        for runs in run.workloads(part).values():
+            yield from runs.items()
 
 
 def _steps(run: Run) -> str:
-    works = [work for work in run.workloads if OURS in work.systems]
-    names = list(dict.fromkeys(name for work in works for name in steps_of(work.systems[OURS])))
+    works = [one for system, one in _each(run) if system == OURS]
+    names = list(dict.fromkeys(name for one in works for name in steps_of(one)))
     if not names:
         return ""
     rows: list[list[str]] = []
-    for work in works:
-        steps = steps_of(work.systems[OURS])
-        rows.append([work.title, *(f"{steps.get(name, 0.0):.3f}" for name in names)])
+    for one in works:
+        steps = steps_of(one)
+        rows.append([one.title, *(f"{steps.get(name, 0.0):.3f}" for name in names)])
     note = (
         "Medians of warm batches, seconds; of shards that run side by side the slowest counts. `spark` is what no step "
         "claims: scheduling, the way to the Python worker and back, the shuffle. `empty plan` comes after the commit "
         "and is no part of the time above; `slices` is a number of commits."
     )
-    return "\n\n".join(["### Where icemirror's time goes", _table(["work", *names], rows), note])
+    return write_section("Where icemirror's time goes", write_table(["work", *names], rows), note)
 
 
-def _machine(run: Run) -> str:
-    machine = run.machine
-    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    return (
-        "### The machine\n\n"
-        f"{machine.cpu}, {machine.cores} cores, {machine.memory_bytes / (1 << 30):.0f} GiB; {machine.system}. "
-        f"Spark `local[{run.spark_cores}]` with {run.driver_memory} for the driver, for each system; local disk. "
-        f"{versions}. {run.began_at}, {run.seconds / 60:.0f} minutes, load average at the start {machine.busy:.1f}."
+def _conditions(run: Run) -> str:
+    if not run.cells:
+        return ""
+    machine = run.cells[0].machine
+    versions = {
+        name: version
+        for cell in run.cells
+        for name, version in cell.machine.versions.items()
+        if name != "Spark"
+    }
+    told = (
+        f"{machine.cpu}, {machine.cores} cores, {machine.memory_bytes / (1 << 30):.0f} GiB; {machine.system}; local "
+        f"disk. {', '.join(f'{name} {version}' for name, version in versions.items())}."
     )
-
-
-def _each(run: Run) -> Iterator[tuple[str, int, str, SystemRun]]:
-    for work in run.workloads:
-        for name, one in work.systems.items():
-            yield work.title, work.rows, name, one
-
-
-def _title(system: str) -> str:
-    return SYSTEMS[system].title
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [
+        [
+            cell.part,
+            SYSTEMS[cell.system].title,
+            cell.began_at,
+            f"{cell.seconds / 60:.1f}",
+            f"{cell.conditions.driver_memory}",
+            cell.machine.versions.get("Spark", cell.machine.versions["pyspark"]),
+            f"{cell.conditions.load:.1f}",
+            f"{cell.conditions.busy_cores:.1f}" + (" **busy**" if cell.conditions.crowded else ""),
+        ]
+        for cell in run.cells
+    ]
+    header = [
+        "part",
+        "system",
+        "began",
+        "minutes",
+        "driver memory",
+        "Spark",
+        "load average",
+        "cores used by others",
+    ]
+    crowded = sum(cell.conditions.crowded for cell in run.cells)
+    warning = (
+        f"**{crowded} of {len(run.cells)} measurements began while others used more than {CROWDED_CORES} cores: their "
+        "seconds say little, their ratios not much more.**"
+        if crowded
+        else ""
+    )
+    median_load = median(cell.conditions.load for cell in run.cells)
+    after = f"The load average (median {median_load:.1f}) includes the measurement before."
+    return write_section("The machine", told, warning, write_table(header, rows, 3), after)

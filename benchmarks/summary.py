@@ -1,4 +1,4 @@
-"""From seconds to statements: medians, spreads, ratios to the peer, and whether the aims were reached."""
+"""From seconds to statements: medians and spreads, growth and speed beside others."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.messages import Timed
-from benchmarks.result import Run, SystemRun
-from benchmarks.systems.catalogue import OURS, PEER
+from benchmarks.result import Run, WorkloadRun
+from benchmarks.systems.catalogue import OURS
 
-MOST_GROWTH = 1.5
-LEAST_SPEEDUP = 3.0
+_AROUND = 9  # merges whose median stands for one of many
 
 
 @dataclass(frozen=True)
@@ -23,62 +22,53 @@ class Spread:
     high: float
 
 
-@dataclass(frozen=True)
-class Aim:
-    """Something that was promised, and what was measured."""
-
-    text: str
-    measured: float
-    met: bool
-
-
-def warm_batches(run: SystemRun) -> Sequence[Timed]:
-    """All batches but the first, which is the warm-up (unless it is the only one)."""
-    return run.batches[1:] or run.batches
-
-
 def spread(values: Sequence[float]) -> Spread:
     """Median, least and greatest."""
     return Spread(median(values), min(values), max(values))
 
 
-def warm_seconds(run: SystemRun) -> Spread:
+def warm_batches(run: WorkloadRun) -> Sequence[Timed]:
+    """All batches but the first, which is the warm-up (unless it is the only one)."""
+    return run.batches[1:] or run.batches
+
+
+def warm_seconds(run: WorkloadRun) -> Spread:
     """Seconds of a warm batch."""
     return spread([batch.seconds for batch in warm_batches(run)])
 
 
-def speedup(run: Run, workload: str) -> float | None:
-    """How many times faster than the peer a warm batch is: the ratio of the medians."""
-    both = run.workload(workload)
-    if both is None or not {OURS, PEER} <= both.systems.keys():
-        return None
-    return warm_seconds(both.systems[PEER]).middle / warm_seconds(both.systems[OURS]).middle
+def seconds_of(run: Run, part: str, workload: str, system: str) -> float | None:
+    """The median of the warm batches, if it was measured."""
+    found = run.workloads(part).get(workload, {}).get(system)
+    return None if found is None else warm_seconds(found).middle
 
 
-def growth(run: Run, system: str) -> float | None:
-    """How much longer a warm small batch takes where the table is ten times as large."""
-    small, tenth = run.workload("small"), run.workload("small-tenth")
-    if small is None or tenth is None or system not in small.systems or system not in tenth.systems:
-        return None
-    return warm_seconds(small.systems[system]).middle / warm_seconds(tenth.systems[system]).middle
+def ratio(above: float | None, below: float | None) -> float | None:
+    """One by the other, where both are known."""
+    return None if above is None or not below else above / below
 
 
-def judge_aims(run: Run) -> list[Aim]:
-    """The aims that this run can tell something about."""
-    aims: list[Aim] = []
-    small, tenth = run.workload("small"), run.workload("small-tenth")
-    grown = growth(run, OURS)
-    if grown is not None and small is not None and tenth is not None:
-        text = f"{small.title} in at most {MOST_GROWTH} × the time of {tenth.rows:,} rows"
-        aims.append(Aim(text, grown, grown <= MOST_GROWTH))
-    faster = speedup(run, "small")
-    if faster is not None and small is not None:
-        text = f"at least {LEAST_SPEEDUP:.0f} × as fast as MERGE for {small.title}"
-        aims.append(Aim(text, faster, faster >= LEAST_SPEEDUP))
-    return aims
+def by_events(run: WorkloadRun) -> dict[int, Spread]:
+    """Seconds of a batch by its size; the first batch of each size is the warm-up."""
+    seconds: dict[int, list[float]] = {}
+    for events, batch in zip(run.events, run.batches, strict=True):
+        seconds.setdefault(events, []).append(batch.seconds)
+    return {events: spread(found[1:] or found) for events, found in sorted(seconds.items())}
 
 
-def steps_of(run: SystemRun) -> dict[str, float]:
+def around(run: WorkloadRun, number: int) -> float:
+    """The median of the merges around one, counted from 1: a single one tells little."""
+    first = max(1, min(number - _AROUND // 2, len(run.batches) - _AROUND + 1))
+    near = run.batches[first - 1 : first - 1 + _AROUND]
+    return median([batch.seconds for batch in near])
+
+
+def repeated(run: Run) -> WorkloadRun | None:
+    """The run of many merges."""
+    return run.workloads("repeated").get("repeated", {}).get(OURS)
+
+
+def steps_of(run: WorkloadRun) -> dict[str, float]:
     """The median of each step over the warm batches, in the order in which the steps come."""
     batches = warm_batches(run)
     names = list(dict.fromkeys(name for batch in batches for name in batch.steps))

@@ -16,7 +16,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2937 }
 .s2 { fill: #059669; stroke: #059669 }
 .s3 { fill: #db2777; stroke: #db2777 }
 .s4 { fill: #7c3aed; stroke: #7c3aed }
-.plain { stroke: #6b7280 }
+.s5 { fill: #0891b2; stroke: #0891b2 }
 path.line { fill: none; stroke-width: 2 }
 path.dashed { stroke-dasharray: 5 4 }
 @media (prefers-color-scheme: dark) {
@@ -26,7 +26,7 @@ path.dashed { stroke-dasharray: 5 4 }
   .spread { stroke: #e5e7eb }
 }
 """
-COLOURS = 5
+COLOURS = 6
 
 
 class Drawing:

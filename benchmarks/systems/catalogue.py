@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.messages import Start
-from tests import maven
+from tests import maven, pyspark35
 
 if TYPE_CHECKING:
     from benchmarks.systems.system import System
 
 ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0"
+DELTA = ("io.delta:delta-spark_2.13:4.0.1", "io.delta:delta-storage:4.0.1")
+HUDI = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
+PAIMON = "org.apache.paimon:paimon-spark-3.5:0.9.0"
 
 
 class Unavailable(Exception):
@@ -21,19 +25,28 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """A system: what people call it, what must be there, and how it is opened (in its own process)."""
+    """A system: what people call it, what must be there, and how it is opened (in its own process).
+
+    `old_spark`: it has no release for the Spark of the environment, and runs on PySpark 3.5.
+    """
 
     title: str
     open: Callable[[Start], System]
     jars: tuple[str, ...] = ()
+    old_spark: bool = False
 
     def prepare(self) -> None:
         """Fetches what the system needs, before anything is timed."""
         try:
             for coordinates in self.jars:
                 maven.jar(coordinates)
-        except maven.Unavailable as error:
+            self.python_path()
+        except (maven.Unavailable, pyspark35.Unavailable) as error:
             raise Unavailable(f"{self.title}: {error}") from error
+
+    def python_path(self) -> Path | None:
+        """The folder of another PySpark, where the system needs one."""
+        return pyspark35.pyspark35_path() if self.old_spark else None
 
 
 def _icemirror(start: Start) -> System:
@@ -43,14 +56,42 @@ def _icemirror(start: Start) -> System:
 
 
 def _merge_on_read(start: Start) -> System:
-    from benchmarks.systems.spark_merge import MERGE_ON_READ, SparkMerge
+    from benchmarks.systems.iceberg_merge import MERGE_ON_READ, IcebergMerge
 
-    return SparkMerge(start, MERGE_ON_READ, ICEBERG_RUNTIME)
+    return IcebergMerge(start, MERGE_ON_READ, ICEBERG_RUNTIME)
+
+
+def _copy_on_write(start: Start) -> System:
+    from benchmarks.systems.iceberg_merge import COPY_ON_WRITE, IcebergMerge
+
+    return IcebergMerge(start, COPY_ON_WRITE, ICEBERG_RUNTIME)
+
+
+def _delta(start: Start) -> System:
+    from benchmarks.systems.delta_merge import DeltaMerge
+
+    return DeltaMerge(start, DELTA)
+
+
+def _hudi(start: Start) -> System:
+    from benchmarks.systems.hudi_upsert import HudiUpsert
+
+    return HudiUpsert(start, HUDI)
+
+
+def _paimon(start: Start) -> System:
+    from benchmarks.systems.paimon_upsert import PaimonUpsert
+
+    return PaimonUpsert(start, PAIMON)
 
 
 OURS = "icemirror"
 PEER = "iceberg-merge"
 SYSTEMS = {
     OURS: Entry("icemirror", _icemirror),
-    PEER: Entry("Iceberg MERGE INTO", _merge_on_read, (ICEBERG_RUNTIME,)),
+    PEER: Entry("Iceberg MERGE, merge-on-read v3", _merge_on_read, (ICEBERG_RUNTIME,)),
+    "iceberg-cow": Entry("Iceberg MERGE, copy-on-write", _copy_on_write, (ICEBERG_RUNTIME,)),
+    "delta": Entry("Delta MERGE", _delta, DELTA),
+    "hudi": Entry("Hudi, record index", _hudi, (HUDI,), old_spark=True),
+    "paimon": Entry("Paimon, blind upsert", _paimon, (PAIMON,), old_spark=True),
 }

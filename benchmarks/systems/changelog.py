@@ -1,31 +1,28 @@
-"""The source's side of the benchmark: a changelog table as Supabase ETL writes it, untimed."""
+"""The source's side of the benchmark: a changelog table as Supabase ETL writes it, untimed.
+
+The files exist already, with field ids; the table only takes them in by name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 
-from benchmarks.dataset import COPIED, OPERATION, SEQUENCE
-from benchmarks.fingerprint import KEY
+from benchmarks.columns import KEY
 
 Identifier = tuple[str, str]
 
 
-def copy_base(catalog: Catalog, identifier: Identifier, base: Path) -> None:
-    """The initial copy: every row an INSERT with the sequence zero, a snapshot for each file."""
-    table: Table | None = None
-    for file in sorted(base.glob("*.parquet")):
-        rows = pq.read_table(file)
-        count = rows.num_rows
-        events = rows.append_column(OPERATION, pa.repeat("INSERT", count)).append_column(
-            SEQUENCE, pa.repeat(COPIED, count)
-        )
-        table = table or _create(catalog, identifier, events.schema)
-        table.append(events)
+def copy_base(catalog: Catalog, identifier: Identifier, files: Iterable[Path]) -> None:
+    """The initial copy: every row an INSERT, in one snapshot."""
+    files = list(files)
+    table = catalog.create_table(identifier, pq.read_schema(files[0]))
+    with table.update_schema() as update:
+        update.set_identifier_fields(KEY)
+    table.add_files([f"file://{file}" for file in files], check_duplicate_files=False)
 
 
 def append_flushes(catalog: Catalog, identifier: Identifier, batch: Path) -> None:
@@ -33,11 +30,4 @@ def append_flushes(catalog: Catalog, identifier: Identifier, batch: Path) -> Non
     table = catalog.load_table(identifier)
     with table.transaction() as transaction:
         for file in sorted(batch.glob("*.parquet")):
-            transaction.append(pq.read_table(file))
-
-
-def _create(catalog: Catalog, identifier: Identifier, schema: pa.Schema) -> Table:
-    table = catalog.create_table(identifier, schema)
-    with table.update_schema() as update:
-        update.set_identifier_fields(KEY)
-    return table
+            transaction.add_files([f"file://{file}"], check_duplicate_files=False)

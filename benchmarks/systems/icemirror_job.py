@@ -8,11 +8,11 @@ from pathlib import Path
 
 from benchmarks.disk import folder_bytes
 from benchmarks.fingerprint import fingerprint
-from benchmarks.messages import Inspection, Start, Timed
+from benchmarks.messages import Inspection, Load, Start, Timed
 from benchmarks.systems.changelog import append_flushes, copy_base
 from benchmarks.systems.iceberg_scan import read_batches, time_scans
 from icemirror.result import Merged, SliceResult
-from icemirror.settings import load_settings
+from icemirror.settings import Settings, load_settings
 from icemirror.settings.tables import TableSettings
 from spark_job.wiring import build_pipeline
 
@@ -23,32 +23,31 @@ telemetry: {{prometheus: null}}
 job:
   spark: {{spark.master: "local[{cores}]", spark.driver.memory: {memory}, spark.local.dir: "{folder}/spark"}}
 tables:
+  - {{namespace: bench, changelog_table: {table}_changelog, mirror_table: {table}, partition_by: {partition_by}}}
 """
-_TABLE = "  - {{namespace: bench, changelog_table: {table}_changelog, mirror_table: {table}}}\n"
 
 
 class IcemirrorJob:
-    """The tables of one configuration, and the pipeline that a worker would run."""
+    """The pipeline that a worker would run, and a configuration for each table."""
 
     def __init__(self, start: Start) -> None:
-        self._workspace = start.workspace
-        config = start.workspace / "icemirror.yaml"
-        text = _CONFIG.format(folder=start.workspace, cores=start.cores, memory=start.driver_memory)
-        config.write_text(text + "".join(_TABLE.format(table=table) for table in start.tables))
+        self._start = start
         (start.workspace / "warehouse").mkdir()
-        self._settings = load_settings(config, os.environ)
-        self._pipeline = build_pipeline(self._settings, run_id="benchmark")
+        self._tables: dict[str, TableSettings] = {}
+        self._pipeline = build_pipeline(self._configure("none", None), run_id="benchmark")
         self._catalog = self._pipeline.catalogs.get(None)
         self._catalog.create_namespace("bench")
 
     @property
     def versions(self) -> dict[str, str]:
-        """icemirror writes what its settings say by default: format 2, position deletes."""
-        return {"mirror format": f"v{self._settings.tables[0].format_version}"}
+        """icemirror writes what its settings say by default."""
+        return {"mirror format": f"v{self._pipeline.settings.tables[0].format_version}"}
 
-    def load(self, table: str, base: Path) -> Timed:
+    def load(self, request: Load) -> Timed:
         """The initial copy is in the changelog; timed is the mirror's way to its head."""
-        copy_base(self._catalog, ("bench", f"{table}_changelog"), base)
+        table = request.table
+        self._tables[table] = self._configure(table, request.partition).tables[0]
+        copy_base(self._catalog, ("bench", f"{table}_changelog"), request.files)
         return self._catch_up(table)
 
     def apply(self, table: str, batch: Path) -> Timed:
@@ -58,7 +57,7 @@ class IcemirrorJob:
 
     def inspect(self, table: str) -> Inspection:
         """Rows and scans through DuckDB; the changelog's bytes are the source's, not ours."""
-        settings = self._table(table)
+        settings = self._tables[table]
         mirror = self._catalog.load_table(settings.mirror_id.parts)
         location = mirror.metadata_location
         columns = mirror.schema().as_arrow()
@@ -67,14 +66,16 @@ class IcemirrorJob:
         sizes = [(file["content"], file["file_size_in_bytes"]) for file in files]
         index = self._pipeline.advance(settings).position.index_bytes
         uuid = str(mirror.metadata.table_uuid)
-        folders = [Path(mirror.location().removeprefix("file://")), *self._workspace.rglob(uuid)]
+        folders = [Path(mirror.location().removeprefix("file://")), *self._start.workspace.rglob(uuid)]
         return Inspection(
             fingerprint=fingerprint(read_batches(location, columns), columns),
             data_bytes=sum(size for content, size in sizes if content == 0),
             delete_bytes=sum(size for content, size in sizes if content != 0),
             index_bytes=index,
             disk_bytes=sum(map(folder_bytes, folders)),
+            scanned_by="DuckDB",
             scans=scans,
+            metadata=location,
         )
 
     def close(self) -> None:
@@ -84,12 +85,23 @@ class IcemirrorJob:
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
 
-    def _table(self, table: str) -> TableSettings:
-        return self._settings.table(f"bench.{table}")
+    def _configure(self, table: str, partition: str | None) -> Settings:
+        config = self._start.workspace / f"{table}.yaml"
+        config.write_text(
+            _CONFIG.format(
+                folder=self._start.workspace,
+                cores=self._start.cores,
+                memory=self._start.driver_memory,
+                table=table,
+                partition_by=[partition] if partition else [],
+            ),
+            encoding="utf-8",
+        )
+        return load_settings(config, os.environ)
 
     def _catch_up(self, table: str) -> Timed:
         """Slice by slice up to the last commit; the look that finds nothing more comes after it."""
-        settings, clock = self._table(table), self._pipeline.clock
+        settings, clock = self._tables[table], self._pipeline.clock
         began = ended = clock()
         slices: list[SliceResult] = []
         while isinstance(step := self._pipeline.advance(settings), Merged):

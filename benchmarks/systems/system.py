@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from benchmarks.messages import Inspection, Timed
+from benchmarks.messages import Inspection, Load, Scanned, Timed
 
 
 class System(Protocol):
@@ -15,7 +15,7 @@ class System(Protocol):
     def versions(self) -> dict[str, str]:
         """What it runs, by name."""
 
-    def load(self, table: str, base: Path) -> Timed:
+    def load(self, request: Load) -> Timed:
         """Takes in a base table; only what a user would wait for is timed."""
 
     def apply(self, table: str, batch: Path) -> Timed:
@@ -26,3 +26,11 @@ class System(Protocol):
 
     def close(self) -> None:
         """Stops what was started."""
+
+
+@runtime_checkable
+class TableReader(Protocol):
+    """A system that can also read Iceberg tables of others."""
+
+    def scan(self, metadata: str) -> Scanned:
+        """Full scans of the table that a metadata file describes."""

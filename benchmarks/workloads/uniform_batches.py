@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
-from benchmarks.workloads.narrow_rows import SHAPE, make_narrow_rows
-from benchmarks.workloads.workload import Ids, KeyChanges
+from benchmarks.workloads.workload import KeyChanges, Shape
 
 _OPERATIONS = ("INSERT", "UPDATE", "DELETE")
 _SHARES = (0.2, 0.6, 0.2)
@@ -19,25 +17,18 @@ class UniformBatches:
     """A key may occur several times in a batch, in any order of operations; its last event counts."""
 
     name: str
+    shape: Shape
     rows: int
-    events: int
-    rounds: int = 3
-    group: str = "large"
-    shape: str = SHAPE
+    events: tuple[int, ...]
 
     @property
     def title(self) -> str:
         """What it is, for people."""
-        return f"{self.events:,} events into {self.rows:,} rows"
-
-    def make_rows(self, ids: Ids, rng: np.random.Generator) -> pa.Table:
-        """Narrow rows."""
-        return make_narrow_rows(ids, rng)
+        return f"{self.events[0]:,} events into {self.rows:,} rows"
 
     def change(self, number: int, rng: np.random.Generator) -> KeyChanges:
         """Ids up to 2 % beyond the base, so that some are new."""
-        del number
+        events = self.events[number]
         return KeyChanges(
-            rng.integers(0, self.rows + self.rows // 50, self.events),
-            rng.choice(_OPERATIONS, self.events, p=_SHARES),
+            rng.integers(0, self.rows + self.rows // 50, events), rng.choice(_OPERATIONS, events, p=_SHARES)
         )

@@ -1,7 +1,8 @@
-"""What a workload is: a table of some size, and batches of changes to it."""
+"""What a workload is: a table of some shape and size, and batches of changes to it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a row looks like. Tables of one shape share their base files, whatever their size."""
+
+    name: str
+    make_rows: Callable[[Ids, np.random.Generator], pa.Table]
+    partition: str | None = None  # a column
+    streamed: bool = False  # the base rows have a sequence each, instead of the initial copy's for all
 
 
 @dataclass(frozen=True)
@@ -25,34 +36,23 @@ class Workload(Protocol):
 
     @property
     def name(self) -> str:
-        """Names the workload on the command line, its table and its folder."""
+        """Names the workload, its table and its folder."""
 
     @property
     def title(self) -> str:
         """What it is, for people."""
 
     @property
-    def group(self) -> str:
-        """Workloads of a group are measured together, round by round, so that noise hits all of them."""
+    def shape(self) -> Shape:
+        """What its rows look like."""
 
     @property
     def rows(self) -> int:
-        """Rows of the table before the first batch; their ids are 0 … rows − 1."""
+        """Rows of the table before the first batch; they are made of the numbers 0 … rows − 1."""
 
     @property
-    def events(self) -> int:
-        """Events of one batch."""
-
-    @property
-    def rounds(self) -> int:
-        """How many batches; the first one is the warm-up."""
-
-    @property
-    def shape(self) -> str:
-        """Names what `make_rows` makes: workloads of one shape and size share their base table."""
-
-    def make_rows(self, ids: Ids, rng: np.random.Generator) -> pa.Table:
-        """Fresh rows with these ids. The column `id` is the key; no value is NULL."""
+    def events(self) -> tuple[int, ...]:
+        """Events of each batch; the first batch is the warm-up."""
 
     def change(self, number: int, rng: np.random.Generator) -> KeyChanges:
         """The changes of a batch by its number."""

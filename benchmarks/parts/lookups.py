@@ -1,0 +1,92 @@
+"""Looking up keys in one segment of the index, without Spark: does the size of the index matter?"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from benchmarks.bench import Bench
+from benchmarks.parts.scale import Scale
+from benchmarks.result import Lookup, Lookups
+from spark_job.key_index.codec import Encoding, KeyCodec
+from spark_job.key_index.keys import Keys
+from spark_job.key_index.lookup import find_keys
+from spark_job.key_index.segment import Entries, SegmentInfo, write_segment
+
+_FILE_ROWS = 500_000
+_SEED = 7
+_ORDER_PARTS = 3
+
+
+def measure_lookups(scale: Scale, bench: Bench) -> Lookups:
+    """Half of the keys that are asked for exist. Each index is built and used in a process of its own."""
+    lookups: list[Lookup] = []
+    for encoding in (Encoding.HASHED, Encoding.ORDERED_64):
+        for entries in scale.tables:
+            bench.progress.step(f"lookups in {entries:,} {encoding.value} entries")
+            with (
+                bench.folder() as folder,
+                ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+            ):
+                one = pool.submit(_measure, folder, encoding, entries, scale.lookup_keys, scale.lookup_runs)
+                lookups.append(one.result())
+    return Lookups(lookups=tuple(lookups))
+
+
+def _measure(folder: Path, encoding: Encoding, entries: int, asked: int, runs: int) -> Lookup:
+    rng = np.random.default_rng([_SEED, entries])
+    io = PyArrowFileIO()
+    keys, segment = _build(io, folder / "segment.puffin", encoding, entries, rng)
+    seconds: list[float] = []
+    for _ in range(runs + 1):
+        wanted = _choose(keys, encoding, asked, rng)
+        began = time.perf_counter()
+        found = find_keys(io, segment, wanted)
+        seconds.append(time.perf_counter() - began)
+        if len(found.asked) < asked // 2:
+            raise AssertionError(f"{len(found.asked)} keys found, at least {asked // 2} are there")
+    return Lookup(
+        codec=encoding.value,
+        entries=entries,
+        keys=asked,
+        bytes=segment.bytes,
+        first_seconds=seconds[0],
+        seconds=tuple(seconds[1:]),
+    )
+
+
+def _build(
+    io: PyArrowFileIO, path: Path, encoding: Encoding, count: int, rng: np.random.Generator
+) -> tuple[Keys, SegmentInfo]:
+    """Hashed keys point anywhere; every other ordered key is missing, so that there are no runs to speak of."""
+    places = np.arange(count)
+    if encoding is Encoding.HASHED:
+        keys = Keys(
+            rng.integers(0, 1 << 32, count, dtype=np.uint64),
+            np.sort(rng.integers(0, 1 << 64, count, dtype=np.uint64)),
+        )
+        rng.shuffle(places)
+    else:
+        keys = Keys(np.arange(count, dtype=np.uint64) * np.uint64(2) + np.uint64(1 << 63))
+    orders = np.broadcast_to(np.zeros(_ORDER_PARTS, dtype=np.uint64), (count, _ORDER_PARTS))
+    entries = Entries(keys, (places // _FILE_ROWS).astype(np.int32), places % _FILE_ROWS, orders)
+    files = -(-count // _FILE_ROWS)
+    covered = [f"file:///data/{number:05d}.parquet" for number in range(files)]
+    return keys, write_segment(io, str(path), entries, KeyCodec(encoding), covered, tuple(range(files)))
+
+
+def _choose(keys: Keys, encoding: Encoding, asked: int, rng: np.random.Generator) -> Keys:
+    there = keys.take(rng.choice(len(keys), asked - asked // 2, replace=False))
+    if encoding is Encoding.HASHED and there.hi is not None:
+        low = rng.integers(0, 1 << 32, asked // 2, dtype=np.uint64)
+        high = rng.integers(0, 1 << 64, asked // 2, dtype=np.uint64)
+        both = Keys(np.concatenate([there.lo, low]), np.concatenate([there.hi, high]))
+    else:
+        absent = keys.take(rng.choice(len(keys), asked // 2, replace=False)).lo + np.uint64(1)
+        both = Keys(np.concatenate([there.lo, absent]))
+    return both.take(both.argsort())

@@ -1,0 +1,95 @@
+"""Load, then round by round every workload, then a look at what came of it, on one system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.bench import Bench
+from benchmarks.dataset import Dataset, make_dataset
+from benchmarks.fingerprint import Fingerprint
+from benchmarks.messages import Apply, Inspect, Inspection, Load, Timed
+from benchmarks.process import Process
+from benchmarks.progress import Progress
+from benchmarks.result import Merges, WorkloadRun
+from benchmarks.workloads.workload import Workload
+
+
+class Different(Exception):
+    """A system's table is not what the changes must lead to: its figures are worth nothing."""
+
+
+def measure_merges(system: str, workloads: Sequence[Workload], bench: Bench) -> Merges:
+    """Sizes take turns, batch by batch, so that noise hits all of them alike."""
+    datasets: list[Dataset] = []
+    for workload in workloads:
+        bench.progress.step(f"data: {workload.title}")
+        datasets.append(make_dataset(workload))
+    with bench.open(system) as process:
+        loads = [
+            load_table(workload, data, process, bench.progress)
+            for workload, data in zip(workloads, datasets, strict=True)
+        ]
+        batches: list[list[Timed]] = [[] for _ in workloads]
+        for number in range(max(len(workload.events) for workload in workloads)):
+            for workload, data, done in zip(workloads, datasets, batches, strict=True):
+                if number < len(workload.events):
+                    done.append(apply_batch(workload, data, number, process, bench.progress))
+        inspections = [
+            inspect_table(workload, data, len(workload.events), process, bench.progress)
+            for workload, data in zip(workloads, datasets, strict=True)
+        ]
+    return Merges(
+        workloads=tuple(
+            WorkloadRun(
+                name=workload.name,
+                title=workload.title,
+                rows=workload.rows,
+                events=workload.events,
+                plain_bytes=data.plain_bytes,
+                load=load,
+                batches=tuple(done),
+                inspection=inspection,
+            )
+            for workload, data, load, done, inspection in zip(
+                workloads, datasets, loads, batches, inspections, strict=True
+            )
+        )
+    )
+
+
+def load_table(workload: Workload, data: Dataset, process: Process, progress: Progress) -> Timed:
+    """The base table."""
+    progress.step(f"{process.name}: load {workload.rows:,} rows")
+    request = Load(table=table_name(workload), files=data.base, partition=workload.shape.partition)
+    return progress.note(process.load(request))
+
+
+def apply_batch(
+    workload: Workload, data: Dataset, number: int, process: Process, progress: Progress
+) -> Timed:
+    """One batch."""
+    progress.step(f"{process.name}: {workload.title}, batch {number + 1} of {len(workload.events)}")
+    return progress.note(process.apply(Apply(table=table_name(workload), batch=data.batches[number])))
+
+
+def inspect_table(
+    workload: Workload, data: Dataset, batches: int, process: Process, progress: Progress
+) -> Inspection:
+    """What the table is after so many batches, which must be what the changes lead to."""
+    progress.step(f"{process.name}: check and scan {workload.title}")
+    inspection = process.inspect(Inspect(table=table_name(workload)))
+    require_equal(f"{process.name}, {workload.title}", inspection.fingerprint, data.expected[batches])
+    return inspection
+
+
+def require_equal(what: str, found: Fingerprint, expected: Fingerprint) -> None:
+    """Raises `Different` where a table holds other rows than it must."""
+    if found != expected:
+        raise Different(
+            f"{what}: the rows are not those that the changes lead to; {found}, expected {expected}"
+        )
+
+
+def table_name(workload: Workload) -> str:
+    """The workload's table."""
+    return workload.name.replace("-", "_")

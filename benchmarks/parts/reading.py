@@ -1,0 +1,70 @@
+"""What many small merges cost readers, before any compaction: scans of the mirror beside a copy written anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import StaticTable
+
+from benchmarks.bench import Bench
+from benchmarks.dataset import make_dataset
+from benchmarks.messages import Scan
+from benchmarks.parts.merges import apply_batch, inspect_table, load_table
+from benchmarks.parts.scale import Scale
+from benchmarks.process import SystemFailed
+from benchmarks.result import Reader, Reading
+from benchmarks.systems.catalogue import OURS, PEER, SYSTEMS, Unavailable
+from benchmarks.systems.iceberg_scan import read_batches, time_scans
+from benchmarks.workloads.narrow_rows import NARROW
+from benchmarks.workloads.small_batches import SmallBatches
+
+_FILE_ROWS = 500_000
+
+
+def measure_reading(scale: Scale, bench: Bench) -> Reading:
+    """By DuckDB, and by Spark SQL with Iceberg's own reader where its jar can be had."""
+    events = (scale.small_events,) * scale.reading_merges
+    workload = SmallBatches("reading", NARROW, scale.tables[0], events)
+    bench.progress.step(f"data: {workload.title}")
+    data = make_dataset(workload)
+    left_out: dict[str, str] = {}
+    with bench.open(OURS) as process, bench.folder() as folder:
+        load_table(workload, data, process, bench.progress)
+        for number in range(len(events)):
+            apply_batch(workload, data, number, process, bench.progress)
+        found = inspect_table(workload, data, len(events), process, bench.progress)
+        if found.metadata is None:
+            raise AssertionError("a mirror is an Iceberg table")
+        copy, columns = _copy(found.metadata, folder)
+        readers = [Reader(name="DuckDB", merged=found.scans, compacted=time_scans(copy, columns))]
+        try:
+            readers.append(_by_spark(found.metadata, copy, bench))
+        except (Unavailable, SystemFailed) as error:
+            left_out["Spark SQL"] = str(error).splitlines()[0][:200]
+    return Reading(title=workload.title, merges=len(events), readers=tuple(readers), left_out=left_out)
+
+
+def _copy(metadata: str, folder: Path) -> tuple[str, pa.Schema]:
+    """The same rows in a fresh table: its metadata file, and its columns."""
+    catalog = load_catalog(
+        "copy", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
+    )
+    catalog.create_namespace("bench")
+    columns = StaticTable.from_metadata(metadata).schema().as_arrow()
+    table = catalog.create_table(("bench", "copy"), columns)
+    rows = pa.Table.from_batches(read_batches(metadata, columns)).cast(columns)
+    for start in range(0, rows.num_rows, _FILE_ROWS):
+        table.append(rows.slice(start, _FILE_ROWS))
+    return table.metadata_location, columns
+
+
+def _by_spark(metadata: str, copy: str, bench: Bench) -> Reader:
+    SYSTEMS[PEER].prepare()
+    with bench.open(PEER) as process:
+        bench.progress.step("Spark SQL: scan the mirror and its copy")
+        merged, compacted = (process.scan(Scan(metadata=one)) for one in (metadata, copy))
+    if merged.rows != compacted.rows:
+        raise SystemFailed(f"Spark SQL reads {merged.rows} rows of the mirror, {compacted.rows} of its copy")
+    return Reader(name="Spark SQL", merged=merged.seconds, compacted=compacted.seconds)

@@ -1,0 +1,54 @@
+"""How large everything is: as published, or so small that only the scripts are tested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Rows of tables, events of batches, numbers of batches. The first batch of each table is a warm-up."""
+
+    tables: tuple[int, int, int] = (1_000_000, 10_000_000, 50_000_000)
+    small_events: int = 2_000
+    small_rounds: int = 8
+    peer_rounds: int = 4  # of a system that takes its time
+    large_events: int = 1_000_000
+    large_rounds: int = 4
+    wide_rows: int = 1_000_000
+    wide_events: int = 10_000
+    wide_rounds: int = 4
+    ladder: tuple[int, ...] = (200, 2_000, 20_000, 200_000)
+    ladder_rounds: int = 4
+    repeated_events: int = 500
+    repeated_merges: int = 1_000
+    reading_merges: int = 100
+    lookup_keys: int = 2_000
+    lookup_runs: int = 9
+    storage_rows: int = 500_000
+    index_rows: int = 1_000_000
+    memory_rows: int = 20_000_000
+
+
+FULL = Scale()
+TOY = Scale(
+    tables=(4_000, 8_000, 12_000),
+    small_events=200,
+    small_rounds=2,
+    peer_rounds=2,
+    large_events=1_000,
+    large_rounds=2,
+    wide_rows=360,
+    wide_events=40,
+    wide_rounds=2,
+    ladder=(20, 200),
+    ladder_rounds=2,
+    repeated_events=40,
+    repeated_merges=6,
+    reading_merges=3,
+    lookup_keys=200,
+    lookup_runs=3,
+    storage_rows=2_000,
+    index_rows=4_000,
+    memory_rows=8_000,
+)

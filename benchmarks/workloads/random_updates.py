@@ -1,0 +1,29 @@
+"""Updates of rows here and there, nothing else: what they do to the index and to the storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.workloads.workload import KeyChanges, Shape
+
+
+@dataclass(frozen=True)
+class RandomUpdates:
+    """Every batch updates so many different rows of the base."""
+
+    name: str
+    shape: Shape
+    rows: int
+    events: tuple[int, ...]
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return f"{self.events[0]:,} updates of {self.rows:,} rows ({self.shape.name})"
+
+    def change(self, number: int, rng: np.random.Generator) -> KeyChanges:
+        """Different rows, uniform over the base."""
+        events = self.events[number]
+        return KeyChanges(rng.choice(self.rows, events, replace=False), np.repeat(["UPDATE"], [events]))
