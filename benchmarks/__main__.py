@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.bench import Bench, Limits
+from benchmarks.dataset import forget_data
 from benchmarks.machine import memory_bytes
 from benchmarks.parts.catalogue import PARTS
 from benchmarks.parts.scale import FULL, TOY
@@ -24,7 +26,7 @@ from tests.cache import cache_directory
 
 _CORES = 2
 _MOST_DRIVER_GIGABYTES = 8
-_STEP_TIMEOUT_SECONDS = 1800.0
+_STEP_TIMEOUT_SECONDS = 900.0
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -60,10 +62,14 @@ def run(
     else:
         for cell in cells:
             store.forget(cell)
-    limits = Limits(_CORES, driver_memory or _driver_memory(), _STEP_TIMEOUT_SECONDS)
+    scale = TOY if toy else FULL
     scratch = cache_directory() / "benchmarks" / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(scratch).free < scale.free_bytes:
+        raise click.ClickException(f"{scratch}: {scale.free_bytes >> 30} GiB must be free")
+    limits = Limits(_CORES, driver_memory or _driver_memory(), _STEP_TIMEOUT_SECONDS)
     with Progress(err, len(cells)) as progress, Bench(limits, scratch, progress, keep=toy) as bench:
-        done = run_cells(cells, TOY if toy else FULL, bench, store)
+        done = run_cells(cells, scale, bench, store)
     _print(store.read(choose_cells((), tuple(SYSTEMS))))
     if any(isinstance(cell.outcome, Absent) and cell.outcome.wrong for cell in done):
         sys.exit(1)
@@ -88,12 +94,18 @@ def write(results: Path | None, figures: Path | None, out: Path) -> None:
 
 @main.command()
 def parts() -> None:
-    """Lists the parts, their systems and the minutes that they take on two quiet cores."""
+    """Lists the parts, their systems and the minutes that they are estimated to take on two quiet cores."""
     for part in PARTS.values():
         click.echo(f"{part.name:<10}{part.minutes:>4.0f} min  {part.about} ({', '.join(part.systems)})")
     click.echo(
-        f"{'in all':<10}{sum(part.minutes for part in PARTS.values()):>4.0f} min, and about 5 for the data"
+        f"{'in all':<10}{sum(part.minutes for part in PARTS.values()):>4.0f} min, and about 5 for the data; estimates"
     )
+
+
+@main.command()
+def clean() -> None:
+    """Deletes the generated data; what was measured stays."""
+    forget_data()
 
 
 def _print(found: Run) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.result import Lookups, Reading, Run, Storages
-from benchmarks.summary import around, ratio, repeated, seconds_of
-from benchmarks.systems.catalogue import OURS, PEER
+from benchmarks.summary import around, repeated, warm_seconds
+from benchmarks.systems.catalogue import OURS, PEER, SYSTEMS
 
 _HASHED, _ORDERED = "hashed", "ordered-64"
 _LOOKUP_SECONDS = 0.1
@@ -37,30 +37,34 @@ def judge_aims(run: Run) -> list[Aim]:
 
 
 def _merging(run: Run) -> Iterator[Aim]:
-    def seconds(part: str, workload: str, system: str = OURS) -> float | None:
-        return seconds_of(run, part, workload, system)
-
-    grown = ratio(seconds("small", "small-50m"), seconds("small", "small-1m"))
-    hashed = ratio(seconds("hashed", "hashed-50m"), seconds("hashed", "hashed-1m"))
-    small = ratio(seconds("small", "small-10m", PEER), seconds("small", "small-10m"))
-    paimon = ratio(seconds("small", "small-10m"), seconds("small", "small-10m", "paimon"))
-    large = ratio(seconds("large", "large", PEER), seconds("large", "large"))
-    wide = ratio(seconds("wide", "wide", PEER), seconds("wide", "wide"))
-    found = (
-        (grown, "a small batch into 50 M rows, beside 1 M", 1.5, True),
-        (hashed, "the same with text keys", 2.0, True),
-        (small, "as fast as MERGE v3, small batches into 10 M rows", 6.0, False),
-        (paimon, "the time of Paimon's blind upsert, small batches into 10 M rows", 1.0, True),
-        (large, "as fast as MERGE v3, 1 M events into 10 M rows", 2.5, False),
-        (wide, "as fast as MERGE v3, wide rows in partitions", 4.0, False),
-    )
-    for measured, text, limit, most in found:
-        if measured is not None:
-            yield Aim(text, measured, limit, "×", most)
+    yield from _grown(run, "small", 1.5)
+    yield from _grown(run, "hashed", 2.0)
+    yield from _beside(run, "small", "small-10m", PEER, 6.0)
+    yield from _beside(run, "small", "small-10m", "paimon", 1.0)
+    yield from _beside(run, "large", "large", PEER, 2.5)
+    yield from _beside(run, "wide", "wide", PEER, 4.0)
     batch = run.workloads("large").get("large", {}).get(OURS)
-    took = seconds("large", "large")
-    if batch is not None and took:
-        yield Aim("events a second, 1 M at once", batch.events[0] / took, _EVENTS_A_SECOND, "/s", most=False)
+    if batch is not None:
+        rate = batch.events[0] / warm_seconds(batch).middle
+        yield Aim(f"{batch.title}: events a second", rate, _EVENTS_A_SECOND, "/s", most=False)
+
+
+def _grown(run: Run, part: str, limit: float) -> Iterator[Aim]:
+    """A batch into the largest table beside the smallest."""
+    works = run.workloads(part)
+    least, most = (works.get(f"{part}-{size}", {}).get(OURS) for size in ("1m", "50m"))
+    if least is not None and most is not None:
+        text = f"{most.title}: the time of {least.rows:,} rows"
+        yield Aim(text, warm_seconds(most).middle / warm_seconds(least).middle, limit, "×")
+
+
+def _beside(run: Run, part: str, workload: str, peer: str, limit: float) -> Iterator[Aim]:
+    """So many times as fast as another system."""
+    systems = run.workloads(part).get(workload, {})
+    if {OURS, peer} <= systems.keys():
+        faster = warm_seconds(systems[peer]).middle / warm_seconds(systems[OURS]).middle
+        text = f"{systems[OURS].title}: as fast as {SYSTEMS[peer].title}"
+        yield Aim(text, faster, limit, "×", most=False)
 
 
 def _many_merges(run: Run) -> Iterator[Aim]:

@@ -77,9 +77,10 @@ def make_base(shape: Shape, rows: int) -> tuple[Path, ...]:
         return tuple(pool.map(make, parts))
 
 
-def forget_base(shape: Shape) -> None:
-    """Deletes the files of a shape that is too large to keep."""
-    shutil.rmtree(cache_directory() / _FOLDER / "base" / shape.name, ignore_errors=True)
+def forget_data() -> None:
+    """Deletes all files that were made, those of earlier versions too."""
+    for folder in (cache_directory() / _FOLDER).parent.glob("v*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_base_file(shape: Shape, number: int, count: int, folder: Path) -> Path:

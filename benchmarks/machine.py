@@ -13,7 +13,6 @@ from pathlib import Path
 from benchmarks.result import Machine
 
 _PACKAGES = ("icemirror", "pyspark", "pyiceberg", "pyarrow", "numpy", "duckdb")
-_LOOK_SECONDS = 2.0
 
 
 def describe_machine(versions: Mapping[str, str]) -> Machine:
@@ -28,12 +27,12 @@ def describe_machine(versions: Mapping[str, str]) -> Machine:
     )
 
 
-def busy_cores() -> float:
-    """How many cores are at work now, while nothing of ours runs: somebody else's."""
+def busy_cores(look_seconds: float) -> float | None:
+    """How many cores are at work now, while nothing of ours runs; None where the system does not tell."""
     before = _cpu_ticks()
     if before is None:
-        return os.getloadavg()[0]
-    time.sleep(_LOOK_SECONDS)
+        return None
+    time.sleep(look_seconds)
     after = _cpu_ticks()
     if after is None:
         raise AssertionError("/proc/stat was there a moment ago")

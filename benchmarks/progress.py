@@ -46,6 +46,10 @@ class Progress:
         self._console.print(f"{timed.seconds:9.2f} s  {self._doing}", highlight=False)
         return timed
 
+    def tell(self, words: str) -> None:
+        """Something that one would want to read afterwards."""
+        self._console.print(words, markup=False, highlight=False)
+
     def cell_done(self, words: str, style: str) -> None:
         """A part is through on a system."""
         self._console.print(words, style=style, markup=False, highlight=False)

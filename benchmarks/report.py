@@ -9,7 +9,7 @@ from benchmarks.aims import Aim, judge_aims
 from benchmarks.charts import COMPARED
 from benchmarks.index_report import write_lookups, write_memory, write_reading, write_storages
 from benchmarks.markdown import write_section, write_table
-from benchmarks.result import Absent, Run, WorkloadRun
+from benchmarks.result import Absent, Conditions, Run, WorkloadRun
 from benchmarks.runner import CROWDED_CORES
 from benchmarks.summary import around, by_events, repeated, spread, steps_of, warm_seconds
 from benchmarks.systems.catalogue import OURS, SYSTEMS
@@ -178,6 +178,11 @@ def _steps(run: Run) -> str:
     return write_section("Where icemirror's time goes", write_table(["work", *names], rows), note)
 
 
+def _busy(conditions: Conditions) -> str:
+    cores = "–" if conditions.busy_cores is None else f"{conditions.busy_cores:.1f}"
+    return f"{cores} **busy**" if conditions.crowded else cores
+
+
 def _conditions(run: Run) -> str:
     if not run.cells:
         return ""
@@ -201,7 +206,7 @@ def _conditions(run: Run) -> str:
             f"{cell.conditions.driver_memory}",
             cell.machine.versions.get("Spark", cell.machine.versions["pyspark"]),
             f"{cell.conditions.load:.1f}",
-            f"{cell.conditions.busy_cores:.1f}" + (" **busy**" if cell.conditions.crowded else ""),
+            _busy(cell.conditions),
         ]
         for cell in run.cells
     ]

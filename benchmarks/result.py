@@ -24,12 +24,12 @@ class Machine(_Frozen):
 
 
 class Conditions(_Frozen):
-    """How a cell was measured. `busy_cores` is what others used just before; `load` is the load average then."""
+    """How a cell was measured. `busy_cores` is what others used just before, if known; `load` the load average then."""
 
     spark_cores: int
     driver_memory: str
     load: float
-    busy_cores: float
+    busy_cores: float | None
     crowded: bool
 
 

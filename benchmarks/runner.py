@@ -47,7 +47,7 @@ def run_cells(cells: Iterable[Place], scale: Scale, bench: Bench, store: Store) 
 
 
 def _measure(part: str, system: str, scale: Scale, bench: Bench) -> Cell:
-    busy, load = busy_cores(), os.getloadavg()[0]
+    busy, load = busy_cores(scale.look_seconds), os.getloadavg()[0]
     began_at, began = datetime.now(UTC), time.monotonic()
     bench.versions = {}
     outcome = _try(part, system, scale, bench)
@@ -62,7 +62,7 @@ def _measure(part: str, system: str, scale: Scale, bench: Bench) -> Cell:
             driver_memory=bench.limits.driver_memory,
             load=load,
             busy_cores=busy,
-            crowded=busy > CROWDED_CORES,
+            crowded=(load if busy is None else busy) > CROWDED_CORES,
         ),
         outcome=outcome,
     )
@@ -75,7 +75,7 @@ def _try(part: str, system: str, scale: Scale, bench: Bench) -> Outcome:
     except Different as error:
         return Absent(reason=_first_line(error), wrong=True)
     except (SystemFailed, Unavailable) as error:
-        bench.progress.step(str(error))
+        bench.progress.tell(str(error))
         return Absent(reason=_first_line(error))
 
 

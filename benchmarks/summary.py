@@ -37,17 +37,6 @@ def warm_seconds(run: WorkloadRun) -> Spread:
     return spread([batch.seconds for batch in warm_batches(run)])
 
 
-def seconds_of(run: Run, part: str, workload: str, system: str) -> float | None:
-    """The median of the warm batches, if it was measured."""
-    found = run.workloads(part).get(workload, {}).get(system)
-    return None if found is None else warm_seconds(found).middle
-
-
-def ratio(above: float | None, below: float | None) -> float | None:
-    """One by the other, where both are known."""
-    return None if above is None or not below else above / below
-
-
 def by_events(run: WorkloadRun) -> dict[int, Spread]:
     """Seconds of a batch by its size; the first batch of each size is the warm-up."""
     seconds: dict[int, list[float]] = {}

@@ -1,4 +1,4 @@
-"""The parts in the order in which they run, each with its systems and what is expected of it on two quiet cores."""
+"""The parts in the order in which they run, with their systems and estimates of their minutes on two quiet cores."""
 
 from __future__ import annotations
 

@@ -24,17 +24,15 @@ _ORDER_PARTS = 3
 
 
 def measure_lookups(scale: Scale, bench: Bench) -> Lookups:
-    """Half of the keys that are asked for exist. Each index is built and used in a process of its own."""
+    """Half of the keys that are asked for exist. Building a large index takes memory: another process does it."""
     lookups: list[Lookup] = []
-    for encoding in (Encoding.HASHED, Encoding.ORDERED_64):
-        for entries in scale.tables:
-            bench.progress.step(f"lookups in {entries:,} {encoding.value} entries")
-            with (
-                bench.folder() as folder,
-                ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
-            ):
-                one = pool.submit(_measure, folder, encoding, entries, scale.lookup_keys, scale.lookup_runs)
-                lookups.append(one.result())
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        for encoding in (Encoding.HASHED, Encoding.ORDERED_64):
+            for entries in scale.tables:
+                bench.progress.step(f"lookups in {entries:,} {encoding.value} entries")
+                with bench.folder() as folder:
+                    asked = scale.lookup_keys, scale.lookup_runs
+                    lookups.append(pool.submit(_measure, folder, encoding, entries, *asked).result())
     return Lookups(lookups=tuple(lookups))
 
 

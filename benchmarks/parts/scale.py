@@ -28,6 +28,8 @@ class Scale:
     storage_rows: int = 500_000
     index_rows: int = 1_000_000
     memory_rows: int = 20_000_000
+    look_seconds: float = 2.0  # at what others do on the machine, before each part
+    free_bytes: int = 20 << 30  # that must be free on the disk
 
 
 FULL = Scale()
@@ -51,4 +53,6 @@ TOY = Scale(
     storage_rows=2_000,
     index_rows=4_000,
     memory_rows=8_000,
+    look_seconds=0.1,
+    free_bytes=1 << 30,
 )

@@ -27,7 +27,7 @@ class Unavailable(Exception):
 class Entry:
     """A system: what people call it, what must be there, and how it is opened (in its own process).
 
-    `old_spark`: it has no release for the Spark of the environment, and runs on PySpark 3.5.
+    `old_spark`: its jar is built for Spark 3.5, and it runs on PySpark 3.5 instead of the environment's.
     """
 
     title: str

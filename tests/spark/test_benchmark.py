@@ -1,60 +1,137 @@
-"""`python -m benchmarks` runs end to end on tables so small that its figures mean nothing."""
+"""Every part of the benchmark runs end to end, on tables so small that its figures mean nothing."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
+from rich.console import Console
 
+from benchmarks.__main__ import main
+from benchmarks.aims import judge_aims
+from benchmarks.bench import Bench, Limits
 from benchmarks.fingerprint import Fingerprint, fingerprint
-from benchmarks.measure import Different, require_equal
-from benchmarks.publish import BEGIN, END, replace_block
-from benchmarks.result import Run
-from benchmarks.systems.catalogue import ICEBERG_RUNTIME
+from benchmarks.parts.catalogue import PARTS
+from benchmarks.parts.merges import Different, require_equal
+from benchmarks.parts.scale import TOY
+from benchmarks.process import SystemFailed
+from benchmarks.progress import Progress
+from benchmarks.publish import BEGIN, END, publish, replace_block
+from benchmarks.result import Absent, Merges, Run
+from benchmarks.runner import choose_cells, run_cells
+from benchmarks.store import Store
+from benchmarks.systems.catalogue import ICEBERG_RUNTIME, OURS, PEER, Unavailable
+from tests import maven
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def bench(tmp_path: Path, *options: str) -> tuple[Run, str]:
-    figures = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--json", str(figures), *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return Run.model_validate_json(figures.read_text()), done.stdout
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """icemirror in every part; the peer in one, where its jar can be had."""
+    cells = choose_cells((), (OURS,))
+    try:
+        maven.jar(ICEBERG_RUNTIME)
+        cells.append(("large", PEER))
+    except maven.Unavailable:
+        pass
+    folder = tmp_path_factory.mktemp("benchmark")
+    store = Store(folder / "results")
+    limits = Limits(cores=2, driver_memory="1g", timeout_seconds=300)
+    with (
+        Progress(Console(stderr=True), len(cells)) as progress,
+        Bench(limits, folder / "scratch", progress, keep=True) as bench,
+    ):
+        run_cells(cells, TOY, bench, store)
+    assert not list((folder / "scratch").iterdir())
+    return store.read(cells)
 
 
-def test_the_benchmark_measures_icemirror_and_publishes_what_it_found(tmp_path: Path) -> None:
-    run, printed = bench(
-        tmp_path, "--only", "icemirror", "--only", "small", "--only", "small-tenth", "--out", str(tmp_path)
-    )
-    assert [work.name for work in run.workloads] == ["small-tenth", "small"]
-    for work in run.workloads:
-        ours = work.systems["icemirror"]
-        assert len(ours.batches) == 2
-        assert all(batch.steps["slices"] == 1 and batch.steps["commit"] > 0 for batch in ours.batches)
-        assert ours.inspection.fingerprint.rows > work.rows
-        assert ours.inspection.index_bytes > 0
-    page = (tmp_path / "performance.md").read_text()
-    assert "Where icemirror's time goes" in printed
-    assert printed.strip() in page
-    assert all(
-        (tmp_path / "img" / name).read_text().startswith("<svg") for name in ("batches.svg", "rounds.svg")
-    )
+def test_every_part_measures_icemirror_and_its_rows_are_right(measured: Run) -> None:
+    ours = {cell.part: cell.outcome for cell in measured.cells if cell.system == OURS}
+    assert list(ours) == list(PARTS)
+    assert [part for part, outcome in ours.items() if isinstance(outcome, Absent)] == []
+    for outcome in ours.values():
+        for work in outcome.workloads if isinstance(outcome, Merges) else ():
+            assert len(work.batches) == len(work.events)
+            assert all(batch.steps["slices"] == 1 and batch.steps["commit"] > 0 for batch in work.batches)
+            assert work.inspection.index_bytes > 0
 
 
-def test_the_benchmark_measures_the_peer_on_the_same_rows(
-    tmp_path: Path, maven_jar: Callable[[str], Path]
-) -> None:
+def test_the_peer_has_the_same_rows(measured: Run, maven_jar: Callable[[str], Path]) -> None:
     maven_jar(ICEBERG_RUNTIME)
-    run, _ = bench(tmp_path, "--only", "iceberg-merge", "--only", "small", "--rounds", "1")
-    (work,) = run.workloads
-    peer = work.systems["iceberg-merge"]
-    assert peer.inspection.fingerprint.rows > work.rows
-    assert peer.inspection.delete_bytes > 0
+    systems = measured.workloads("large")["large"]
+    assert systems[PEER].inspection.fingerprint == systems[OURS].inspection.fingerprint
+    assert systems[PEER].inspection.delete_bytes > 0
+    (aim,) = [aim for aim in judge_aims(measured) if "Iceberg MERGE" in aim.text]
+    assert aim.measured > 0
+
+
+def test_what_was_measured_is_published(measured: Run, tmp_path: Path) -> None:
+    written = publish(measured, tmp_path)
+    page = (tmp_path / "performance.md").read_text(encoding="utf-8")
+    for words in (
+        "Aims",
+        "Index lookups",
+        "Storage",
+        "Memory",
+        "Merge after merge",
+        "Where icemirror's time goes",
+    ):
+        assert f"### {words}" in page
+    pictures = {path.name for path in written if path.suffix == ".svg"}
+    assert pictures == {"batches.svg", "table-size.svg", "change-size.svg", "repeated.svg"}
+    assert all(f"](img/{name})" in page for name in pictures)
+    assert Run.model_validate_json((tmp_path / "performance.json").read_text(encoding="utf-8")) == measured
+
+
+def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
+    measured: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, missing = Store(tmp_path), ("storage", OURS)
+    for part, system in choose_cells((), ()):
+        store.save(measured.cells[0].model_copy(update={"part": part, "system": system}))
+    store.forget(missing)
+    asked: list[tuple[str, str]] = []
+
+    def note(cells: list[tuple[str, str]], *_: object) -> list[object]:
+        asked[:] = cells
+        return []
+
+    monkeypatch.setattr("benchmarks.__main__.run_cells", note)
+    command = ["run", "--toy", "--results", str(tmp_path)]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert asked == [missing]
+    store.save(measured.cells[0].model_copy(update={"part": missing[0]}))
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert asked == choose_cells((), ())
+    assert CliRunner().invoke(main, [*command, "lookup"]).exit_code == 0
+    assert asked == [("lookup", OURS)]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(SystemFailed("gone\nits log"), 0), (Unavailable("no jar"), 0), (Different("other rows"), 1)],
+)
+def test_a_system_that_fails_is_named_and_wrong_rows_fail_the_run(
+    error: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    for part in ("large", "memory"):
+        monkeypatch.setitem(PARTS, part, replace(PARTS[part], measure=fail))
+    command = ["run", "large", "memory", "--system", OURS, "--toy", "--results", str(tmp_path)]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == code
+    reason = str(error).splitlines()[0]
+    assert f"Left out: large, icemirror: {reason}" in done.stdout
+    assert f"Left out: memory, icemirror: {reason}" in done.stdout
 
 
 def rows_of(**values: object) -> pa.Table:
@@ -66,8 +143,9 @@ def digest(table: pa.Table) -> Fingerprint:
     return fingerprint(table.to_batches(), table.schema)
 
 
-def test_the_order_of_rows_and_the_size_of_batches_do_not_matter() -> None:
-    table = rows_of()
+@pytest.mark.parametrize("names", [["a", "", "bc"], ["ab", "cd", "ef"], ["", "", ""], ["ab", "cd", "longer"]])
+def test_the_order_of_rows_and_the_size_of_batches_do_not_matter(names: list[str]) -> None:
+    table = rows_of(name=names)
     shuffled = table.take(pa.array([2, 0, 1]))
     assert digest(shuffled) == digest(table)
     assert fingerprint(table.to_batches(max_chunksize=1), table.schema) == digest(table)
