@@ -16,13 +16,14 @@ from benchmarks.__main__ import main
 from benchmarks.aims import judge_aims
 from benchmarks.bench import Bench, Limits
 from benchmarks.fingerprint import Fingerprint, fingerprint
+from benchmarks.machine import describe_machine
 from benchmarks.parts.catalogue import PARTS
 from benchmarks.parts.merges import Different, require_equal
 from benchmarks.parts.scale import TOY
 from benchmarks.process import SystemFailed
 from benchmarks.progress import Progress
 from benchmarks.publish import BEGIN, END, publish, replace_block
-from benchmarks.result import Absent, Merges, Run
+from benchmarks.result import Absent, Cell, Conditions, Merges, Run
 from benchmarks.runner import choose_cells, run_cells
 from benchmarks.store import Store
 from benchmarks.systems.catalogue import ICEBERG_RUNTIME, OURS, PEER, Unavailable
@@ -91,11 +92,11 @@ def test_what_was_measured_is_published(measured: Run, tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
-    measured: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, missing = Store(tmp_path), ("storage", OURS)
-    for part, system in choose_cells((), ()):
-        store.save(measured.cells[0].model_copy(update={"part": part, "system": system}))
+    for place in choose_cells((), ()):
+        store.save(cell_of(*place))
     store.forget(missing)
     asked: list[tuple[str, str]] = []
 
@@ -107,7 +108,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
     command = ["run", "--toy", "--results", str(tmp_path)]
     assert CliRunner().invoke(main, command).exit_code == 0
     assert asked == [missing]
-    store.save(measured.cells[0].model_copy(update={"part": missing[0]}))
+    store.save(cell_of(*missing))
     assert CliRunner().invoke(main, command).exit_code == 0
     assert asked == choose_cells((), ())
     assert CliRunner().invoke(main, [*command, "lookup"]).exit_code == 0
@@ -132,6 +133,19 @@ def test_a_system_that_fails_is_named_and_wrong_rows_fail_the_run(
     reason = str(error).splitlines()[0]
     assert f"Left out: large, icemirror: {reason}" in done.stdout
     assert f"Left out: memory, icemirror: {reason}" in done.stdout
+
+
+def cell_of(part: str, system: str) -> Cell:
+    conditions = Conditions(spark_cores=2, driver_memory="1g", load=0, busy_cores=None, crowded=False)
+    return Cell(
+        part=part,
+        system=system,
+        began_at="2026-01-01T00:00+00:00",
+        seconds=0,
+        machine=describe_machine({}),
+        conditions=conditions,
+        outcome=Absent(reason="not asked for"),
+    )
 
 
 def rows_of(**values: object) -> pa.Table:
