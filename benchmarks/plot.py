@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks.svg import COLOURS, Drawing
 
 _WIDTH, _HEIGHT = 720.0, 340.0
-_LEFT, _RIGHT, _BOTTOM = 60.0, 20.0, 50.0
+_LEFT, _RIGHT, _BOTTOM = 60.0, 40.0, 50.0
 _LINE = 22.0
 _LETTER = 7.5
 
@@ -37,7 +37,7 @@ def draw_lines(title: str, x_axis: Axis, y_axis: Axis, lines: Sequence[Line]) ->
     """The chart as SVG."""
     drawing = Drawing(_WIDTH, _HEIGHT, title)
     drawing.text(10, 22, title, "title")
-    top = _draw_legend(drawing, lines) + 20
+    top = _draw_legend(drawing, lines) + 36
     bottom = _HEIGHT - _BOTTOM
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]

@@ -100,6 +100,6 @@ _PARTS = (
     ),
     Part("wide", "10,000 events of 1 KB, 36 partitions, into 1 M rows", 10, tuple(SYSTEMS), _wide),
     Part("changes", "200 to 200,000 events into 10 M rows", 4, (OURS, PEER), _changes),
-    Part("repeated", "1,000 merges of 500 events into 1 M rows", 9, (OURS,), _repeated),
+    Part("repeated", "1,000 merges of 500 events into 1 M rows", 16, (OURS,), _repeated),
 )
 PARTS = {part.name: part for part in _PARTS}
