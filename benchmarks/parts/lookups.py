@@ -16,7 +16,7 @@ from benchmarks.result import Lookup, Lookups
 from spark_job.key_index.codec import Encoding, KeyCodec
 from spark_job.key_index.keys import Keys
 from spark_job.key_index.lookup import find_keys
-from spark_job.key_index.segment import Entries, SegmentInfo, write_segment
+from spark_job.key_index.segment import Entries, Recipe, SegmentInfo, write_segment
 
 _FILE_ROWS = 500_000
 _SEED = 7
@@ -75,7 +75,9 @@ def _build(
     entries = Entries(keys, (places // _FILE_ROWS).astype(np.int32), places % _FILE_ROWS, orders)
     files = -(-count // _FILE_ROWS)
     covered = [f"file:///data/{number:05d}.parquet" for number in range(files)]
-    return keys, write_segment(io, str(path), entries, KeyCodec(encoding), covered, tuple(range(files)))
+    return keys, write_segment(
+        io, str(path), entries, Recipe(KeyCodec(encoding)), covered, tuple(range(files))
+    )
 
 
 def _choose(keys: Keys, encoding: Encoding, asked: int, rng: np.random.Generator) -> Keys:
