@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +27,7 @@ from spark_job.parquet_columns import open_parquet, read_columns
 Positions = NDArray[np.int64]
 
 _ROW_POSITION_ID = 2147483645  # `_pos`: reserved field ids of the spec
+_READERS = 8
 
 
 def write_vectors(
@@ -93,18 +96,22 @@ def _merge(target: LiveFile, earlier: Positions, positions: Positions) -> Positi
 
 def deleted_positions(io: FileIO, targets: Mapping[str, LiveFile]) -> dict[str, Positions]:
     """What is deleted of each data file, from its vector or else from all files of position deletes about it."""
-    parts: dict[str, list[Positions]] = {path: [np.empty(0, np.int64)] for path in targets}
-    wanted: dict[LiveDelete, list[str]] = defaultdict(list)
-    for path, target in targets.items():
+    wanted: dict[LiveDelete, list[LiveFile]] = defaultdict(list)
+    for target in targets.values():
         for delete in target.deletes:
-            if delete.is_vector:
-                parts[path].append(_read_vector(io, delete, target.rows))
-            else:
-                wanted[delete].append(path)
-    for delete, paths in wanted.items():
-        for path, positions in _read_position_deletes(io, delete, paths).items():
-            parts[path].append(positions)
+            wanted[delete].append(target)
+    parts: dict[str, list[Positions]] = {path: [np.empty(0, np.int64)] for path in targets}
+    with ThreadPoolExecutor(_READERS) as pool:
+        for found in pool.map(partial(_read, io), wanted, wanted.values()):
+            for path, positions in found.items():
+                parts[path].append(positions)
     return {path: np.concatenate(found) for path, found in parts.items()}
+
+
+def _read(io: FileIO, delete: LiveDelete, targets: list[LiveFile]) -> dict[str, Positions]:
+    if delete.is_vector:
+        return {target.path: _read_vector(io, delete, target.rows) for target in targets}
+    return _read_position_deletes(io, delete, [target.path for target in targets])
 
 
 def _read_vector(io: FileIO, vector: LiveDelete, rows: int) -> Positions:

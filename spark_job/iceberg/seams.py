@@ -54,18 +54,22 @@ def allow_v3_metadata() -> None:
 
 
 def _dump_v3(metadata: TableMetadataV3, **options: Any) -> str:  # noqa: ANN401 (pydantic's own)
-    if metadata.next_row_id is None:
-        if metadata.snapshots:
-            raise Invalid(
-                "a v3 table with snapshots has lost its next-row-id, without which no row can be added"
-            )
+    if metadata.next_row_id is None and not metadata.snapshots:
         metadata = metadata.model_copy(update={"next_row_id": 0})
+    next_row_id(metadata)
     return IcebergBaseModel.model_dump_json(metadata, **options)
 
 
 def next_row_id(metadata: TableMetadata) -> int | None:
     """What the first new row of the next snapshot is numbered; None below v3."""
-    return metadata.next_row_id if isinstance(metadata, TableMetadataV3) else None
+    if not isinstance(metadata, TableMetadataV3):
+        return None
+    if metadata.next_row_id is None:
+        raise Invalid(
+            f"{metadata.location}: the metadata of this v3 table lacks next-row-id, so new rows cannot be numbered. "
+            "Restore it from an earlier metadata file of the table."
+        )
+    return metadata.next_row_id
 
 
 @dataclass(frozen=True)

@@ -263,8 +263,10 @@ def test_a_v3_table_with_snapshots_is_not_numbered_anew(v3_table: Table) -> None
     commit_ids(v3_table, 1)
     assert isinstance(v3_table.metadata, TableMetadataV3)
     lost = v3_table.metadata.model_copy(update={"next_row_id": None})
-    with pytest.raises(Invalid, match="lost its next-row-id"):
+    with pytest.raises(Invalid, match="lacks next-row-id"):
         lost.model_dump_json()
+    with pytest.raises(Invalid, match="lacks next-row-id"):
+        next_row_id(lost)
 
 
 def test_v3_metadata_reads_back_as_it_was_written(v3_table: Table) -> None:
