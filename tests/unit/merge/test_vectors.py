@@ -8,7 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntryStatus
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from pyiceberg.table import Table
 
 from icemirror.errors import Corrupt
@@ -252,17 +259,27 @@ def test_a_data_file_with_two_vectors_is_refused(table: Table) -> None:
         view(table)
 
 
-def test_manifests_of_deletes_stay_few(table: Table) -> None:
-    """Every commit replaces vectors of many earlier ones."""
-    paths = [add_rows(table, list(range(20)), [7] * 20)[0] for _ in range(5)]
-    for number in range(20):
-        delete(table, {path: [number] for path in paths[number % 2 :: 2]})
+def test_manifests_of_deletes_that_are_written_anew_become_one(table: Table) -> None:
+    paths = [add_rows(table, list(range(5)), [7] * 5)[0] for _ in range(6)]
+    for number, path in enumerate(paths[:5]):
+        delete(table, {path: [0], paths[5]: [number]} if number == 4 else {path: [0]})
+    assert len(delete_manifests(table)) == 5
+    delete(table, {path: [1] for path in paths[:5]})
+    new, rewritten = delete_manifests(table)
+    assert (new.added_files_count, new.existing_files_count, new.deleted_files_count) == (5, 0, 0)
+    assert (rewritten.added_files_count, rewritten.existing_files_count, rewritten.deleted_files_count) == (
+        0,
+        1,
+        5,
+    )
+    assert len(ids_of(table)) == 5 * 3 + 4
+
+
+def delete_manifests(table: Table) -> list[ManifestFile]:
     head = table.current_snapshot()
     assert head is not None
-    found = [
+    return [
         manifest
         for manifest in list_manifests(table.io, head.manifest_list)
         if manifest.content is ManifestContent.DELETES
     ]
-    assert len(found) <= 3
-    assert len(ids_of(table)) == 5 * 10
