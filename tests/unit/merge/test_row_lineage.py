@@ -14,7 +14,7 @@ from icemirror.errors import Kind
 from spark_job.engine import InProcess
 from spark_job.iceberg.view import live_files
 from spark_job.row_lineage import LINEAGE_IDS, ROW_ID, old_row_ids
-from spark_job.vectors import _deleted_before
+from spark_job.vectors import deleted_positions
 from tests.mirrors import upgrade_like_java
 from tests.unit.merge.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
 
@@ -52,7 +52,7 @@ def lineage_of(lab: Lab) -> dict[Any, int | None]:
     """Key → row id of each live row, by the rules of the specification."""
     found: dict[Any, int | None] = {}
     live = live_files(lab.mirror.io, lab.mirror.current_snapshot())
-    gone = _deleted_before(lab.mirror.io, live)
+    gone = deleted_positions(lab.mirror.io, live)
     for path, file in live.items():
         rows = pq.read_table(local_path(path)).to_pylist()
         for at, row in enumerate(rows):
