@@ -149,6 +149,7 @@ def next_root(
         files=tuple(files),
         next_run=merged.next_run + 1,
         merging=merged.merging,
+        expired=merged.expired,
     )
     return forget_files(root)
 

@@ -16,13 +16,14 @@ import pyarrow as pa
 from icemirror.errors import BadConfig, CommitUnknown, Conflict, Corrupt, IcemirrorError, Invalid, Transient
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes
+from spark_job.doubtful import NeedsHistory
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
-from spark_job.index_merge import IndexMerge, run_merge
+from spark_job.index_merge import IndexMerge, merged_paths, run_merge
 from spark_job.key_index.codec import Encoding
+from spark_job.key_index.compaction import MergedPiece
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.keys import U64, Keys
-from spark_job.key_index.segment import SegmentInfo
 from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.work import Done, Result, Work
 
@@ -47,8 +48,8 @@ class Engine(Protocol):
     def run(self, work: Work[Result]) -> list[Result]:
         """The results of the shards, or the first named error."""
 
-    def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
-        """Merges runs of the index; the segment that each piece became."""
+    def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
+        """Merges runs of the index; what each piece became."""
 
 
 class LazyEngine:
@@ -63,7 +64,7 @@ class LazyEngine:
         """The results of the shards, after a start if need be."""
         return self._started().run(work)
 
-    def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
+    def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
         """Merges runs of the index, after a start if need be."""
         return self._started().merge_index(merge)
 
@@ -77,13 +78,13 @@ class LazyEngine:
 
 def run_beside(
     engine: Engine, work: Work[Result] | None, merge: IndexMerge
-) -> tuple[list[Result], list[SegmentInfo | None]]:
+) -> tuple[list[Result], list[MergedPiece]]:
     """Runs a slice, and what is to be merged of the index: beside it, in this process, where that is little."""
     little = merge.entries <= _LITTLE_INDEX_ENTRIES
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(run_merge, merge) if little else None
         shards: list[Result] = []
-        merged: list[SegmentInfo | None] = []
+        merged: list[MergedPiece] = []
         try:
             shards = engine.run(work) if work else []
             with named():
@@ -92,7 +93,7 @@ def run_beside(
             if waiting and waiting.exception() is None:
                 merged = waiting.result()
             discard(merge.io, [path for shard in shards for path in shard.paths])
-            discard(merge.io, [segment.path for segment in merged if segment])
+            discard(merge.io, merged_paths(merged))
             raise
     return shards, merged
 
@@ -116,7 +117,16 @@ class Failure:
 
 _NAMED = {
     error.__name__: error
-    for error in (Transient, Conflict, CommitUnknown, Invalid, Corrupt, BadConfig, DamagedSegment)
+    for error in (
+        Transient,
+        Conflict,
+        CommitUnknown,
+        Invalid,
+        Corrupt,
+        BadConfig,
+        DamagedSegment,
+        NeedsHistory,
+    )
 }
 
 
@@ -134,7 +144,7 @@ class InProcess:
         parts = cut_by_key(work.read(everything), shard_bounds(work, self.shards))
         return [work.merge(lambda part=part: part) for part in parts if len(part)]  # type: ignore[misc]  # bound now
 
-    def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
+    def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
         """Merges runs of the index in this process."""
         return run_merge(merge)
 
@@ -158,14 +168,14 @@ class OnSpark:
             outcomes = self._sharded(work, max(self.context.defaultParallelism, by_size))
         return _raise_failures(work, outcomes)
 
-    def merge_index(self, merge: IndexMerge) -> list[SegmentInfo | None]:
+    def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
         """Merges runs of the index on Spark, a task for each piece."""
         merges = [replace(merge, pieces=(piece,)) for piece in merge.pieces]
         outcomes = self.context.parallelize(merges, len(merges)).map(_merge_piece).collect()
-        done = [segment for outcome in outcomes if isinstance(outcome, list) for segment in outcome]
+        done = [piece for outcome in outcomes if isinstance(outcome, list) for piece in outcome]
         for outcome in outcomes:
             if isinstance(outcome, Failure):
-                discard(merge.io, [segment.path for segment in done if segment])
+                discard(merge.io, merged_paths(done))
                 raise outcome.error()
         return done
 
@@ -197,7 +207,7 @@ def _merge_all(work: Work[Result]) -> Result | Failure:
         return Failure.of(error)
 
 
-def _merge_piece(merge: IndexMerge) -> list[SegmentInfo | None] | Failure:
+def _merge_piece(merge: IndexMerge) -> list[MergedPiece] | Failure:
     try:
         with named():
             return run_merge(merge)

@@ -9,7 +9,7 @@ from pyiceberg.io import FileIO
 
 from icemirror.crash import reach
 from spark_job.iceberg.discard import discard
-from spark_job.key_index.compaction import Piece, is_move, merge_piece, plan_pieces
+from spark_job.key_index.compaction import MergedPiece, Piece, is_move, merge_piece, plan_pieces
 from spark_job.key_index.root import Root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.key_index.tiers import Group, choose_groups, runs_of, work_allowed
@@ -27,6 +27,8 @@ class IndexMerge:
     moved: tuple[Group, ...] = ()
     pieces: tuple[Piece, ...] = ()
     next_run: int = 1
+    expired: tuple[int, ...] | None = None
+    expire_before: int = 0
 
     @property
     def entries(self) -> int:
@@ -42,10 +44,13 @@ class MergedIndex:
     added: tuple[SegmentInfo, ...] = ()
     merging: tuple[Group, ...] = ()
     next_run: int = 1
+    expired: tuple[int, ...] | None = None
 
 
-def plan_merge(io: FileIO, location: str, root: Root | None, added: int) -> IndexMerge:
-    """What a commit that adds so many entries shall merge of the index."""
+def plan_merge(
+    io: FileIO, location: str, root: Root | None, added: int, expire_before: int = 0
+) -> IndexMerge:
+    """What a commit that adds so many entries shall merge of the index, and which tombstones may go then."""
     if root is None:
         return IndexMerge(io, location)
     runs = runs_of(root.segments)
@@ -70,26 +75,35 @@ def plan_merge(io: FileIO, location: str, root: Root | None, added: int) -> Inde
         tuple(moved),
         tuple(pieces),
         max([root.next_run, *(group.target + 1 for group in groups)]),
+        root.expired,
+        expire_before,
     )
 
 
-def run_merge(merge: IndexMerge) -> list[SegmentInfo | None]:
-    """The segments that the pieces became; on an error none is left behind."""
-    done: list[SegmentInfo | None] = []
+def run_merge(merge: IndexMerge) -> list[MergedPiece]:
+    """What the pieces became; on an error no file is left behind."""
+    done: list[MergedPiece] = []
     try:
         for piece in merge.pieces:
-            done.append(merge_piece(merge.io, piece, merge.location, merge.paths, merge.gone))
+            done.append(
+                merge_piece(merge.io, piece, merge.location, merge.paths, merge.gone, merge.expire_before)
+            )
             reach("index-merged")
     except BaseException:
-        discard(merge.io, [segment.path for segment in done if segment])
+        discard(merge.io, merged_paths(done))
         raise
     return done
+
+
+def merged_paths(done: Sequence[MergedPiece]) -> list[str]:
+    """The files that were written."""
+    return [one.segment.path for one in done if one.segment]
 
 
 def apply_merge(
     segments: Sequence[SegmentInfo],
     merge: IndexMerge,
-    merged: Sequence[SegmentInfo | None],
+    merged: Sequence[MergedPiece],
     caught: Sequence[SegmentInfo] = (),
 ) -> MergedIndex:
     """The segments with the merged ranges taken off the old ones and the new segments in their place. Pure.
@@ -100,9 +114,9 @@ def apply_merge(
     group_of = {number: group.target for group in merge.groups for number in group.inputs}
     reached = {piece.target: piece.last_key for piece in merge.pieces}
     new: dict[int, list[SegmentInfo]] = {}
-    for piece, segment in zip(merge.pieces, merged, strict=True):
-        if segment is not None:
-            new.setdefault(piece.target, []).append(segment)
+    for piece, done in zip(merge.pieces, merged, strict=True):
+        if done.segment is not None:
+            new.setdefault(piece.target, []).append(done.segment)
     kept: list[SegmentInfo] = []
     for segment in segments:
         target = group_of.get(segment.run)
@@ -116,10 +130,12 @@ def apply_merge(
                 first = max(segment.first_key, reached[target] + 1)
                 kept.append(segment.model_copy(update={"first_key": first}))
     left = {segment.run for segment in kept}
-    added = (*caught, *(segment for segment in merged if segment))
+    added = (*caught, *(done.segment for done in merged if done.segment))
+    expired = [order for order in (merge.expired, *(done.expired for done in merged)) if order]
     return MergedIndex(
         segments=tuple(kept),
         added=added,
         merging=tuple(group for group in merge.groups if left.intersection(group.inputs)),
         next_run=merge.next_run,
+        expired=max(expired, default=None),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyiceberg.table import Table
@@ -17,6 +17,7 @@ from icemirror.telemetry.logs import bind, get_log
 from spark_job.catch_up import catch_up
 from spark_job.change_file import ChangeFile
 from spark_job.commit_slice import Outcome, commit_slice
+from spark_job.doubtful import NeedsHistory
 from spark_job.engine import LazyEngine, run_beside
 from spark_job.field_map import mirror_schema, schema_changes
 from spark_job.heal import Healer
@@ -68,7 +69,7 @@ class Pipeline:
 
     def advance(self, table: TableSettings) -> Advance:
         """Merges the next slice of a table, or finds that there is none."""
-        conflicts, damaged = 0, set[str]()
+        conflicts, damaged, ask_history = 0, set[str](), False
         while conflicts < _MOST_ATTEMPTS:
             began = self.clock()
             prepared = self.prepare(table)
@@ -78,7 +79,10 @@ class Pipeline:
                 )
             planned = self.clock() - began
             try:
-                return self._merge(prepared, prepared.slices[0], planned, damaged)
+                return self._merge(prepared, prepared.slices[0], planned, damaged, ask_history)
+            except NeedsHistory as error:
+                ask_history = True
+                log.info("asking the changelog's history", reason=str(error))
             except Conflict as error:
                 conflicts += 1
                 log.info("fenced out, planning again", reason=str(error))
@@ -155,7 +159,9 @@ class Pipeline:
         )
         return tuple(plan_slices(uuid, snapshots, done, limits)), len(history.snapshots)
 
-    def _merge(self, prepared: Prepared, part: Slice, planned: float, damaged: Set[str]) -> Merged:
+    def _merge(
+        self, prepared: Prepared, part: Slice, planned: float, damaged: Set[str], ask_history: bool
+    ) -> Merged:
         began = self.clock()
         table = prepared.settings
         with named(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
@@ -167,8 +173,11 @@ class Pipeline:
             )
             mirror, healed = healer.heal(mirror, damaged)
             mirror, caught = catch_up(self.engine, mirror, shape, location)
-            merge = plan_merge(mirror.table.io, location, mirror.root, part.events)
+            expire_before = int(1000 * (time.time() - table.tombstone_retention))
+            merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
             work = self._work(prepared, mirror, part, location)
+            if ask_history:
+                work = replace(work, history=tuple(self._merged_files(prepared)))
             shards, merged = run_beside(self.engine, work if part.files else None, merge)
             index = apply_merge(
                 mirror.root.segments if mirror.root else (), merge, merged, (*healed, *caught)
@@ -225,6 +234,7 @@ class Pipeline:
             index=Index(mirror.table.io, root.segments, root.gone) if root else Index(mirror.table.io),
             indexed_paths=tuple(file.path for file in root.files) if root else (),
             index_location=location,
+            expired=root.expired if root else None,
             key_check_rows=self.key_check_rows,
             first_row_ids=_first_row_ids(mirror),
         )

@@ -22,6 +22,7 @@ from icemirror.crash import reach
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
 from spark_job.data_files import WrittenRows, write_rows
+from spark_job.doubtful import NeedsHistory, find_doubtful, settle
 from spark_job.field_map import FieldMap
 from spark_job.iceberg.discard import discard
 from spark_job.key_check import KeySides, check_events, check_keys, choose_sample
@@ -48,6 +49,8 @@ class SliceWork:
     indexed_paths: tuple[str, ...]
     index_location: str
     key_check_rows: int | None
+    expired: tuple[int, ...] | None = None  # the newest tombstone that is forgotten
+    history: tuple[ChangeFile, ...] | None = None  # the changelog before this slice, where it had to be asked
     replay: bool = False
     first_row_ids: tuple[int | None, ...] | None = None  # of the indexed files; None below format v3
 
@@ -114,6 +117,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
     with _timed(seconds, "locate"):
         orders = work.orders(changes)
         located = locate_keys(work.index, changes.keys, orders)
+        located = _settle(work, changes, orders, located)
         fate = decide(changes, located, replay=work.replay)
         _check(work, changes, located, fate)
     written = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))
@@ -140,6 +144,15 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         removed_pos=located.pos[fate.removes],
         seconds=seconds,
     )
+
+
+def _settle(work: SliceWork, changes: Changes, orders: U64, located: Located) -> Located:
+    doubtful = find_doubtful(changes, orders, located, work.expired)
+    if not doubtful.any():
+        return located
+    if work.history is None:
+        raise NeedsHistory(f"{int(doubtful.sum())} keys may have had tombstones that have expired")
+    return settle(work.changelog_io, work.history, work.shape, changes, orders, located, doubtful)
 
 
 def _check(work: SliceWork, changes: Changes, located: Located, fate: Fate) -> None:

@@ -141,6 +141,12 @@ class TableOptions(Section):
     min_interval: Seconds = Field(
         default="0s", validate_default=True, description="Not more often than this, unless a backlog waits."
     )
+    tombstone_retention: Seconds = Field(
+        default="7d",
+        validate_default=True,
+        description="How long the index remembers deleted keys at least. An insert of such a key that is late by more "
+        "costs a look into the changelog.",
+    )
     group: Group = Field(default="default", description="Tables of one group share a warm Spark job.")
     table_properties: Properties = Field(default={}, description="Iceberg properties of the mirror.")
 

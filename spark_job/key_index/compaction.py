@@ -10,8 +10,9 @@ from pyiceberg.io import FileIO
 
 from spark_job.key_index.blocks import read_directory
 from spark_job.key_index.damage import reading_segment
-from spark_job.key_index.keys import concat_keys
+from spark_job.key_index.keys import Indices, Mask, concat_keys
 from spark_job.key_index.numbered import write_entries
+from spark_job.key_index.orders import greatest_order
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.key_index.tiers import PIECE_ENTRIES, BlockStarts, Group, Run, cut_key, overlap
@@ -19,18 +20,20 @@ from spark_job.key_index.tiers import PIECE_ENTRIES, BlockStarts, Group, Run, cu
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range of keys in the segments of a group, newest first."""
+    """A range of keys in the segments of a group, newest first; `oldest`: there is no older run."""
 
     target: int
     inputs: tuple[SegmentInfo, ...]
     first_key: int
     last_key: int
     entries: int
+    oldest: bool = False
 
 
 def plan_pieces(io: FileIO, group: Group, runs: Sequence[Run], most: int) -> Iterator[Piece]:
     """Pieces of a group, in key order, until about `most` entries are in them."""
     inputs = [segment for run in runs if run.number in group.inputs for segment in run.segments]
+    oldest = runs[-1].number in group.inputs
     starts = {segment.path: _starts(io, segment) for segment in inputs}
     last = max(segment.last_key for segment in inputs)
     first = min(segment.first_key for segment in inputs)
@@ -40,7 +43,7 @@ def plan_pieces(io: FileIO, group: Group, runs: Sequence[Run], most: int) -> Ite
         cut = cut_key([starts[segment.path] for segment in left], first, last, min(most, PIECE_ENTRIES))
         touched = tuple(segment for segment in left if segment.first_key <= cut)
         entries = sum(_count(starts[segment.path], max(first, segment.first_key), cut) for segment in touched)
-        yield Piece(group.target, touched, first, cut, entries)
+        yield Piece(group.target, touched, first, cut, entries, oldest)
         most -= max(entries, 1)
         first = cut + 1
 
@@ -66,19 +69,42 @@ def is_move(runs: Sequence[Run]) -> bool:
     return large and not overlap(runs)
 
 
+@dataclass(frozen=True, slots=True)
+class MergedPiece:
+    """The segment that a piece became, if anything is left, and the newest of the tombstones that expired."""
+
+    segment: SegmentInfo | None
+    expired: tuple[int, ...] | None = None
+
+
 def merge_piece(
-    io: FileIO, piece: Piece, location: str, paths: Sequence[str], gone: frozenset[int] = frozenset()
-) -> SegmentInfo | None:
-    """Writes the segment that the piece becomes; None if nothing is left. `paths` are the root's data files."""
+    io: FileIO,
+    piece: Piece,
+    location: str,
+    paths: Sequence[str],
+    gone: frozenset[int] = frozenset(),
+    expire_before: int = 0,
+) -> MergedPiece:
+    """Writes what the piece becomes. `paths` are the root's data files; those that are gone leave tombstones.
+
+    Tombstones of runs that were written before `expire_before` are left out, where no older run knows the key.
+    """
     parts: list[Entries] = []
+    old: list[Mask] = []
     for segment in piece.inputs:
         with reading_segment(segment.path):
-            parts.append(_on_root(segment, read_entries(io, segment, piece.first_key, piece.last_key), gone))
-    written = write_entries(io, location, _newest(parts), piece.inputs[0].recipe, dict(enumerate(paths)))
+            entries = read_entries(io, segment, piece.first_key, piece.last_key)
+        old.append((entries.file == TOMBSTONE) & (piece.oldest and segment.written_at < expire_before))
+        parts.append(_on_root(segment, entries, gone))
+    merged, places = _newest(parts)
+    expires = np.concatenate(old)[places]
+    expired = greatest_order(merged.orders[expires]) if expires.any() else None
+    recipe = piece.inputs[0].recipe
+    written = write_entries(io, location, _take(merged, ~expires), recipe, dict(enumerate(paths)))
     if written is None:
-        return None
+        return MergedPiece(None, expired)
     written_at = max(one.written_at for one in piece.inputs)
-    return written.model_copy(update={"run": piece.target, "written_at": written_at})
+    return MergedPiece(written.model_copy(update={"run": piece.target, "written_at": written_at}), expired)
 
 
 def _on_root(segment: SegmentInfo, entries: Entries, gone: frozenset[int]) -> Entries:
@@ -88,16 +114,21 @@ def _on_root(segment: SegmentInfo, entries: Entries, gone: frozenset[int]) -> En
     return replace(entries, file=file, pos=np.where(file < 0, 0, entries.pos))
 
 
-def _newest(parts: Sequence[Entries]) -> Entries:
-    """Of each key the entry of the first part that has it, ascending by key."""
-    keys = concat_keys([part.keys for part in parts])
-    order = keys.argsort()  # stable: the newest of equal keys comes first
-    keys = keys.take(order)
-    keep = np.concatenate([[True], ~keys.same_as_next()]) if len(keys) else np.empty(0, dtype=np.bool_)
-    order = order[keep]
+def _newest(parts: Sequence[Entries]) -> tuple[Entries, Indices]:
+    """Of each key the entry of the first part that has it, ascending by key, and where it stood among all of them."""
+    every = Entries(
+        concat_keys([part.keys for part in parts]),
+        np.concatenate([part.file for part in parts]),
+        np.concatenate([part.pos for part in parts]),
+        np.concatenate([part.orders for part in parts]),
+    )
+    order = every.keys.argsort()  # stable: the newest of equal keys comes first
+    if len(order):
+        order = order[np.concatenate([[True], ~every.keys.take(order).same_as_next()])]
+    return _take(every, order), order
+
+
+def _take(entries: Entries, places: Indices | Mask) -> Entries:
     return Entries(
-        keys.take(keep),
-        np.concatenate([part.file for part in parts])[order],
-        np.concatenate([part.pos for part in parts])[order],
-        np.concatenate([part.orders for part in parts])[order],
+        entries.keys.take(places), entries.file[places], entries.pos[places], entries.orders[places]
     )

@@ -40,6 +40,7 @@ class Root(BaseModel):
     files: tuple[IndexedFile, ...]
     next_run: int = 1
     merging: tuple[Group, ...] = ()
+    expired: tuple[int, ...] | None = None
 
     @property
     def gone(self) -> frozenset[int]:

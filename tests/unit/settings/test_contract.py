@@ -62,6 +62,7 @@ def test_the_contracts_example_loads_word_for_word() -> None:
                 "metadata_columns": {"synced_at": None, "source_sequence": None, "created_at": None},
                 "name_case": "preserve",
                 "min_interval": "0s",
+                "tombstone_retention": "7d",
                 "group": "default",
                 "table_properties": {},
             }
@@ -90,6 +91,7 @@ def test_the_contracts_example_loads_word_for_word() -> None:
                 "metadata_columns": {"synced_at": None, "source_sequence": None, "created_at": None},
                 "name_case": "preserve",
                 "min_interval": "0s",
+                "tombstone_retention": "7d",
                 "group": "default",
                 "table_properties": {},
             }
