@@ -45,7 +45,16 @@ def test_a_root_is_one_json_blob_with_a_version(tmp_path: Path, io: PyArrowFileI
     (one,) = puffin.footer.blobs
     document = json.loads(puffin.get_blob_payload(one))
     assert one.type == "icemirror-index-root-v1"
-    assert list(document) == ["version", "snapshot_id", "epoch", "segments", "files"]
+    assert list(document) == [
+        "version",
+        "snapshot_id",
+        "epoch",
+        "segments",
+        "files",
+        "next_run",
+        "merging",
+        "expired",
+    ]
     assert document["version"] == 1
     assert [segment["last_key"] for segment in document["segments"]] == [1999, 2**128 - 1]
     assert document["files"][0] == {"path": "s3://b/a é.parquet", "rows": 7, "live": 5}

@@ -17,7 +17,6 @@ from icemirror.result import TableResult
 from icemirror.settings import load_settings
 from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
-from spark_job.key_index.root import read_root
 from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
 from tests.unit.merge.lab import (
@@ -140,23 +139,6 @@ def put_another_table_in_its_place(lab: Lab) -> None:
     lab.catalog.create_table("lab.world", ID_AND_NAME)
 
 
-def segment_path(lab: Lab) -> Path:
-    root = read_root(lab.mirror.io, lab.mirror.metadata.properties["icemirror.index-root"])
-    return local_path(root.segments[0].path)
-
-
-def remove_segment(lab: Lab) -> None:
-    lab.tell("U1@2")
-    segment_path(lab).unlink()
-
-
-def damage_segment(lab: Lab) -> None:
-    lab.tell("U1@2")
-    content = bytearray(segment_path(lab).read_bytes())
-    content[40] ^= 1
-    segment_path(lab).write_bytes(content)
-
-
 def remove_data_file(lab: Lab) -> None:
     """The row that the index points at cannot be checked."""
     lab.tell("U1@2")
@@ -210,8 +192,6 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
         "has the key of.*delete one of them",
     ),
     "foreign table": (put_another_table_in_its_place, Kind.INVALID, "icemirror did not make it. Drop it"),
-    "missing segment": (remove_segment, Kind.CORRUPT, "gone"),
-    "damaged segment": (damage_segment, Kind.CORRUPT, "checksum"),
     "missing data file": (remove_data_file, Kind.CORRUPT, "the file is gone"),
 }
 

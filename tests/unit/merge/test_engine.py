@@ -10,7 +10,7 @@ from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
 
 from spark_job.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds
 from spark_job.index_location import index_location
-from spark_job.shard import ShardResult, SliceWork
+from spark_job.shard import SliceWork
 from tests.unit.merge.lab import Lab, changelog_schema, events, rows_table, sequence_text
 from tests.unit.merge.samples import make_changes, told
 
@@ -21,7 +21,7 @@ def next_work(lab: Lab) -> SliceWork:
     """The work of the next slice of a table whose mirror exists."""
     ready = lab.pipeline.prepare(lab.table)
     assert ready.mirror is not None
-    return lab.pipeline._work(ready, ready.mirror, ready.slices[0])
+    return lab.pipeline._work(ready, ready.mirror, ready.slices[0], str(lab.folder / "index"))
 
 
 @given(st.lists(st.integers(0, TOP), max_size=30), st.lists(st.integers(0, TOP), max_size=4).map(sorted))
@@ -90,13 +90,9 @@ def test_file_groups_hold_every_file_once_and_in_order(sizes: list[int], groups:
 def test_a_lazy_engine_starts_once_and_only_when_it_is_needed(lab: Lab) -> None:
     started: list[int] = []
 
-    class Counting:
-        def run(self, work: SliceWork) -> list[ShardResult]:
-            return InProcess().run(work)
-
-    def start() -> Counting:
+    def start() -> InProcess:
         started.append(1)
-        return Counting()
+        return InProcess()
 
     engine = LazyEngine(start)
     lab.commit()
