@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +13,15 @@ from pyiceberg.io import FileIO
 from spark_job.collapse import Changes
 from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import U64, Indices, Keys, Mask
-from spark_job.key_index.lookup import Found, find_keys
+from spark_job.key_index.lookup import NOTHING, Found, find_keys
 from spark_job.key_index.orders import compare_orders, exceeds, read_orders
+from spark_job.key_index.ranges import askers, is_remote
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.shape import Operation
 
 ABSENT = -2
 DEAD = -1
+_SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +107,34 @@ def look_up(index: Index, keys: Keys, otherwise: tuple[int, ...]) -> Known:
 
 def _ask(index: Index, keys: Keys) -> Iterator[tuple[SegmentInfo, Indices, Found]]:
     """The answer of each segment to the keys that no newer one knew, with the places of those that it knows."""
-    open_keys = np.arange(len(keys), dtype=np.intp)
+    is_open = np.ones(len(keys), dtype=np.bool_)
+    ahead = _ask_ahead(index, keys)
     for segment in index.segments:
-        left = keys.take(open_keys)
-        within = left.bounds(segment.first_key, segment.last_key)
-        if within.start == within.stop:
-            continue
         with reading_segment(segment.path):
-            found = find_keys(index.io, segment, left.take(within))
-        asked = found.asked + within.start
-        yield segment, open_keys[asked], found
-        undecided = np.ones(len(open_keys), dtype=np.bool_)
-        undecided[asked] = False
-        open_keys = open_keys[undecided]
+            if segment.path in ahead:
+                answer = ahead[segment.path].result()
+                found = answer.take(is_open[answer.asked])
+            else:
+                places = np.flatnonzero(is_open)
+                found = _find(index, segment, keys.take(places))
+                found = replace(found, asked=places[found.asked])
+        if len(found.asked):
+            yield segment, found.asked, found
+            is_open[found.asked] = False
+
+
+def _ask_ahead(index: Index, keys: Keys) -> dict[str, Future[Found]]:
+    """On an object store: the answers of small segments to all keys, asked for at once rather than in turn."""
+    small = [one for one in index.segments if one.bytes <= _SMALL_BYTES and is_remote(one.path)]
+    return {segment.path: askers().submit(_find, index, segment, keys) for segment in small}
+
+
+def _find(index: Index, segment: SegmentInfo, keys: Keys) -> Found:
+    within = keys.bounds(segment.first_key, segment.last_key)
+    if within.start == within.stop:
+        return NOTHING
+    found = find_keys(index.io, segment, keys.take(within))
+    return replace(found, asked=found.asked + within.start)
 
 
 def decide(changes: Changes, located: Located, *, replay: bool = False) -> Fate:

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pyiceberg.io import FileIO, InputStream
+from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.keys import U64, Indices, Keys
 from spark_job.key_index.puffin import read_span
+from spark_job.key_index.ranges import RangeReader, is_remote
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo, payload_columns
 
 BLOCKS_AT_ONCE = 2048  # bounds memory: about 40 MB of blocks
-_GAP_BLOCKS = 3  # read over gaps this small rather than seek
+_GAP_BLOCKS = 3  # read over gaps this small rather than seek …
+_REMOTE_GAP_BLOCKS = 12  # … or ask once more
 _MAX_DIRECTORY_BYTES = 1 << 30
 
 
@@ -62,24 +64,27 @@ def _parse_directory(io: FileIO, segment: SegmentInfo) -> Directory:
     return Directory(first, before, np.frombuffer(raw, dtype="<u4", offset=arrays.nbytes))
 
 
-def read_blocks(stream: InputStream, segment: SegmentInfo, directory: Directory, numbers: Indices) -> Blocks:
+def read_blocks(source: RangeReader, segment: SegmentInfo, directory: Directory, numbers: Indices) -> Blocks:
     """Reads blocks by their ascending numbers, neighbours in one range."""
-    shape, base = segment.geometry, segment.payload.offset
+    shape, start = segment.geometry, segment.payload.offset + segment.geometry.base
     full = numbers[numbers < shape.full_blocks]
     raw = np.empty((len(full), shape.stride), dtype=np.uint8)
+    gap = _REMOTE_GAP_BLOCKS if is_remote(segment.path) else _GAP_BLOCKS
+    groups = np.split(full, np.flatnonzero(np.diff(full) > gap + 1) + 1) if len(full) else []
+    ranges = [
+        (start + int(group[0]) * shape.stride, (int(group[-1] - group[0]) + 1) * shape.stride)
+        for group in groups
+    ]
     done = 0
-    for group in np.split(full, np.flatnonzero(np.diff(full) > _GAP_BLOCKS + 1) + 1) if len(full) else ():
-        first, count = int(group[0]), int(group[-1] - group[0]) + 1
-        data = _read_exactly(
-            stream, segment.path, base + shape.base + first * shape.stride, count * shape.stride
-        )
-        raw[done : done + len(group)] = np.frombuffer(data, dtype=np.uint8).reshape(count, -1)[group - first]
+    for group, data in zip(groups, source.read(ranges), strict=True):
+        blocks = np.frombuffer(data, dtype=np.uint8).reshape(-1, shape.stride)
+        raw[done : done + len(group)] = blocks[group - group[0]]
         done += len(group)
     for row, number in enumerate(full):
         _check(segment.path, raw[row], directory.checksums[number])
     columns: dict[str, NDArray[np.generic]] = {}
     filled = np.full(len(numbers), BLOCK_ROWS, dtype=np.intp)
-    tail = _read_tail(stream, segment, directory) if len(full) < len(numbers) else None
+    tail = _read_tail(source, segment, directory) if len(full) < len(numbers) else None
     if tail is not None:
         filled[-1] = shape.rows - shape.full_blocks * BLOCK_ROWS
     for at, (name, dtype) in enumerate(payload_columns(segment.encoding, segment.hash_bits, segment.layout)):
@@ -93,11 +98,11 @@ def read_blocks(stream: InputStream, segment: SegmentInfo, directory: Directory,
 
 
 def _read_tail(
-    stream: InputStream, segment: SegmentInfo, directory: Directory
+    source: RangeReader, segment: SegmentInfo, directory: Directory
 ) -> dict[str, NDArray[np.generic]]:
     """The last, shorter block, filled up to the length of the others."""
     shape = segment.geometry
-    data = _read_exactly(stream, segment.path, segment.payload.offset + shape.tail, shape.tail_length)
+    (data,) = source.read([(segment.payload.offset + shape.tail, shape.tail_length)])
     _check(segment.path, np.frombuffer(data, dtype=np.uint8), directory.checksums[-1])
     rows = shape.rows - shape.full_blocks * BLOCK_ROWS
     tail: dict[str, NDArray[np.generic]] = {}
@@ -105,14 +110,6 @@ def _read_tail(
         values = np.frombuffer(data, dtype=dtype, count=rows, offset=shape.tail_columns[at])
         tail[name] = np.concatenate([values, np.zeros(BLOCK_ROWS - rows, dtype=dtype)])
     return tail
-
-
-def _read_exactly(stream: InputStream, path: str, offset: int, length: int) -> bytes:
-    stream.seek(offset)
-    data = stream.read(length)
-    if len(data) != length:
-        raise Corrupt(f"{path}: ends before byte {offset + length}")
-    return data
 
 
 def _check(path: str, block: NDArray[np.uint8], expected: np.uint32) -> None:

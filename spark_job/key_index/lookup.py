@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from spark_job.key_index.blocks import BLOCKS_AT_ONCE, Blocks, Directory, read_blocks, read_directory
-from spark_job.key_index.keys import U64, Indices, Keys, last_not_above, not_above
+from spark_job.key_index.keys import U64, Indices, Keys, Mask, last_not_above, not_above
+from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo
 
 
@@ -22,6 +23,13 @@ class Found:
     pos: NDArray[np.int64]
     entry: U64
 
+    def take(self, places: Mask) -> Found:
+        """Some of them."""
+        return Found(self.asked[places], self.file[places], self.pos[places], self.entry[places])
+
+
+NOTHING = Found(np.empty(0, np.intp), np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint64))
+
 
 def find_keys(io: FileIO, segment: SegmentInfo, keys: Keys) -> Found:
     """Looks up keys, which must be ascending."""
@@ -31,11 +39,11 @@ def find_keys(io: FileIO, segment: SegmentInfo, keys: Keys) -> Found:
     parts: list[Found] = []
     if len(asked):
         touched, place = np.unique(block_of[asked], return_inverse=True)
-        with io.new_input(segment.path).open() as stream:
+        with open_ranges(io, segment.path) as source:
             for start in range(0, len(touched), BLOCKS_AT_ONCE):
                 chunk = touched[start : start + BLOCKS_AT_ONCE]
                 here = (place >= start) & (place < start + len(chunk))
-                blocks = read_blocks(stream, segment, directory, chunk)
+                blocks = read_blocks(source, segment, directory, chunk)
                 parts.append(_search(segment, directory, blocks, keys, asked[here], place[here] - start))
     return _join(parts)
 
@@ -81,8 +89,7 @@ def _search(
 def _join(parts: list[Found]) -> Found:
     if len(parts) == 1:
         return parts[0]
-    empty = Found(np.empty(0, np.intp), np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint64))
-    parts = parts or [empty]
+    parts = parts or [NOTHING]
     return Found(
         np.concatenate([part.asked for part in parts]),
         np.concatenate([part.file for part in parts]),

@@ -8,6 +8,7 @@ from pyiceberg.io import FileIO
 from spark_job.key_index.blocks import BLOCKS_AT_ONCE, Blocks, read_blocks, read_directory
 from spark_job.key_index.keys import U64, Keys, concat_keys
 from spark_job.key_index.orders import read_orders
+from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.segment import BLOCK_ROWS, Entries, Layout, SegmentInfo
 
 _LOW_HALF = (1 << 64) - 1
@@ -23,10 +24,10 @@ def read_entries(
     inside = directory.first.bounds(first, last)
     numbers = np.arange(max(inside.start - 1, 0), inside.stop, dtype=np.intp)
     parts: list[tuple[Entries, U64]] = []
-    with io.new_input(segment.path).open() as stream:
+    with open_ranges(io, segment.path) as source:
         for start in range(0, len(numbers), BLOCKS_AT_ONCE):
             chunk = numbers[start : start + BLOCKS_AT_ONCE]
-            blocks = read_blocks(stream, segment, directory, chunk)
+            blocks = read_blocks(source, segment, directory, chunk)
             parts.append(_spread(segment, blocks, directory.entries_before[chunk], first, last))
     width = len(segment.greatest)
     if not parts:

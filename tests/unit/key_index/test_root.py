@@ -57,7 +57,7 @@ def test_a_root_is_one_json_blob_with_a_version(tmp_path: Path, io: PyArrowFileI
     ]
     assert document["version"] == 1
     assert [segment["last_key"] for segment in document["segments"]] == [1999, 2**128 - 1]
-    assert document["files"][0] == {"path": "s3://b/a é.parquet", "rows": 7, "live": 5}
+    assert document["files"][0] == {"path": "s3://b/a é.parquet", "rows": 7, "live": 5, "gone": False}
 
 
 def test_a_root_sums_up_its_files_and_segments(root: Root) -> None:
