@@ -44,6 +44,12 @@ def _ids(kind: IcebergType) -> Iterator[int]:
             return
 
 
+def renumber(ids: FieldMap, mirror: Schema) -> FieldMap:
+    """The map to the ids that a catalog gave the fields of a new mirror: some number them in an order of their own."""
+    given = list(_ids(mirror.as_struct()))
+    return dict(zip(ids, given, strict=True)) if len(given) == len(ids) else ids
+
+
 def dump_map(ids: FieldMap) -> str:
     """As it is kept in the mirror's properties."""
     return json.dumps({str(source): target for source, target in ids.items()})

@@ -201,7 +201,7 @@ class Pipeline:
         ]
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
-        if prepared.mirror is None:
+        if prepared.mirror is None or prepared.mirror.head is None:
             schema, ids = mirror_schema(
                 prepared.changelog.schema(), prepared.shape.row_ids, prepared.shape.key_ids
             )

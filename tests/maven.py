@@ -1,4 +1,4 @@
-"""Jars for the tests that ask Iceberg Java, by Maven coordinates, from wherever this machine's Maven or Spark looks."""
+"""Jars for the tests, by Maven coordinates, from wherever this machine's Maven or Spark looks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from spark_job.java import find_java
@@ -20,16 +21,21 @@ class Unavailable(Exception):
 
 
 def jar(coordinates: str) -> Path:
-    """The jar of `group:artifact:version`, without its dependencies."""
-    group, artifact, version = coordinates.split(":")
-    name = f"{artifact}-{version}.jar"
+    """The jar of `group:artifact:version` or `group:artifact:version:jar:classifier`, without its dependencies."""
+    group, artifact, version, *rest = coordinates.split(":")
+    classifier = rest[1] if rest else None
+    name = f"{artifact}-{version}-{classifier}.jar" if classifier else f"{artifact}-{version}.jar"
 
     def fetch(scratch: Path) -> Path:
         if shutil.which("mvn"):
             try:
                 return _by_maven(coordinates, scratch, name)
             except Unavailable:
-                pass  # a Maven that is not set up for this network; Spark's Ivy may be
+                if classifier:
+                    raise
+                # a Maven that is not set up for this network; Spark's Ivy may be
+        if classifier:
+            raise Unavailable(f"{coordinates} has a classifier, which needs Maven (`mvn`)")
         return _by_ivy(coordinates, scratch, f"{group}_{name}")
 
     return fetch_once(f"jars/{name}", fetch)
@@ -79,3 +85,30 @@ def _made(path: Path) -> Path:
     if not zipfile.is_zipfile(path):
         raise Unavailable(f"{path.name} was not fetched")
     return path
+
+
+def jars(name: str, coordinates: Sequence[str]) -> Path:
+    """A folder with these jars (`group:artifact:version[:jar:classifier]`) and all that they need; `name` has versions."""
+
+    def fetch(scratch: Path) -> Path:
+        if not shutil.which("mvn"):
+            raise Unavailable(f"{name} has dependencies, which needs Maven (`mvn`)")
+        wanted = "".join(map(_dependency, coordinates))
+        project = f"<groupId>icemirror.tests</groupId><artifactId>{name}</artifactId><version>1</version>"
+        (scratch / "pom.xml").write_text(
+            f'<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>{project}'
+            f"<dependencies>{wanted}</dependencies></project>"
+        )
+        copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+        options = [f"-DoutputDirectory={scratch / 'jars'}", "-DincludeScope=runtime"]
+        _run(["mvn", "--batch-mode", "--quiet", copy, *options], scratch)
+        return scratch / "jars"
+
+    return fetch_once(f"jars/{name}", fetch)
+
+
+def _dependency(coordinates: str) -> str:
+    group, artifact, version, *rest = coordinates.split(":")
+    classifier = f"<classifier>{rest[1]}</classifier>" if rest else ""
+    named = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    return f"<dependency>{named}{classifier}</dependency>"

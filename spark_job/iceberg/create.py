@@ -15,7 +15,7 @@ from pyiceberg.transforms import parse_transform
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
-from spark_job.field_map import FieldMap, dump_map
+from spark_job.field_map import FieldMap, dump_map, renumber
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.write_properties import check_numbers
@@ -25,7 +25,7 @@ from spark_job.row_lineage import require_free_names
 def create_mirror(
     catalog: Catalog, settings: TableSettings, changelog: Table, schema: Schema, ids: FieldMap
 ) -> Table:
-    """Creates the mirror; one that somebody else created meanwhile is loaded instead."""
+    """Creates the mirror; one that somebody else created meanwhile, or an earlier attempt, is loaded instead."""
     spec = partition_spec(settings.name, settings.partition_by, schema)
     check_numbers(settings.table_properties)
     if settings.format_version >= 3:
@@ -40,11 +40,16 @@ def create_mirror(
         SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
     }
     try:
-        return catalog.create_table(
+        table = catalog.create_table(
             settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
         )
     except TableAlreadyExistsError:
-        return catalog.load_table(settings.mirror_id.parts)
+        table = catalog.load_table(settings.mirror_id.parts)
+    given = dump_map(renumber(ids, table.schema()))
+    if table.current_snapshot() is None and table.metadata.properties.get(FIELD_MAP) != given:
+        with table.transaction() as transaction:
+            transaction.set_properties({FIELD_MAP: given})
+    return table
 
 
 def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schema) -> PartitionSpec:

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from icemirror.cursor import Cursor
 from icemirror.errors import REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
-from spark_job.field_map import FieldMap, load_map
+from spark_job.field_map import FieldMap, load_map, renumber
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root, read_root
 
@@ -84,7 +84,8 @@ def read_mirror(table: Table, name: str) -> Mirror:
     anchor = _read_anchor(properties)
     head = table.current_snapshot()
     if head is None:
-        return Mirror(table, None, None, anchor.epoch if anchor else 0, None, field_map)
+        given = renumber(field_map, table.schema())
+        return Mirror(table, None, None, anchor.epoch if anchor else 0, None, given)
     standing = _find_standing(table, name, head, anchor)
     epoch = max(standing.epoch, anchor.epoch if anchor else 0)
     foreign = standing.snapshot_id != head.snapshot_id

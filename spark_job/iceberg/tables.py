@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
@@ -11,6 +14,9 @@ from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.table_id import TableId
 from spark_job.iceberg.failures import named
+
+# PyIceberg hands them to botocore as they are, which wants numbers.
+_NUMBERS = ("glue.max-retries",)
 
 
 class Catalogs:
@@ -27,7 +33,7 @@ class Catalogs:
             title = catalog_name(properties, name)
             with named(f"catalog {title}"):
                 try:
-                    self._open[name] = load_catalog(title, **without_name(properties))
+                    self._open[name] = load_catalog(title, **_typed(without_name(properties)))
                 except (ValueError, ModuleNotFoundError) as error:
                     raise Invalid(f"catalog {title}: {error}") from error
         return self._open[name]
@@ -54,3 +60,14 @@ class Catalogs:
                 return None
             except FileNotFoundError as error:
                 raise Transient(f"{table}: its metadata file is not there: {error}") from error
+
+
+def _typed(
+    properties: Mapping[str, str],
+) -> dict[str, Any]:  # PyIceberg says text, but takes what botocore takes
+    """The properties, with numbers where text does not do."""
+    typed: dict[str, Any] = dict(properties)
+    for name in _NUMBERS:
+        if name in typed:
+            typed[name] = int(typed[name])
+    return typed

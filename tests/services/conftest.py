@@ -1,0 +1,100 @@
+"""One server of each kind for all tests; what cannot be had here goes through `need`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+import pytest
+
+from tests import maven
+from tests.need import do_without
+from tests.services import processes
+from tests.services.azurite import Azurite, azurite
+from tests.services.gcs import FakeGcs, fake_gcs
+from tests.services.glue import Glue, glue
+from tests.services.nessie import Nessie, nessie
+from tests.services.postgres import Postgres, postgres
+from tests.services.rest_catalog import RestCatalog, rest_catalog
+from tests.services.s3proxy import S3Proxy, s3proxy
+
+Server = TypeVar("Server")
+Start = Callable[[Path], AbstractContextManager[Server]]
+_LOGS = pytest.StashKey[list[Path]]()
+
+
+@pytest.fixture(scope="session")
+def start(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str, Start[object]], object]]:
+    """`start(name, server)`: runs a server in a folder of its own until the tests end."""
+    logs: list[Path] = []
+    request.config.stash[_LOGS] = logs
+    with ExitStack() as stack:
+
+        def begin(name: str, server: Start[object]) -> object:
+            folder = tmp_path_factory.mktemp(name)
+            try:
+                running = stack.enter_context(server(folder))
+            except (maven.Unavailable, processes.Unavailable) as error:
+                do_without(f"no {name}: {error}")
+            logs.extend(folder.glob("*.log"))
+            return running
+
+        yield begin
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failed test shows the ends of the servers' logs."""
+    report = yield
+    if report.failed:
+        for log in item.config.stash.get(_LOGS, []):
+            report.sections.append((f"log of {log.stem}", processes.tail(log)))
+    return report
+
+
+@pytest.fixture(scope="session")
+def s3(start: Callable[[str, Start[S3Proxy]], S3Proxy]) -> S3Proxy:
+    return start("s3proxy", s3proxy)
+
+
+@pytest.fixture(scope="session")
+def rest(start: Callable[[str, Start[RestCatalog]], RestCatalog], s3: S3Proxy) -> RestCatalog:
+    warehouse = s3.make_bucket("rest-warehouse")
+    return start("rest-catalog", lambda folder: rest_catalog(folder, s3, f"{warehouse}/tables"))
+
+
+@pytest.fixture(scope="session")
+def nessie_server(start: Callable[[str, Start[Nessie]], Nessie], s3: S3Proxy) -> Nessie:
+    warehouse = s3.make_bucket("nessie-warehouse")
+    return start("nessie", lambda folder: nessie(folder, s3, warehouse))
+
+
+@pytest.fixture(scope="session")
+def postgres_server(start: Callable[[str, Start[Postgres]], Postgres]) -> Postgres:
+    return start("postgres", postgres)
+
+
+@pytest.fixture(scope="session")
+def glue_server(start: Callable[[str, Start[Glue]], Glue]) -> Glue:
+    return start("glue", glue)
+
+
+@pytest.fixture(scope="session")
+def gcs(start: Callable[[str, Start[FakeGcs]], FakeGcs]) -> FakeGcs:
+    return start("fake-gcs", fake_gcs)
+
+
+@pytest.fixture(scope="session")
+def azure(start: Callable[[str, Start[Azurite]], Azurite]) -> Azurite:
+    return start("azurite", azurite)
+
+
+@pytest.fixture
+def bucket() -> str:
+    """A name that no other test has."""
+    return f"lab-{uuid4().hex[:12]}"

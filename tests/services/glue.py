@@ -1,0 +1,45 @@
+"""An emulated Glue catalog that keeps to versions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.services.processes import HOST, answers, free_port, running
+from tests.services.s3proxy import REGION
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Glue:
+    """A running one."""
+
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def properties(self, endpoint: str | None = None) -> dict[str, str]:
+        """PyIceberg's properties for it, or for a proxy in front of it."""
+        return {
+            "type": "glue",
+            "glue.endpoint": endpoint or self.endpoint,
+            "glue.region": REGION,
+            "glue.access-key-id": "emulated",
+            "glue.secret-access-key": "emulated",
+            "glue.max-retries": "2",
+        }
+
+
+@contextmanager
+def glue(folder: Path) -> Iterator[Glue]:
+    """The emulator; its tables are forgotten with it."""
+    server = Glue(free_port())
+    command = [sys.executable, "-m", "tests.services.glue_server", str(server.port)]
+    with running(command, folder / "glue.log", lambda: answers(server.endpoint), cwd=ROOT):
+        yield server

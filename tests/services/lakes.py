@@ -1,0 +1,74 @@
+"""Catalogs and storage that a schedule is merged through: the configuration, and the mirrored world on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import yaml
+
+from icemirror.settings import load_settings
+from spark_job.engine import Engine, InProcess, LazyEngine
+from spark_job.iceberg.tables import Catalogs
+from spark_job.pipeline import Pipeline
+from tests.mirrors import MirroredWorld
+from tests.oracle.schedules import Schedule
+from tests.oracle.world import World
+from tests.services.renumbered import RenumberedChangelog
+
+Properties = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Where changelog and mirror lie: PyIceberg's properties of one catalog, or of two.
+
+    `writer` is how the changelog's writer and the oracle reach the same catalogs: past the faults, where there are any.
+    """
+
+    mirror: Properties
+    changelog: Properties | None = None
+    writer_mirror: Properties | None = None
+    writer_changelog: Properties | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    namespace: str = field(default_factory=lambda: f"lab_{uuid4().hex[:12]}")
+
+    def document(self, *, writer: bool = False) -> dict[str, object]:
+        """The configuration for one table."""
+        mirror = (self.writer_mirror if writer else None) or self.mirror
+        changelog = (self.writer_changelog if writer else None) or self.changelog
+        table = {"namespace": self.namespace, "changelog_table": "world_changelog", "mirror_table": "world"}
+        if changelog is None:
+            return {"iceberg": {"catalog": dict(mirror)}, "tables": [table], **self.options}
+        return {
+            "iceberg": {"catalog": dict(mirror), "catalogs": {"source": dict(changelog)}},
+            "tables": [{**table, "changelog_catalog": "source"}],
+            **self.options,
+        }
+
+
+def mirrored_world(
+    folder: Path, lake: Lake, schedule: Schedule, engine: Engine | None = None
+) -> MirroredWorld:
+    """The schedule's changelog in the lake, and the pipeline that mirrors it."""
+    path = folder / "icemirror.yaml"
+    settings = load_settings(_write(path, lake.document()), os.environ)
+    writing = Catalogs(load_settings(_write(folder / "writer.yaml", lake.document(writer=True)), os.environ))
+    table = settings.tables[0]
+    for name in {table.changelog_catalog, table.mirror_catalog}:
+        writing.get(name).create_namespace_if_not_exists(lake.namespace)
+    world = World(writing.get(table.changelog_catalog), lake.namespace, schedule, ask_files=False)
+    world.changelog = RenumberedChangelog.of(world.changelog)
+    chosen = engine or InProcess()
+    pipeline = Pipeline(
+        settings, Catalogs(settings), LazyEngine(lambda: chosen), run_id="test", key_check_rows=None
+    )
+    return MirroredWorld(settings, pipeline, world)
+
+
+def _write(path: Path, document: Mapping[str, object]) -> Path:
+    path.write_text(yaml.safe_dump(document))
+    return path

@@ -1,0 +1,120 @@
+"""PostgreSQL: the machine's own, or the embeddable one that Maven has. No root needed, and none allowed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests import maven
+from tests.cache import fetch_once
+from tests.services.processes import HOST, DidNotStart, Unavailable, free_port, running
+
+_VERSION = "16.6.0"
+_USER, _DATABASE = "icemirror", "postgres"
+_NOBODY = "nobody"
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A running one."""
+
+    port: int
+
+    @property
+    def uri(self) -> str:
+        """As SQLAlchemy takes it."""
+        return f"postgresql+psycopg2://{_USER}@{HOST}:{self.port}/{_DATABASE}"
+
+
+def binaries() -> Path:
+    """A folder with initdb and postgres."""
+    try:
+        return _embedded() / "bin"
+    except (maven.Unavailable, Unavailable) as error:
+        installed = sorted(Path("/").glob("usr/lib/postgresql/*/bin"), key=lambda one: int(one.parent.name))
+        on_path = shutil.which("initdb")
+        found = installed[-1] if installed else Path(on_path).parent if on_path else None
+        if found is None:
+            raise Unavailable(f"neither installed, nor from Maven: {error}") from error
+        return found
+
+
+def _embedded() -> Path:
+    system = {"linux": "linux", "darwin": "darwin"}.get(sys.platform)
+    machine = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64v8", "arm64": "arm64v8"}.get(
+        platform.machine().lower()
+    )
+    if system is None or machine is None:
+        raise Unavailable(f"no embeddable PostgreSQL for {sys.platform} on {platform.machine()}")
+    name = f"embedded-postgres-binaries-{system}-{machine}"
+
+    def unpack(scratch: Path) -> Path:
+        with zipfile.ZipFile(maven.jar(f"io.zonky.test.postgres:{name}:{_VERSION}")) as jar:
+            (archive,) = [entry for entry in jar.namelist() if entry.endswith(".txz")]
+            jar.extract(archive, scratch)
+        with tarfile.open(scratch / archive) as packed:
+            packed.extractall(scratch / "postgres", filter="data")
+        return scratch / "postgres"
+
+    return fetch_once(f"servers/{name}-{_VERSION}", unpack)
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[Postgres]:
+    """A cluster of its own, reached over loopback without a password."""
+    server = Postgres(free_port())
+    prefix = _as_nobody(folder)
+    programs = _reachable(binaries(), folder) if prefix else binaries()
+    data = folder / "data"
+    options = ["-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D", str(data)]
+    made = subprocess.run(
+        [*prefix, str(programs / "initdb"), *options], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        raise DidNotStart(f"initdb: {made.stdout}{made.stderr}")
+    settings = [f"-p{server.port}", f"-h{HOST}", f"-k{folder}", "-cfsync=off"]
+    command = [*prefix, str(programs / "postgres"), "-D", str(data), *settings]
+    with running(command, folder / "postgres.log", lambda: _takes_queries(server), cwd=folder):
+        yield server
+
+
+def _as_nobody(folder: Path) -> Sequence[str]:
+    """PostgreSQL refuses to run as root: where the tests do (in a container), it gets another user."""
+    if os.geteuid() != 0:
+        return ()
+    nobody = pwd.getpwnam(_NOBODY)
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    for parent in folder.parents:
+        if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o001)
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        raise Unavailable("PostgreSQL does not run as root, and setpriv is not here")
+    return (setpriv, f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups")
+
+
+def _reachable(programs: Path, folder: Path) -> Path:
+    """Another user cannot look into root's cache."""
+    if not programs.is_relative_to(Path.home()):
+        return programs
+    return shutil.copytree(programs.parent, folder / "postgres", symlinks=True) / programs.name
+
+
+def _takes_queries(server: Postgres) -> bool:
+    import psycopg2
+
+    try:
+        psycopg2.connect(host=HOST, port=server.port, user=_USER, dbname=_DATABASE).close()
+    except psycopg2.OperationalError:
+        return False
+    return True

@@ -1,0 +1,24 @@
+"""A changelog in a catalog that numbers the fields of a new table in an order of its own, as Nessie does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+
+from icemirror.cli.demo.changelog import Changelog
+
+
+@dataclass(frozen=True)
+class RenumberedChangelog(Changelog):
+    """Writes files with the field ids that the table has, as every Iceberg writer does."""
+
+    @classmethod
+    def of(cls, changelog: Changelog) -> RenumberedChangelog:
+        return cls(changelog.subject, changelog.table, changelog.journal)
+
+    def _write(self, path: str, events: pa.Table) -> DataFile:
+        schema = schema_to_pyarrow(self.table.schema())
+        return super()._write(path, events.select(schema.names).cast(schema))

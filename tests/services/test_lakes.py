@@ -1,0 +1,101 @@
+"""A schedule of commits is merged right through real catalogs and storage, the index beside the table included."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from icemirror.result import Merged
+from spark_job.engine import InProcess
+from spark_job.iceberg.mirror import INDEX_ROOT
+from tests.mirrors import MirroredWorld
+from tests.oracle.schedules import Schedule
+from tests.services.azurite import Azurite
+from tests.services.gcs import FakeGcs
+from tests.services.glue import Glue
+from tests.services.lakes import Lake, mirrored_world
+from tests.services.nessie import Nessie
+from tests.services.postgres import Postgres
+from tests.services.rest_catalog import RestCatalog
+from tests.services.s3proxy import S3Proxy
+
+MakeLake = Callable[[], Lake]
+
+
+@pytest.fixture
+def sql_on_s3(tmp_path: Path, s3: S3Proxy, bucket: str) -> dict[str, str]:
+    """Pointers in a local SQLite file, tables on S3."""
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    return {"type": "sql", "uri": uri, "warehouse": s3.make_bucket(bucket), **s3.properties()}
+
+
+@pytest.fixture
+def rest_on_s3(rest: RestCatalog, s3: S3Proxy) -> dict[str, str]:
+    return {"type": "rest", "uri": rest.uri, **s3.properties()}
+
+
+def merge_schedule(folder: Path, lake: Lake, key: str = "int", batches: int = 4) -> MirroredWorld:
+    """Commits and merges in turn; every snapshot of the mirror is held against the oracle."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    lab = mirrored_world(folder, lake, Schedule(seed, key), InProcess(dice.choice([1, 2])))
+    for _ in range(batches):
+        lab.world.commit_many(dice.choice([1, 2]))
+        while isinstance(lab.pipeline.advance(lab.table), Merged):
+            assert lab.world.verdict(lab.mirror).equal, f"seed {seed}"
+    assert lab.mirror.current_snapshot() is not None
+    return lab
+
+
+def index_root(lab: MirroredWorld) -> str:
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return head.summary.additional_properties[INDEX_ROOT]
+
+
+def test_sql_catalog_on_postgres(tmp_path: Path, postgres_server: Postgres) -> None:
+    catalog = {"type": "sql", "uri": postgres_server.uri, "warehouse": f"file://{tmp_path}/warehouse"}
+    merge_schedule(tmp_path, Lake(catalog), "composite")
+
+
+def test_rest_catalog_on_s3(tmp_path: Path, rest_on_s3: dict[str, str]) -> None:
+    lab = merge_schedule(tmp_path, Lake(rest_on_s3), "uuid")
+    beside = lab.mirror.metadata.location.rsplit("/", 1)[0]
+    assert index_root(lab).startswith(f"{beside}/_icemirror_index/{lab.mirror.metadata.table_uuid}/")
+
+
+def test_glue_on_s3(tmp_path: Path, glue_server: Glue, s3: S3Proxy, bucket: str) -> None:
+    catalog = {**glue_server.properties(), "warehouse": s3.make_bucket(bucket), **s3.properties()}
+    merge_schedule(tmp_path, Lake(catalog), "string")
+
+
+def test_files_on_google_cloud_storage(tmp_path: Path, gcs: FakeGcs, bucket: str) -> None:
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    catalog = {"type": "sql", "uri": uri, "warehouse": gcs.make_bucket(bucket), **gcs.properties()}
+    lab = merge_schedule(tmp_path, Lake(catalog))
+    assert index_root(lab).startswith(f"gs://{bucket}/")
+
+
+def test_files_on_azure(tmp_path: Path, azure: Azurite, bucket: str) -> None:
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    catalog = {"type": "sql", "uri": uri, "warehouse": azure.make_container(bucket), **azure.properties()}
+    lab = merge_schedule(tmp_path, Lake(catalog))
+    assert index_root(lab).startswith(f"abfss://{bucket}@")
+
+
+def test_changelog_and_mirror_in_different_catalogs(
+    tmp_path: Path, sql_on_s3: dict[str, str], rest_on_s3: dict[str, str]
+) -> None:
+    merge_schedule(tmp_path, Lake(mirror=rest_on_s3, changelog=sql_on_s3), "date")
+
+
+def test_mirror_on_nessie_which_numbers_fields_its_own_way(
+    tmp_path: Path, nessie_server: Nessie, s3: S3Proxy, sql_on_s3: dict[str, str]
+) -> None:
+    mirror = {"type": "rest", "uri": nessie_server.uri, "warehouse": "warehouse", **s3.properties()}
+    merge_schedule(tmp_path, Lake(mirror=mirror, changelog=sql_on_s3))
