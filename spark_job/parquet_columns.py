@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import Corrupt, Invalid, Transient
 from spark_job.projection import field_id_of
 
 _DAMAGED = (
@@ -36,9 +36,29 @@ def open_parquet(io: FileIO, path: str) -> Iterator[pq.ParquetFile]:
     except _DAMAGED as error:
         raise Corrupt(f"{path}: not a readable Parquet file ({type(error).__name__})") from error
     except OSError as error:
-        if error.errno is None and type(error) is OSError:  # Arrow's word for a damaged page or footer
-            raise Corrupt(f"{path}: the Parquet file is damaged ({type(error).__name__})") from error
+        if error.errno is None and type(error) is OSError:
+            raise _look_again(io, path) from error
         raise
+
+
+def _look_again(io: FileIO, path: str) -> Corrupt | Transient:
+    """Arrow has one word for a damaged page and for storage that failed. The whole file, read once more, tells them apart."""
+    try:
+        source = io.new_input(path)
+        with source.open() as stream:
+            content = stream.read()
+        size = len(source)
+    except Exception as error:
+        return Transient(f"{path}: storage or network failed: {error}")
+    if len(content) < size:
+        return Transient(f"{path}: storage gave {len(content)} bytes of {size}")
+    try:
+        with pq.ParquetFile(pa.BufferReader(content)) as parquet:
+            for group in range(parquet.num_row_groups):
+                parquet.read_row_group(group)
+    except (*_DAMAGED, OSError) as error:
+        return Corrupt(f"{path}: the Parquet file is damaged ({type(error).__name__})")
+    return Transient(f"{path}: storage did not give the file as it is; now it does")
 
 
 def column_names(parquet: pq.ParquetFile, path: str) -> dict[int, str]:

@@ -11,7 +11,18 @@ from pyiceberg import exceptions as iceberg
 
 from icemirror.errors import Corrupt, IcemirrorError, Invalid, Transient
 
-_RETRY_MODULES = ("sqlalchemy.exc", "requests.exceptions", "urllib3.exceptions", "botocore.exceptions")
+# Whose errors say that something could not be reached, or did not answer; by the module of any of their bases.
+_RETRY_MODULES = (
+    "sqlalchemy.exc",
+    "requests.exceptions",
+    "urllib3.exceptions",
+    "botocore.exceptions",
+    "azure.core.exceptions",
+    "aiohttp.client_exceptions",
+    "google.api_core.exceptions",
+    "google.auth.exceptions",
+    "fsspec.exceptions",
+)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MAY_NOT = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -54,7 +65,7 @@ def name_error(error: Exception, lead: str) -> IcemirrorError | None:
             return Corrupt(f"{lead}a file holds what its table does not allow ({type(error).__name__})")
         case OSError():
             return Transient(f"{lead}storage or network failed: {error}")
-        case _ if type(error).__module__ in _RETRY_MODULES:
-            return Transient(f"{lead}the catalog cannot be reached: {error}")
+        case _ if any(base.__module__ in _RETRY_MODULES for base in type(error).__mro__):
+            return Transient(f"{lead}catalog or storage cannot be reached: {error}")
         case _:
             return None

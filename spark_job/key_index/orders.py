@@ -15,7 +15,7 @@ from pyiceberg.io import FileIO, InputStream
 
 from icemirror.errors import Corrupt
 from spark_job.key_index.keys import U64, Indices, Mask
-from spark_job.key_index.puffin import Span
+from spark_job.key_index.puffin import Span, read_exactly
 
 BLOB_TYPE = "icemirror-key-order-v1"
 _ROW_GROUP_ENTRIES = 16_384
@@ -48,12 +48,15 @@ def encode_orders(orders: U64) -> bytes:
 def read_orders(io: FileIO, path: str, span: Span, entries: U64, parts: int) -> U64:
     """The orders of these entries, one row for each."""
     with io.new_input(path).open() as stream:
+        window = _Window(stream, path, span)
         try:
-            file = pq.ParquetFile(_Window(stream, span), page_checksum_verification=True)
+            file = pq.ParquetFile(window, page_checksum_verification=True)
             groups = (entries // _ROW_GROUP_ENTRIES).astype(np.intp)
             wanted, place = np.unique(groups, return_inverse=True)
             table = file.read_row_groups(wanted.tolist())
         except (pa.ArrowException, OSError) as error:
+            if window.failure is not None:
+                raise window.failure from error
             raise Corrupt(f"{path}: the orders of the key index cannot be read ({error})") from error
     rows = place * _ROW_GROUP_ENTRIES + (entries % _ROW_GROUP_ENTRIES).astype(np.intp)
     if table.num_columns != parts or (len(rows) and int(rows.max()) >= table.num_rows):
@@ -95,10 +98,12 @@ def exceeds(orders: U64, bound: tuple[int, ...]) -> Mask:
 
 
 class _Window(stdio.RawIOBase):
-    """A span of an open file, as a file of its own."""
+    """A span of an open file, as a file of its own. `failure` is the storage's, which Arrow does not tell from damage."""
 
-    def __init__(self, stream: InputStream, span: Span) -> None:
-        self._stream, self._span, self._at = stream, span, 0
+    failure: Exception | None = None
+
+    def __init__(self, stream: InputStream, path: str, span: Span) -> None:
+        self._stream, self._path, self._span, self._at = stream, path, span, 0
 
     def readable(self) -> bool:
         return True
@@ -117,7 +122,10 @@ class _Window(stdio.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         left = max(self._span.length - self._at, 0)
         size = left if size < 0 else min(size, left)
-        self._stream.seek(self._span.offset + self._at)
-        data = self._stream.read(size)
+        try:
+            data = read_exactly(self._stream, self._path, self._span.offset + self._at, size)
+        except Exception as error:
+            self.failure = error
+            raise
         self._at += len(data)
         return data

@@ -11,13 +11,14 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import SEEK_END
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.io import FileIO, InputStream
 
 from icemirror import __version__
-from icemirror.errors import Corrupt
+from icemirror.errors import Corrupt, Transient
 
 MAGIC = b"PFA1"
 _TRAILER = struct.Struct("<i4s4s")
@@ -96,14 +97,14 @@ def read_blobs(io: FileIO, path: str) -> list[BlobMetadata]:
     with source.open() as stream:
         if size < 2 * len(MAGIC) + _TRAILER.size:
             raise Corrupt(f"{path}: {size} bytes are too few for a Puffin file")
-        length, flags, tail = _TRAILER.unpack(_read_at(stream, size - _TRAILER.size, _TRAILER.size))
+        length, flags, tail = _TRAILER.unpack(read_exactly(stream, path, size - _TRAILER.size, _TRAILER.size))
         start = size - _TRAILER.size - length - len(MAGIC)
         if tail != MAGIC or not 0 < length <= _MAX_FOOTER_BYTES or start < len(MAGIC):
             raise Corrupt(f"{path}: not a Puffin file, or its footer is damaged")
         if flags != b"\0\0\0\0":
             raise Corrupt(f"{path}: a compressed Puffin footer is not something icemirror writes")
-        payload = _read_at(stream, start, length + len(MAGIC))
-        head = _read_at(stream, 0, len(MAGIC))
+        payload = read_exactly(stream, path, start, length + len(MAGIC))
+        head = read_exactly(stream, path, 0, len(MAGIC))
     if head != MAGIC or payload[: len(MAGIC)] != MAGIC:
         raise Corrupt(f"{path}: the magic bytes of a Puffin file are missing")
     return _parse_footer(path, payload[len(MAGIC) :], start)
@@ -125,9 +126,16 @@ def _parse_footer(path: str, payload: bytes, end_of_blobs: int) -> list[BlobMeta
     return blobs
 
 
-def _read_at(stream: InputStream, offset: int, length: int) -> bytes:
+def read_exactly(stream: InputStream, path: str, offset: int, length: int) -> bytes:
+    """These bytes of a file, all of them."""
     stream.seek(offset)
-    return stream.read(length)
+    data = stream.read(length)
+    if len(data) == length:
+        return data
+    end = offset + length
+    if stream.seek(0, SEEK_END) < end:
+        raise Corrupt(f"{path}: ends before byte {end}")
+    raise Transient(f"{path}: storage gave {len(data)} bytes of {length}")
 
 
 def read_span(io: FileIO, path: str, span: Span, limit: int) -> bytes:
@@ -135,7 +143,4 @@ def read_span(io: FileIO, path: str, span: Span, limit: int) -> bytes:
     if span.length > limit:
         raise Corrupt(f"{path}: a part of {span.length} bytes, at most {limit} expected")
     with io.new_input(path).open() as stream:
-        data = _read_at(stream, span.offset, span.length)
-    if len(data) != span.length:
-        raise Corrupt(f"{path}: ends before byte {span.offset + span.length}")
-    return data
+        return read_exactly(stream, path, span.offset, span.length)

@@ -11,7 +11,7 @@ from functools import cache
 import pyarrow as pa
 from pyiceberg.io import FileIO, InputStream
 
-from icemirror.errors import Corrupt
+from spark_job.key_index.puffin import read_exactly
 
 _AT_ONCE = 32
 
@@ -65,9 +65,7 @@ class RangeReader:
             return stream.read(length)
 
     def _whole(self, data: bytes, wanted: tuple[int, int]) -> bytes:
-        if len(data) != wanted[1]:
-            raise Corrupt(f"{self.path}: ends before byte {sum(wanted)}")
-        return data
+        return data if len(data) == wanted[1] else read_exactly(self.stream, self.path, *wanted)
 
 
 @contextmanager

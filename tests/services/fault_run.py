@@ -1,0 +1,101 @@
+"""One seed of faults: commits, merges that break, calls again as the worker would; then heal, drain, check."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from icemirror.errors import NEEDS_PERSON, IcemirrorError, Kind
+from icemirror.result import Merged, UpToDate
+from spark_job.engine import InProcess
+from tests.mirrors import MirroredWorld
+from tests.oracle.schedules import Schedule
+from tests.services.fault_proxy import Plan
+from tests.services.lakes import Lake, mirrored_world
+
+COMMITS = 25
+# Few columns: what breaks here is not in the values.
+COLUMNS = ("text", "amount", "words")
+_TRIES = 3
+
+
+class WrongKind(AssertionError):
+    """A passing fault was taken for something that needs a person, or had no name."""
+
+
+def run_faults(
+    folder: Path, lake: Lake, plans: Mapping[str, Plan], seed: int, commits: int = COMMITS
+) -> Counter[str]:
+    """What surfaced, by kind."""
+    keys = ("int", "string", "uuid", "composite")
+    schedule = Schedule(seed, keys[seed % len(keys)], COLUMNS, largest_commit=40)
+    lab = mirrored_world(folder, lake, schedule, InProcess(1 + seed % 2))
+    surfaced: Counter[str] = Counter()
+    for _ in range(commits):
+        lab.world.commit_next()
+        for _ in range(_TRIES):
+            if _advance(lab, surfaced, seed):
+                break
+    for plan in plans.values():
+        plan.heal()
+        surfaced.update({f"fault {name}": count for name, count in plan.seen.items()})
+    end = time.monotonic() + 120
+    while not isinstance(lab.pipeline.advance(lab.table), UpToDate):
+        assert time.monotonic() < end, f"seed {seed}: does not come to rest"
+    check(lab, seed)
+    return surfaced
+
+
+def _advance(lab: MirroredWorld, surfaced: Counter[str], seed: int) -> bool:
+    """Merges until there is nothing left; False if an error ended it."""
+    try:
+        while isinstance(lab.pipeline.advance(lab.table), Merged):
+            surfaced["merged"] += 1
+    except IcemirrorError as error:
+        if error.kind in NEEDS_PERSON or error.kind is Kind.UNEXPECTED:
+            raise WrongKind(f"seed {seed}: {error.kind}: {error}") from error
+        surfaced[error.kind] += 1
+        return False
+    except Exception as error:
+        raise WrongKind(f"seed {seed}: {type(error).__module__}.{type(error).__name__}: {error}") from error
+    return True
+
+
+def check(lab: MirroredWorld, seed: int) -> None:
+    """The mirror equals the oracle at every snapshot, holds each key once, and every file once and there."""
+    mirror = lab.mirror
+    verdicts = lab.world.verdicts_of_history(mirror)
+    assert verdicts
+    for snapshot_id, verdict in verdicts.items():
+        assert verdict.equal, f"seed {seed}, snapshot {snapshot_id}: {verdict}"
+    assert lab.world.verdict(mirror, at=None).equal, f"seed {seed}"
+    added: list[str] = []
+    for snapshot in mirror.snapshots():
+        for manifest in snapshot.manifests(mirror.io):
+            for entry in manifest.fetch_manifest_entry(mirror.io):
+                if (
+                    entry.snapshot_id == snapshot.snapshot_id
+                    and manifest.added_snapshot_id == entry.snapshot_id
+                ):
+                    added.append(entry.data_file.file_path)
+                    assert mirror.io.new_input(entry.data_file.file_path).exists(), (
+                        f"seed {seed}: a file is gone"
+                    )
+    assert len(set(added)) == len(added), f"seed {seed}: a file was added twice"
+    _one_row_per_key(lab, seed)
+
+
+def _one_row_per_key(lab: MirroredWorld, seed: int) -> None:
+    names = [
+        lab.mirror.schema().find_column_name(field) for field in lab.mirror.schema().identifier_field_ids
+    ]
+    rows = lab.mirror.scan(selected_fields=tuple(filter(None, names))).to_arrow()
+    with suppress(pa.ArrowNotImplementedError):
+        counts = rows.group_by(names, use_threads=False).aggregate([([], "count_all")])
+        assert (pc.max(counts["count_all"]).as_py() or 1) == 1, f"seed {seed}: a key is there twice"
