@@ -209,6 +209,7 @@ class Pipeline:
             reach("create-mirror")
             table = create_mirror(catalog, prepared.settings, prepared.changelog, schema, ids)
             reach("mirror-created")
+            table = self.catalogs.lend(prepared.settings.mirror_catalog, table)
             mirror = read_mirror(table, prepared.settings.name)
             if mirror.head is not None:
                 raise Conflict(

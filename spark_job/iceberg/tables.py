@@ -14,6 +14,7 @@ from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.table_id import TableId
 from spark_job.iceberg.failures import named
+from spark_job.iceberg.vended_io import VendedIO, is_lent
 
 # PyIceberg hands them to botocore as they are, which wants numbers.
 _NUMBERS = ("glue.max-retries",)
@@ -29,18 +30,17 @@ class Catalogs:
     def get(self, name: str | None) -> Catalog:
         """A catalog by its name under `catalogs`; None is the default one."""
         if name not in self._open:
-            properties = self._settings.catalog_properties(name)
-            title = catalog_name(properties, name)
+            title, properties = self._named(name)
             with named(f"catalog {title}"):
                 try:
-                    self._open[name] = load_catalog(title, **_typed(without_name(properties)))
+                    self._open[name] = load_catalog(title, **properties)
                 except (ValueError, ModuleNotFoundError) as error:
                     raise Invalid(f"catalog {title}: {error}") from error
         return self._open[name]
 
     def load_changelog(self, table: TableSettings) -> Table:
         """The changelog, which must exist."""
-        found = self._load(self.get(table.changelog_catalog), table.changelog_id)
+        found = self._load(table.changelog_catalog, table.changelog_id)
         if found is None:
             raise Invalid(
                 f"{table.changelog_id}: there is no such table in the catalog, so {table.name} has no changelog. "
@@ -50,12 +50,23 @@ class Catalogs:
 
     def load_mirror(self, table: TableSettings) -> Table | None:
         """The mirror, if it exists."""
-        return self._load(self.get(table.mirror_catalog), table.mirror_id)
+        return self._load(table.mirror_catalog, table.mirror_id)
 
-    def _load(self, catalog: Catalog, table: TableId) -> Table | None:
+    def lend(self, name: str | None, table: Table) -> Table:
+        """The table, with file access that outlives the credentials that its catalog lent."""
+        if is_lent(table.config) and not isinstance(table.io, VendedIO):
+            table.io = VendedIO(*self._named(name), table)
+        return table
+
+    def _named(self, name: str | None) -> tuple[str, dict[str, Any]]:
+        """What `load_catalog` takes."""
+        properties = self._settings.catalog_properties(name)
+        return catalog_name(properties, name), _typed(without_name(properties))
+
+    def _load(self, catalog: str | None, table: TableId) -> Table | None:
         with named(str(table)):
             try:
-                return catalog.load_table(table.parts)
+                return self.lend(catalog, self.get(catalog).load_table(table.parts))
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
             except FileNotFoundError as error:

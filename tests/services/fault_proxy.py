@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -47,10 +47,13 @@ class Trouble:
 
 @dataclass
 class Plan:
-    """Which requests are in trouble. One that is stays so for its next repetitions: clients try again by themselves."""
+    """Which requests are in trouble: a share of those of each method.
+
+    One that is stays so for its next repetitions, because clients try again by themselves.
+    """
 
     seed: int
-    rate: float
+    rates: Mapping[str, float]
     status: tuple[int, ...] = _STATUS
     most_repetitions: int = 6
     seen: Counter[str] = field(default_factory=Counter)
@@ -73,7 +76,7 @@ class Plan:
             what = method, path.split("?")[0]
             trouble, left = self._lasting.pop(what, (None, 0))
             if trouble is None:
-                if self._dice.random() >= self.rate:
+                if self._dice.random() >= self.rates.get(method, 0.0):
                     return None
                 trouble = Trouble(self._dice.choice(list(Fault)), self._dice.choice(self.status))
                 left = self._dice.randint(0, self.most_repetitions)
@@ -165,6 +168,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve  # noqa: N815 (names of the standard library)
 
+    def handle_expect_100(self) -> bool:
+        """Clients wait a second for this line before they send a body."""
+        self.send_response_only(http.client.CONTINUE)
+        self.end_headers()
+        self.wfile.flush()
+        return True
+
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -180,8 +190,9 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = http.client.HTTPConnection(HOST, self.upstream_port, timeout=_UPSTREAM_SECONDS)
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            dropped = _HOP | {"expect"} | ({"accept-encoding"} if self.proxy.rewrite else set())
             for name, value in self.headers.items():
-                if name.lower() not in (_HOP | {"expect"}):
+                if name.lower() not in dropped:
                     upstream.putheader(name, value)
             upstream.putheader("Content-Length", str(len(body)))
             upstream.endheaders(body)

@@ -58,6 +58,7 @@ def s3proxy(folder: Path) -> Iterator[S3Proxy]:
 s3proxy.authorization=aws-v2-or-v4
 s3proxy.identity={ACCESS_KEY}
 s3proxy.credential={SECRET_KEY}
+s3proxy.ignore-unknown-headers=true
 jclouds.provider=filesystem-nio2
 jclouds.filesystem.basedir={folder / "objects"}
 """

@@ -14,7 +14,8 @@ from tests.services.rest_catalog import RestCatalog
 from tests.services.s3proxy import S3Proxy
 
 COMMITS = 12
-CATALOG_RATE, STORE_RATE = 0.12, 0.03
+CATALOG_RATES = {"GET": 0.04, "POST": 0.3}
+STORE_RATES = {"GET": 0.01, "HEAD": 0.01, "PUT": 0.02, "POST": 0.02}
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def seed() -> int:
 
 
 def test_rest_catalog_and_s3_that_fail(tmp_path: Path, rest: RestCatalog, s3: S3Proxy, seed: int) -> None:
-    catalog_plan, store_plan = Plan(seed, CATALOG_RATE), Plan(seed + 1, STORE_RATE)
+    catalog_plan, store_plan = Plan(seed, CATALOG_RATES), Plan(seed + 1, STORE_RATES)
     with fault_proxy(rest.port, catalog_plan) as catalog, fault_proxy(s3.port, store_plan) as store:
         lake = Lake(
             mirror={"type": "rest", "uri": catalog.endpoint, **s3.properties(store.endpoint)},

@@ -1,0 +1,123 @@
+"""Credentials that the catalog lends for two seconds: between slices, within a slice, and before its commit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from icemirror.result import Merged, UpToDate
+from spark_job.engine import InProcess
+from spark_job.iceberg.vended_io import VendedIO
+from spark_job.shard import ShardResult, SliceWork
+from tests.mirrors import MirroredWorld
+from tests.oracle.schedules import Schedule
+from tests.services.fault_proxy import fault_proxy
+from tests.services.lakes import Lake, mirrored_world
+from tests.services.rest_catalog import RestCatalog
+from tests.services.s3proxy import ACCESS_KEY, REGION, SECRET_KEY, S3Proxy
+
+LIFE_SECONDS = 3.0
+_EXPIRED = b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>expired</Message></Error>"
+
+
+def _lend(path: str, body: bytes) -> bytes:
+    """A table's answer, with credentials in it."""
+    if "/tables" not in path or b'"metadata"' not in body:
+        return body
+    answer = json.loads(body)
+    expires = time.time() + LIFE_SECONDS
+    answer["config"] = {
+        **answer.get("config", {}),
+        "s3.access-key-id": ACCESS_KEY,
+        "s3.secret-access-key": SECRET_KEY,
+        "s3.session-token": f"until-{expires}",
+        "s3.session-token-expires-at-ms": str(int(expires * 1000)),
+    }
+    return json.dumps(answer).encode()
+
+
+def _only_fresh(headers: Message) -> tuple[int, bytes] | None:
+    token = headers.get("x-amz-security-token", "until-0")
+    return None if time.time() < float(token.removeprefix("until-")) else (403, _EXPIRED)
+
+
+@dataclass(frozen=True)
+class SlowEngine:
+    """Shards that take longer than the credentials live, before and after their work."""
+
+    seconds: float
+
+    def run(self, work: SliceWork) -> list[ShardResult]:
+        time.sleep(self.seconds)
+        results = InProcess(2).run(work)
+        time.sleep(self.seconds)
+        return results
+
+
+@contextmanager
+def lending_lake(rest: RestCatalog, s3: S3Proxy) -> Iterator[Lake]:
+    with (
+        fault_proxy(rest.port, rewrite=_lend) as catalog,
+        fault_proxy(s3.port, refuse=_only_fresh) as store,
+    ):
+        yield Lake(
+            mirror={"type": "rest", "uri": catalog.endpoint, "s3.endpoint": store.endpoint, "s3.region": REGION},
+            writer_mirror={"type": "rest", "uri": rest.uri, **s3.properties()},
+        )
+
+
+def _merge_all(lab: MirroredWorld) -> None:
+    while isinstance(lab.pipeline.advance(lab.table), Merged):
+        pass
+
+
+def test_lingering_job_outlives_its_credentials(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
+    with lending_lake(rest, s3) as lake:
+        lab = mirrored_world(tmp_path, lake, Schedule(3, "int", ("text",)))
+        for _ in range(2):
+            lab.world.commit_next()
+            _merge_all(lab)
+            time.sleep(LIFE_SECONDS)
+        assert isinstance(lab.pipeline.advance(lab.table), UpToDate)
+        _judge(lab, tmp_path, lake)
+
+
+def test_slice_that_takes_longer_than_its_credentials_live_is_committed(
+    tmp_path: Path, rest: RestCatalog, s3: S3Proxy
+) -> None:
+    with lending_lake(rest, s3) as lake:
+        engine = SlowEngine(LIFE_SECONDS + 0.5)
+        lab = mirrored_world(tmp_path, lake, Schedule(4, "int", ("text",)), engine)
+        for _ in range(2):
+            lab.world.commit_next()
+            assert isinstance(lab.pipeline.advance(lab.table), Merged)
+        _judge(lab, tmp_path, lake)
+
+
+def test_stale_credentials_are_refused_here(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
+    with lending_lake(rest, s3) as lake:
+        lab = mirrored_world(tmp_path, lake, Schedule(5, "int", ("text",)))
+        lab.world.commit_next()
+        changelog = lab.pipeline.catalogs.load_changelog(lab.table)
+        assert isinstance(changelog.io, VendedIO)
+        lent, path = changelog.io._io, changelog.metadata.snapshots[-1].manifest_list
+        assert lent.new_input(path).exists()
+        time.sleep(LIFE_SECONDS + 0.5)
+        with pytest.raises(OSError, match=r"(?i)denied|expired|403"):
+            lent.new_input(path).exists()
+        assert changelog.io.new_input(path).exists()
+
+
+def _judge(lab: MirroredWorld, folder: Path, lake: Lake) -> None:
+    """Read past the proxies."""
+    plain = Lake(mirror=lake.writer_mirror or {}, namespace=lake.namespace)
+    (folder / "judge").mkdir()
+    reader = mirrored_world(folder / "judge", plain, lab.world.schedule)
+    assert lab.world.verdict(reader.mirror).equal
