@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class WrongKind(AssertionError):
 
 
 def run_faults(
-    folder: Path, lake: Lake, plans: Mapping[str, Plan], seed: int, commits: int = COMMITS
+    folder: Path, lake: Lake, plans: Sequence[Plan], seed: int, commits: int = COMMITS
 ) -> Counter[str]:
     """What surfaced, by kind."""
     keys = ("int", "string", "uuid", "composite")
@@ -42,7 +42,7 @@ def run_faults(
         for _ in range(_TRIES):
             if _advance(lab, surfaced, seed):
                 break
-    for plan in plans.values():
+    for plan in plans:
         plan.heal()
         surfaced.update({f"fault {name}": count for name, count in plan.seen.items()})
     end = time.monotonic() + 120

@@ -1,0 +1,58 @@
+"""The lakes that faults are tried on: every request of the merge passes a proxy, those of writer and oracle do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from tests.services.fault_proxy import Plan, fault_proxy
+from tests.services.glue import Glue, glue
+from tests.services.lakes import Lake
+from tests.services.rest_catalog import RestCatalog, rest_catalog
+from tests.services.s3proxy import S3Proxy, s3proxy
+
+# Commits are the requests that matter most: POST to both catalogs. Glue sends everything by POST.
+_REST_RATES = {"GET": 0.04, "POST": 0.3}
+_GLUE_RATES = {"POST": 0.08}
+_STORE_RATES = {"GET": 0.01, "HEAD": 0.01, "PUT": 0.02, "POST": 0.02}
+KINDS = ("rest", "glue")
+
+
+@contextmanager
+def faulty_rest(rest: RestCatalog, s3: S3Proxy, seed: int) -> Iterator[tuple[Lake, list[Plan]]]:
+    """A REST catalog and S3."""
+    plans = [Plan(seed, _REST_RATES), Plan(seed + 1, _STORE_RATES)]
+    with fault_proxy(rest.port, plans[0]) as catalog, fault_proxy(s3.port, plans[1]) as store:
+        mirror = {"type": "rest", "uri": catalog.endpoint, **s3.properties(store.endpoint)}
+        yield Lake(mirror, writer_mirror={"type": "rest", "uri": rest.uri, **s3.properties()}), plans
+
+
+@contextmanager
+def faulty_glue(glue_server: Glue, s3: S3Proxy, seed: int) -> Iterator[tuple[Lake, list[Plan]]]:
+    """An emulated Glue and S3."""
+    plans = [Plan(seed, _GLUE_RATES, status=(429, 500, 503, 504)), Plan(seed + 1, _STORE_RATES)]
+    warehouse = {"warehouse": s3.make_bucket(f"lab-{uuid4().hex[:12]}")}
+    with fault_proxy(glue_server.port, plans[0]) as catalog, fault_proxy(s3.port, plans[1]) as store:
+        mirror = {**glue_server.properties(catalog.endpoint), **warehouse, **s3.properties(store.endpoint)}
+        yield Lake(mirror, writer_mirror={**glue_server.properties(), **warehouse, **s3.properties()}), plans
+
+
+class FaultServers:
+    """All servers that seeds of faults need, for runs outside of pytest."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.s3 = stack.enter_context(s3proxy(folder))
+        warehouse = self.s3.make_bucket("rest-warehouse")
+        self.rest = stack.enter_context(rest_catalog(folder, self.s3, f"{warehouse}/tables"))
+        self.glue = stack.enter_context(glue(folder))
+
+    @contextmanager
+    def lake(self, kind: str, seed: int) -> Iterator[tuple[Lake, list[Plan]]]:
+        """The lake of this kind."""
+        opened = (
+            faulty_rest(self.rest, self.s3, seed) if kind == "rest" else faulty_glue(self.glue, self.s3, seed)
+        )
+        with opened as found:
+            yield found
