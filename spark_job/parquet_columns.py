@@ -42,7 +42,7 @@ def open_parquet(io: FileIO, path: str) -> Iterator[pq.ParquetFile]:
 
 
 def _look_again(io: FileIO, path: str) -> Corrupt | Transient:
-    """Arrow has one word for a damaged page and for storage that failed. The whole file, read once more, tells them apart."""
+    """Reads the whole file once more: Arrow has one word for a damaged page and for storage that failed."""
     try:
         source = io.new_input(path)
         with source.open() as stream:

@@ -201,6 +201,11 @@ class Pipeline:
         ]
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
+        if changes := _changes(prepared):
+            raise Invalid(
+                f"{prepared.settings.changelog_id}: its schema changed ({'; '.join(changes)}). "
+                "Following schema changes is not supported by this version; nothing was merged."
+            )
         if prepared.mirror is None or prepared.mirror.head is None:
             schema, ids = mirror_schema(
                 prepared.changelog.schema(), prepared.shape.row_ids, prepared.shape.key_ids
@@ -216,11 +221,6 @@ class Pipeline:
                     f"{prepared.settings.name}: somebody else made and filled the mirror meanwhile"
                 )
             return mirror
-        if changes := _changes(prepared):
-            raise Invalid(
-                f"{prepared.settings.changelog_id}: its schema changed ({'; '.join(changes)}). "
-                "Following schema changes is not supported by this version; nothing was merged."
-            )
         return prepared.mirror
 
     def _work(self, prepared: Prepared, mirror: Mirror, part: Slice, location: str) -> SliceWork:

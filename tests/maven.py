@@ -88,7 +88,7 @@ def _made(path: Path) -> Path:
 
 
 def jars(name: str, coordinates: Sequence[str]) -> Path:
-    """A folder with these jars (`group:artifact:version[:jar:classifier]`) and all that they need; `name` has versions."""
+    """A folder with these jars (`group:artifact:version[:jar:classifier]`) and all that they need, cached by `name`."""
 
     def fetch(scratch: Path) -> Path:
         if not shutil.which("mvn"):

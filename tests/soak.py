@@ -104,7 +104,9 @@ def main() -> int:
     """The protocol first, then schedules, then schedules through faults."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=1800, help="how long to run schedules")
-    parser.add_argument("--fault-seconds", type=float, default=1800, help="how long to run them through faults")
+    parser.add_argument(
+        "--fault-seconds", type=float, default=1800, help="how long to run them through faults"
+    )
     parser.add_argument("--no-protocol", action="store_true", help="schedules only")
     parser.add_argument("--report", type=Path, default=cache_directory() / "soak.json")
     options = parser.parse_args()
@@ -121,9 +123,7 @@ def main() -> int:
     print(
         f"{report.seeds} schedules in {report.seconds:.0f} s so far, {len(report.failed)} failed: {options.report}"
     )
-    print(
-        f"{report.fault_seeds} schedules through faults in {report.fault_seconds:.0f} s; what surfaced: {report.surfaced}"
-    )
+    print(f"{report.fault_seeds} schedules through faults in {report.fault_seconds:.0f} s: {report.surfaced}")
     return 0 if good else 1
 
 

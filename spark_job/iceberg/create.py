@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import parse_transform
 
-from icemirror.errors import Invalid
+from icemirror.errors import Invalid, Transient
 from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
-from spark_job.field_map import FieldMap, dump_map, renumber
+from spark_job.field_map import FieldMap, dump_map, load_map, renumber
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.write_properties import check_numbers
@@ -44,11 +44,27 @@ def create_mirror(
             settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
         )
     except TableAlreadyExistsError:
-        table = catalog.load_table(settings.mirror_id.parts)
-    given = dump_map(renumber(ids, table.schema()))
-    if table.current_snapshot() is None and table.metadata.properties.get(FIELD_MAP) != given:
-        with table.transaction() as transaction:
-            transaction.set_properties({FIELD_MAP: given})
+        table = _load(catalog, settings)
+    return _with_given_ids(table)
+
+
+def _load(catalog: Catalog, settings: TableSettings) -> Table:
+    try:
+        return catalog.load_table(settings.mirror_id.parts)
+    except NoSuchTableError as error:
+        raise Transient(
+            f"{settings.name}: the catalog would not create the mirror because it exists, and says that it does not"
+        ) from error
+
+
+def _with_given_ids(table: Table) -> Table:
+    """The new mirror, with the map to the field ids that the catalog gave it."""
+    noted = table.metadata.properties.get(FIELD_MAP)
+    if noted is not None and table.current_snapshot() is None:
+        given = dump_map(renumber(load_map(noted), table.schema()))
+        if given != noted:
+            with table.transaction() as transaction:
+                transaction.set_properties({FIELD_MAP: given})
     return table
 
 

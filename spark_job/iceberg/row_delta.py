@@ -110,8 +110,19 @@ class RowDelta:
             ) from error
 
     def _landed(self) -> bool:
-        fresh = self.table.catalog.load_table(self.table.name())
-        return fresh.metadata.snapshot_by_id(self.snapshot_id) is not None
+        fresh = self.table.catalog.load_table(self.table.name()).metadata
+        if fresh.snapshot_by_id(self.snapshot_id) is not None:
+            return True
+        # Others went on from here: only the snapshot with this attempt's number tells whose it is. It may have expired,
+        # and some catalogs (Nessie) show none but the newest.
+        number = self.table.metadata.next_sequence_number()
+        shown = {snapshot.sequence_number for snapshot in fresh.snapshots}
+        if (
+            fresh.table_uuid == self.table.metadata.table_uuid
+            and fresh.last_sequence_number >= number not in shown
+        ):
+            raise LookupError(f"snapshot number {number} of the table is not shown any more")
+        return False
 
     def _prepare(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         metadata = self.table.metadata

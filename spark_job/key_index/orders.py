@@ -98,7 +98,7 @@ def exceeds(orders: U64, bound: tuple[int, ...]) -> Mask:
 
 
 class _Window(stdio.RawIOBase):
-    """A span of an open file, as a file of its own. `failure` is the storage's, which Arrow does not tell from damage."""
+    """A span of an open file, as a file of its own. `failure` is of the storage: Arrow does not tell it from damage."""
 
     failure: Exception | None = None
 

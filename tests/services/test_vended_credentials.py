@@ -68,7 +68,12 @@ def lending_lake(rest: RestCatalog, s3: S3Proxy) -> Iterator[Lake]:
         fault_proxy(s3.port, refuse=_only_fresh) as store,
     ):
         yield Lake(
-            mirror={"type": "rest", "uri": catalog.endpoint, "s3.endpoint": store.endpoint, "s3.region": REGION},
+            mirror={
+                "type": "rest",
+                "uri": catalog.endpoint,
+                "s3.endpoint": store.endpoint,
+                "s3.region": REGION,
+            },
             writer_mirror={"type": "rest", "uri": rest.uri, **s3.properties()},
         )
 

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from pyiceberg.types import (
     DateType,
     DecimalType,
@@ -19,7 +22,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from icemirror.errors import Invalid
+from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings, load_settings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.field_map import load_map, mirror_schema
@@ -199,3 +202,39 @@ def test_a_mirror_that_somebody_made_at_the_same_moment_is_taken(
     settings = table_settings(tmp_path)
     first = make(catalog, settings, changelog, key_ids=(1,))
     assert make(catalog, settings, changelog, key_ids=(1,)).metadata.table_uuid == first.metadata.table_uuid
+
+
+class NumberingCatalog(UnsteadyCatalog):
+    """Numbers the fields of a new table in an order of its own, as a REST catalog may."""
+
+    def create_table(self, identifier: str | Identifier, schema: Schema, *rest: Any, **named: Any) -> Table:
+        created = super().create_table(identifier, schema, *rest, **named)
+        path = Path(created.metadata_location.removeprefix("file://"))
+        metadata = json.loads(path.read_text())
+        fields = metadata["schemas"][0]["fields"]
+        fields[0]["id"], fields[1]["id"] = fields[1]["id"], fields[0]["id"]
+        metadata["schemas"][0]["identifier-field-ids"] = [fields[0]["id"]]
+        path.write_text(json.dumps(metadata))
+        return self.load_table(identifier)
+
+
+def test_a_mirror_whose_fields_the_catalog_numbered_anew_has_the_map_to_these_numbers(
+    tmp_path: Path, catalog: UnsteadyCatalog, changelog: Table
+) -> None:
+    numbering = NumberingCatalog("unsteady", **catalog.properties)
+    mirror = make(numbering, table_settings(tmp_path), changelog, key_ids=(1,))
+    assert [(field.field_id, field.name) for field in mirror.schema().fields] == [(2, "id"), (1, "name")]
+    assert load_map(mirror.metadata.properties["icemirror.field-map"]) == {1: 2, 2: 1}
+    again = make(numbering, table_settings(tmp_path), changelog, key_ids=(1,))
+    assert again.metadata_location == mirror.metadata_location
+
+
+def test_a_catalog_that_contradicts_itself_about_a_new_mirror_is_asked_again_later(
+    tmp_path: Path, catalog: UnsteadyCatalog, changelog: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> Table:
+        raise TableAlreadyExistsError("409")
+
+    monkeypatch.setattr(catalog, "create_table", refuse)
+    with pytest.raises(Transient, match="says that it does not"):
+        make(catalog, table_settings(tmp_path), changelog, key_ids=(1,))

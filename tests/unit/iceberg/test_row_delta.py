@@ -18,6 +18,7 @@ from tests.unit.iceberg.samples import (
     commit_ids,
     data_files,
     delete_files,
+    expire_like_java,
     ids_of,
     make_delta,
 )
@@ -232,6 +233,25 @@ def test_a_refusal_that_cannot_be_looked_into_is_unknown(catalog: UnsteadyCatalo
         delta.commit()
     catalog.recover()
     assert ids_of(table) == [1]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_refusal_after_which_the_history_is_not_shown_is_unknown(
+    catalog: UnsteadyCatalog, table: Table, landed: bool
+) -> None:
+    """The attempt may have landed, and its snapshot expired since; or the catalog shows the newest one alone."""
+    delta = make_delta(table, data_files(table, 1))
+    other = catalog.load_table(table.name())
+    if landed:
+        delta.commit()
+    else:
+        commit_ids(other, 2)
+    lost = other.refresh().metadata.snapshots[-1].snapshot_id
+    commit_ids(other, 3)
+    expire_like_java(other, lost)
+    with pytest.raises(CommitUnknown, match="not shown"):
+        delta.commit()
+    assert ids_of(other) == ([1, 3] if landed else [2, 3])
 
 
 @pytest.mark.parametrize("name", UNCLEAR)
