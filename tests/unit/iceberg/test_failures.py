@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import errno
 
+import aiohttp
+import azure.core.exceptions
+import botocore.exceptions
 import pyarrow as pa
 import pytest
 import requests
@@ -10,6 +13,13 @@ from pyiceberg import exceptions as iceberg
 
 from icemirror.errors import Conflict, Corrupt, IcemirrorError, Invalid, Transient
 from spark_job.iceberg.failures import name_error, named
+
+
+def _aws_error(code: str) -> Exception:
+    """As botocore makes them for a service: of a class of its own."""
+    kind = type(code, (botocore.exceptions.ClientError,), {"__module__": "botocore.errorfactory"})
+    return kind({"Error": {"Code": code, "Message": "slow down"}}, "GetTable")
+
 
 NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
     "no such table": (iceberg.NoSuchTableError("a.b"), Invalid, "Check the name"),
@@ -29,6 +39,11 @@ NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
     "not implemented": (pa.ArrowNotImplementedError("a codec"), Corrupt, "ArrowNotImplementedError"),
     "connection reset": (ConnectionResetError("peer"), Transient, "network"),
     "time-out": (TimeoutError("slow"), Transient, "network"),
+    "object store": (OSError("AWS Error SLOW_DOWN during GetObject"), Transient, "SLOW_DOWN"),
+    "Azure": (azure.core.exceptions.HttpResponseError("busy"), Transient, "busy"),
+    "connection lost": (aiohttp.ClientPayloadError("half"), Transient, "half"),
+    "AWS": (botocore.exceptions.EndpointConnectionError(endpoint_url="x"), Transient, "x"),
+    "AWS by name": (_aws_error("ThrottlingException"), Transient, "Throttling"),
     "requests": (requests.exceptions.ConnectionError("no route"), Transient, "no route"),
     "database": (sqlalchemy.exc.OperationalError("s", {}, Exception("locked")), Transient, "locked"),
 }

@@ -8,11 +8,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from icemirror.errors import Corrupt, IcemirrorError
+from icemirror.errors import Corrupt, IcemirrorError, Transient
 from spark_job.collapse import read_changes
 from spark_job.field_map import mirror_schema
+from spark_job.iceberg.failures import named
 from spark_job.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
 from spark_job.source_rows import read_rows
+from tests.unit.key_index.failing_io import FailingFileIO
 from tests.unit.merge.lab import ID_AND_NAME, events
 from tests.unit.merge.samples import save, shape_of
 
@@ -62,6 +64,15 @@ def test_a_damaged_file_gives_a_named_error_or_changes(tmp_path: Path, io: PyArr
             read_rows(io, [file], first, first, ids, mirror)
         except IcemirrorError:
             continue
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_storage_that_fails_for_a_moment_has_not_damaged_the_file(tmp_path: Path, failures: int) -> None:
+    """Arrow gives an error without a number for both."""
+    file = save(tmp_path, events(MANY))
+    with pytest.raises(Transient), named("shop.orders"):
+        read_changes(FailingFileIO(failures), file, 0, shape_of())
+    assert len(read_changes(FailingFileIO(0), file, 0, shape_of())) == 60
 
 
 def test_a_column_name_that_is_no_text_is_a_named_error(tmp_path: Path, io: PyArrowFileIO) -> None:
