@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from icemirror.result import Merged
+from icemirror.errors import Invalid
+from icemirror.result import Merged, UpToDate
 from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import INDEX_ROOT
 from tests.mirrors import MirroredWorld
@@ -21,8 +24,7 @@ from tests.services.nessie import Nessie
 from tests.services.postgres import Postgres
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3proxy import S3Proxy
-
-MakeLake = Callable[[], Lake]
+from trigger.heads.open_source import open_source
 
 
 @pytest.fixture
@@ -48,7 +50,20 @@ def merge_schedule(folder: Path, lake: Lake, key: str = "int", batches: int = 4)
         while isinstance(lab.pipeline.advance(lab.table), Merged):
             assert lab.world.verdict(lab.mirror).equal, f"seed {seed}"
     assert lab.mirror.current_snapshot() is not None
+    check_head(lab)
     return lab
+
+
+def check_head(lab: MirroredWorld) -> None:
+    """The trigger's light look at the catalog finds the head that an empty plan of the merge saw: nothing to do."""
+    found = lab.pipeline.advance(lab.table)
+    assert isinstance(found, UpToDate)
+    name = lab.table.changelog_catalog
+    heads = open_source(lab.settings.catalog_properties(name), name)
+    try:
+        assert heads.look([lab.table.changelog_id]) == {lab.table.changelog_id: found.head}
+    finally:
+        heads.close()
 
 
 def index_root(lab: MirroredWorld) -> str:
@@ -94,8 +109,36 @@ def test_changelog_and_mirror_in_different_catalogs(
     merge_schedule(tmp_path, Lake(mirror=rest_on_s3, changelog=sql_on_s3), "date")
 
 
+@pytest.fixture
+def nessie_on_s3(nessie_server: Nessie, s3: S3Proxy) -> dict[str, str]:
+    return {"type": "rest", "uri": nessie_server.uri, "warehouse": "warehouse", **s3.properties()}
+
+
 def test_mirror_on_nessie_which_numbers_fields_its_own_way(
-    tmp_path: Path, nessie_server: Nessie, s3: S3Proxy, sql_on_s3: dict[str, str]
+    tmp_path: Path, nessie_on_s3: dict[str, str], sql_on_s3: dict[str, str]
 ) -> None:
-    mirror = {"type": "rest", "uri": nessie_server.uri, "warehouse": "warehouse", **s3.properties()}
-    merge_schedule(tmp_path, Lake(mirror=mirror, changelog=sql_on_s3))
+    merge_schedule(tmp_path, Lake(mirror=nessie_on_s3, changelog=sql_on_s3))
+
+
+def test_changelog_on_nessie_which_shows_no_history_stops_rather_than_lose_events(
+    tmp_path: Path, nessie_on_s3: dict[str, str]
+) -> None:
+    lab = mirrored_world(tmp_path, Lake(nessie_on_s3), Schedule(1, "int"))
+    lab.world.commit_next()
+    assert isinstance(lab.pipeline.advance(lab.table), Merged)
+    lab.world.commit_many(2)
+    with pytest.raises(Invalid, match="not in the history of the changelog"):
+        lab.pipeline.advance(lab.table)
+
+
+def test_spark_merges_into_nessie_on_s3(
+    tmp_path: Path, nessie_on_s3: dict[str, str], rest_on_s3: dict[str, str]
+) -> None:
+    lab = mirrored_world(tmp_path, Lake(mirror=nessie_on_s3, changelog=rest_on_s3), Schedule(2, "uuid"))
+    merge = [sys.executable, "-m", "icemirror", "merge", "--json", "-c", str(tmp_path / "icemirror.yaml")]
+    for _ in range(2):
+        lab.world.commit_many(2)
+        done = subprocess.run(merge, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert json.loads(done.stdout)["outcome"] == "merged"
+        assert lab.world.verdict(lab.mirror).equal
