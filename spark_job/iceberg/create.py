@@ -16,6 +16,7 @@ from icemirror.errors import Invalid, Transient
 from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.field_map import FieldMap, dump_map, load_map, renumber
+from spark_job.iceberg.failures import answered
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.write_properties import check_numbers
@@ -39,12 +40,13 @@ def create_mirror(
         FIELD_MAP: dump_map(ids),
         SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
     }
-    try:
-        table = catalog.create_table(
-            settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
-        )
-    except TableAlreadyExistsError:
-        table = _load(catalog, settings)
+    with answered(settings.name):
+        try:
+            table = catalog.create_table(
+                settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
+            )
+        except TableAlreadyExistsError:
+            table = _load(catalog, settings)
     return _with_given_ids(table)
 
 

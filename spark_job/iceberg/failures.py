@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
+from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
 
 from icemirror.errors import Corrupt, IcemirrorError, Invalid, Transient
@@ -24,6 +26,7 @@ _RETRY_MODULES = (
     "fsspec.exceptions",
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_MOST_TEXT = 300
 _MAY_NOT = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -39,6 +42,18 @@ def named(what: str = "") -> Iterator[None]:
         if known is None:
             raise
         raise known from error
+
+
+@contextmanager
+def answered(what: str) -> Iterator[None]:
+    """Names what a catalog's client raises when the answer is not whole: botocore takes half of one for an answer."""
+    try:
+        yield
+    except (KeyError, TypeError, json.JSONDecodeError, ValidationError) as error:
+        text = str(error)[:_MOST_TEXT]
+        raise Transient(
+            f"{what}: the catalog's answer cannot be read ({type(error).__name__}: {text})"
+        ) from error
 
 
 def name_error(error: Exception, lead: str) -> IcemirrorError | None:

@@ -117,10 +117,8 @@ class RowDelta:
         # and some catalogs (Nessie) show none but the newest.
         number = self.table.metadata.next_sequence_number()
         shown = {snapshot.sequence_number for snapshot in fresh.snapshots}
-        if (
-            fresh.table_uuid == self.table.metadata.table_uuid
-            and fresh.last_sequence_number >= number not in shown
-        ):
+        same_table = fresh.table_uuid == self.table.metadata.table_uuid
+        if same_table and fresh.next_sequence_number() > number and number not in shown:
             raise LookupError(f"snapshot number {number} of the table is not shown any more")
         return False
 

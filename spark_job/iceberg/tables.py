@@ -13,7 +13,7 @@ from icemirror.catalog_name import catalog_name, without_name
 from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.table_id import TableId
-from spark_job.iceberg.failures import named
+from spark_job.iceberg.failures import answered, named
 from spark_job.iceberg.vended_io import VendedIO, is_lent
 
 # PyIceberg hands them to botocore as they are, which wants numbers.
@@ -64,7 +64,7 @@ class Catalogs:
         return catalog_name(properties, name), _typed(without_name(properties))
 
     def _load(self, catalog: str | None, table: TableId) -> Table | None:
-        with named(str(table)):
+        with named(str(table)), answered(str(table)):
             try:
                 return self.lend(catalog, self.get(catalog).load_table(table.parts))
             except (NoSuchTableError, NoSuchNamespaceError):

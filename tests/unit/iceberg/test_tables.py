@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
 
 from icemirror.errors import Invalid, Transient
 from icemirror.settings import load_settings
@@ -57,6 +58,27 @@ def test_a_table_whose_metadata_file_is_not_there_is_transient(tmp_path: Path) -
     table = load_settings(write_config(tmp_path), os.environ).tables[0]
     with pytest.raises(Transient, match="metadata file is not there"):
         opened.load_mirror(table)
+
+
+def test_half_of_an_answer_is_transient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """botocore takes the half of a Glue answer for a whole one without a table in it."""
+
+    def load_half(*_: object) -> Table:
+        raise KeyError("Table")
+
+    opened = catalogs(tmp_path)
+    monkeypatch.setattr(opened.get(None), "load_table", load_half)
+    table = load_settings(write_config(tmp_path), os.environ).tables[0]
+    with pytest.raises(
+        Transient, match=r"lab\.world: the catalog's answer cannot be read \(KeyError: 'Table'\)"
+    ):
+        opened.load_mirror(table)
+
+
+def test_number_of_retries_reaches_botocore_as_a_number(tmp_path: Path) -> None:
+    glue = '{type: glue, glue.region: eu-west-1, glue.max-retries: "3", glue.access-key-id: a, '
+    catalog = configured(tmp_path, glue + 'glue.secret-access-key: b, warehouse: "s3://w"}').get(None)
+    assert catalog.properties["glue.max-retries"] == 3
 
 
 @pytest.mark.parametrize(
