@@ -34,7 +34,11 @@ class Azurite:
 
     def properties(self) -> dict[str, str]:
         """PyIceberg's properties for it."""
-        return {"adls.connection-string": self.connection_string, "adls.account-name": ACCOUNT}
+        return {
+            "adls.connection-string": self.connection_string,
+            "adls.account-name": ACCOUNT,
+            "adls.account-key": KEY,
+        }
 
     def make_container(self, name: str) -> str:
         """An empty container; its address."""

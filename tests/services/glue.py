@@ -32,7 +32,7 @@ class Glue:
             "glue.region": REGION,
             "glue.access-key-id": "emulated",
             "glue.secret-access-key": "emulated",
-            "glue.max-retries": "2",
+            "glue.max-retries": "2",  # of a server that fails on purpose
         }
 
 

@@ -19,6 +19,7 @@ from tests.oracle.schedules import Schedule
 from tests.oracle.world import World
 from tests.services.renumbered import RenumberedChangelog
 
+CATALOGS_PAGE = Path(__file__).parents[2] / "docs" / "catalogs.md"
 Properties = Mapping[str, str]
 
 
@@ -48,6 +49,13 @@ class Lake:
             "tables": [{**table, "changelog_catalog": "source"}],
             **self.options,
         }
+
+
+def documented(title: str) -> dict[str, str]:
+    """The default catalog's properties under a heading of docs/catalogs.md; the tests put their server's over them."""
+    section = CATALOGS_PAGE.read_text().split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+    document = yaml.safe_load(section.split("```yaml\n", 1)[1].split("```", 1)[0])
+    return {name: str(value) for name, value in document["iceberg"]["catalog"].items()}
 
 
 def mirrored_world(

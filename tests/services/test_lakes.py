@@ -19,7 +19,7 @@ from tests.oracle.schedules import Schedule
 from tests.services.azurite import Azurite
 from tests.services.gcs import FakeGcs
 from tests.services.glue import Glue
-from tests.services.lakes import Lake, mirrored_world
+from tests.services.lakes import Lake, documented, mirrored_world
 from tests.services.nessie import Nessie
 from tests.services.postgres import Postgres
 from tests.services.rest_catalog import RestCatalog
@@ -36,7 +36,7 @@ def sql_on_s3(tmp_path: Path, s3: S3Proxy, bucket: str) -> dict[str, str]:
 
 @pytest.fixture
 def rest_on_s3(rest: RestCatalog, s3: S3Proxy) -> dict[str, str]:
-    return {"type": "rest", "uri": rest.uri, **s3.properties()}
+    return {**documented("REST"), "uri": rest.uri, "token": "nobody-checks-it", **s3.properties()}
 
 
 def merge_schedule(folder: Path, lake: Lake, key: str = "int", batches: int = 4) -> MirroredWorld:
@@ -74,7 +74,8 @@ def index_root(lab: MirroredWorld) -> str:
 
 
 def test_sql_catalog_on_postgres(tmp_path: Path, postgres_server: Postgres) -> None:
-    catalog = {"type": "sql", "uri": postgres_server.uri, "warehouse": f"file://{tmp_path}/warehouse"}
+    warehouse = {"uri": postgres_server.uri, "warehouse": f"file://{tmp_path}/warehouse"}
+    catalog = {**documented("PostgreSQL"), **warehouse}
     merge_schedule(tmp_path, Lake(catalog), "composite")
 
 
@@ -85,20 +86,21 @@ def test_rest_catalog_on_s3(tmp_path: Path, rest_on_s3: dict[str, str]) -> None:
 
 
 def test_glue_on_s3(tmp_path: Path, glue_server: Glue, s3: S3Proxy, bucket: str) -> None:
-    catalog = {**glue_server.properties(), "warehouse": s3.make_bucket(bucket), **s3.properties()}
+    emulated = {**glue_server.properties(), "warehouse": s3.make_bucket(bucket), **s3.properties()}
+    catalog = {**documented("AWS Glue"), **emulated}
     merge_schedule(tmp_path, Lake(catalog), "string")
 
 
 def test_files_on_google_cloud_storage(tmp_path: Path, gcs: FakeGcs, bucket: str) -> None:
-    uri = f"sqlite:///{tmp_path}/catalog.db"
-    catalog = {"type": "sql", "uri": uri, "warehouse": gcs.make_bucket(bucket), **gcs.properties()}
+    emulated = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": gcs.make_bucket(bucket)}
+    catalog = {**documented("Google Cloud Storage"), **emulated, **gcs.properties()}
     lab = merge_schedule(tmp_path, Lake(catalog))
     assert index_root(lab).startswith(f"gs://{bucket}/")
 
 
 def test_files_on_azure(tmp_path: Path, azure: Azurite, bucket: str) -> None:
-    uri = f"sqlite:///{tmp_path}/catalog.db"
-    catalog = {"type": "sql", "uri": uri, "warehouse": azure.make_container(bucket), **azure.properties()}
+    emulated = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": azure.make_container(bucket)}
+    catalog = {**documented("Azure Data Lake Storage"), **emulated, **azure.properties()}
     lab = merge_schedule(tmp_path, Lake(catalog))
     assert index_root(lab).startswith(f"abfss://{bucket}@")
 
@@ -111,7 +113,7 @@ def test_changelog_and_mirror_in_different_catalogs(
 
 @pytest.fixture
 def nessie_on_s3(nessie_server: Nessie, s3: S3Proxy) -> dict[str, str]:
-    return {"type": "rest", "uri": nessie_server.uri, "warehouse": "warehouse", **s3.properties()}
+    return {**documented("Nessie"), "uri": nessie_server.uri, **s3.properties()}
 
 
 def test_mirror_on_nessie_which_numbers_fields_its_own_way(
