@@ -129,7 +129,11 @@ def _parse_footer(path: str, payload: bytes, end_of_blobs: int) -> list[BlobMeta
 def read_exactly(stream: InputStream, path: str, offset: int, length: int) -> bytes:
     """These bytes of a file, all of them."""
     stream.seek(offset)
-    data = stream.read(length)
+    return require_whole(stream, path, offset, length, stream.read(length))
+
+
+def require_whole(stream: InputStream, path: str, offset: int, length: int, data: bytes) -> bytes:
+    """The bytes that were read at this place, if they are all that were asked for."""
     if len(data) == length:
         return data
     end = offset + length

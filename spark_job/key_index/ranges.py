@@ -11,7 +11,7 @@ from functools import cache
 import pyarrow as pa
 from pyiceberg.io import FileIO, InputStream
 
-from spark_job.key_index.puffin import read_exactly
+from spark_job.key_index.puffin import require_whole
 
 _AT_ONCE = 32
 
@@ -65,7 +65,7 @@ class RangeReader:
             return stream.read(length)
 
     def _whole(self, data: bytes, wanted: tuple[int, int]) -> bytes:
-        return data if len(data) == wanted[1] else read_exactly(self.stream, self.path, *wanted)
+        return require_whole(self.stream, self.path, *wanted, data)
 
 
 @contextmanager
