@@ -187,6 +187,8 @@ class Fleet:
         before = applied.before if isinstance(applied.before, TableRow) else TableRow(table)
         if applied.after.dirty > before.dirty:
             self.metrics.count(names.NOTICES, table=table)
-            log.info("changelog moved", notices=applied.after.dirty - applied.after.covered)
+            moved = applied.after.noticed_head != before.noticed_head
+            happened = "changelog moved" if moved else "merged long ago, looking again"
+            log.info(happened, notices=applied.after.dirty - applied.after.covered)
             if before.dirty > before.covered:
                 self.metrics.count(names.COALESCED, table=table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from icemirror.errors import BadConfig, IcemirrorError, Transient, unexpected_text
@@ -37,10 +37,10 @@ class Registry:
         """The tables of a group."""
         return frozenset(table.name for table in self.tables if table.group == group)
 
-    def choose(self, name: str | None, pattern: str | None) -> tuple[TableSettings, ...]:
-        """The table of this name, else those whose names match; `BadConfig` where there is none."""
-        if name is not None:
-            return (self._known.table(name),)
+    def choose(self, names: Sequence[str], pattern: str | None) -> tuple[TableSettings, ...]:
+        """The tables of these names, else those whose names match; `BadConfig` where there is none."""
+        if names:
+            return tuple(self._known.table(name) for name in names)
         chosen = tuple(table for table in self.tables if fnmatchcase(table.name, pattern or ""))
         if not chosen:
             known = ", ".join(table.name for table in self.tables)

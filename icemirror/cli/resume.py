@@ -8,15 +8,19 @@ from contextlib import closing
 import click
 
 from icemirror.cli.console import config_option, load, out, print_error
+from icemirror.state.rows import Row, TableRow
 
 
 @click.command()
 @config_option
-@click.option("-t", "--table", "name", metavar="T", help="This table.")
+@click.option("-t", "--table", "names", multiple=True, metavar="T", help="This table; may be repeated.")
 @click.option("--match", "pattern", metavar="GLOB", help="Every table whose name matches, e.g. 'shop.*'.")
-def resume(config: str | None, name: str | None, pattern: str | None) -> None:
-    """Take work for tables again, and lift their quarantine: the next round of the trigger tries them."""
-    if (name is None) == (pattern is None):
+def resume(config: str | None, names: tuple[str, ...], pattern: str | None) -> None:
+    """Take work for tables again, and lift their quarantine: the next round of the trigger tries them.
+
+    Their mirrors are compared with the changelogs anew, so a mirror that was dropped or rolled back is made good.
+    """
+    if bool(names) == (pattern is not None):
         raise click.UsageError("give either --table or --match")
     from icemirror.state.apply import apply
     from icemirror.state.configured import open_store, policy_of
@@ -29,13 +33,24 @@ def resume(config: str | None, name: str | None, pattern: str | None) -> None:
         registry.refresh()
         if registry.problem is not None:
             print_error(f"discover: {registry.problem}")
-        tables = registry.choose(name, pattern)
+        tables = registry.choose(names, pattern)
     policy = policy_of(settings)
     with open_store(settings) as store:
         for table in tables:
-            apply(store, Resumed(time.time(), table.name), policy)
-            out.print(f"{table.name}: takes work again")
+            applied = apply(store, Resumed(time.time(), table.name), policy)
+            out.print(f"{table.name}: {_said(applied.before)}", soft_wrap=True)
         groups = {table.group for table in tables}
         for slot in store.load(EVERYTHING).slots.values():
             if slot.quarantined and slot.id.group in groups:
                 apply(store, SlotResumed(time.time(), slot.id), policy)
+
+
+def _said(before: Row | None) -> str:
+    """What the resuming came to."""
+    match before:
+        case TableRow(paused=False, quarantined=False, failures=0):
+            return "had not stopped; its mirror is compared with its changelog in the next round"
+        case TableRow():
+            return "takes work again"
+        case _:
+            return "no trigger has looked at it yet; `icemirror watch` or `icemirror sweep` does"

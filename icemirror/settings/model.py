@@ -100,7 +100,8 @@ class Settings(Section):
         default="1h",
         validate_default=True,
         gt=0,
-        description="A table is looked at at least this often, events or not.",
+        description="A table is looked at at least this often, events or not: "
+        "a mirror that was dropped or rolled back is made good by then.",
     )
     batch_size: int | None = Field(
         default=None, gt=0, description="Most events in one commit. Default: by bytes."

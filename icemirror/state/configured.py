@@ -17,6 +17,9 @@ from icemirror.state.store import Store
 # How long a call of the launcher may take, before it is repeated with the same token.
 _LAUNCH_SECONDS = {"local": 5.0, "emr-serverless": 60.0, "kubernetes": 30.0}
 
+# A watch sees tables current between two rechecks, or `--until-idle` would never end.
+_LOOKS_PER_RECHECK = 5
+
 
 def open_store(settings: Settings) -> Store:
     """The store of `trigger.state`."""
@@ -49,6 +52,7 @@ def policy_of(settings: Settings) -> Policy:
         max_wait_seconds=trigger.max_wait,
         scale_out_seconds=trigger.max_wait,
         probation_seconds=settings.merge_interval,
+        recheck_seconds=max(settings.merge_interval, _LOOKS_PER_RECHECK * trigger.poll_interval),
     )
 
 

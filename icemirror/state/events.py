@@ -47,7 +47,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """13. The changelog's head pointer was read: a notice, if nobody has noticed that head yet."""
+    """13. The changelog's head pointer was read: a notice, if nobody has noticed that head yet, or is overdue."""
 
     now: float
     table: str
@@ -84,7 +84,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Take work for this table again; lifts a quarantine."""
+    """Take work for this table again, and look at its mirror; lifts a quarantine."""
 
     now: float
     table: str

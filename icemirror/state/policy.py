@@ -12,6 +12,7 @@ class Policy:
     `launch_lease_seconds`: a launch that nobody recorded is repeated after that time, with the same token.
     `scale_out_seconds`: a table that could have been taken for so long wants one more worker.
     `probation_seconds`: what was quarantined for a passing reason gets one more try after that time.
+    `recheck_seconds`: a table that was merged so long ago is looked at again, whether its changelog moved or not.
     """
 
     slots: int = 1
@@ -25,6 +26,7 @@ class Policy:
     backoff_factor: float = 3.0
     max_backoff_seconds: float = 300.0
     probation_seconds: float = 3600.0
+    recheck_seconds: float = 3600.0
 
     def backoff(self, failures: int, jitter: float) -> float:
         """Seconds to wait after the n-th failure in a row; `jitter` in [0, 1) spreads failures."""

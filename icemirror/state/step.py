@@ -79,7 +79,7 @@ def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
             return Step(table_rules.notice(row, event))
         case Looked(now, table, terms, head):
             seen = replace(table_rules.with_terms(row, terms), look_error=None)
-            if table_rules.unnoticed(row, head):
+            if table_rules.unnoticed(row, head) or table_rules.overdue(row, now, policy):
                 seen = table_rules.notice(seen, Noticed(now, table, terms, head))
             return Step(seen)
         case LookFailed():
@@ -91,7 +91,7 @@ def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
         case Paused():
             return Step(replace(row, paused=True))
         case Resumed():
-            return Step(table_rules.resume(row)) if event.table in rows.tables else STAY
+            return Step(table_rules.resume(row, event.now)) if event.table in rows.tables else STAY
         case Progressed() | TurnEnded() | Completed() | Failed():
             return LOST if row.owner != event.me.owner else _worker_step(rows, row, event, policy)
     assert_never(event)

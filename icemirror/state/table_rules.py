@@ -34,6 +34,12 @@ def unnoticed(row: TableRow, head: str) -> bool:
     return head != row.noticed_head and (row.dirty > row.covered or head != row.merged_head)
 
 
+def overdue(row: TableRow, now: float, policy: Policy) -> bool:
+    """13. Merged so long ago that somebody may have dropped the mirror or rolled it back; or by a clock that was ahead."""
+    rests = row.dirty == row.covered and not row.paused
+    return rests and row.completed_at is not None and abs(now - row.completed_at) >= policy.recheck_seconds
+
+
 def with_terms(row: TableRow, terms: Terms) -> TableRow:
     """The row with what the configuration says today."""
     if (row.group, row.min_interval_seconds) == (terms.group, terms.min_interval_seconds):
@@ -91,8 +97,9 @@ def complete(row: TableRow, event: Completed) -> TableRow:
     )
 
 
-def resume(row: TableRow) -> TableRow:
-    """A person has looked: start afresh."""
+def resume(row: TableRow, now: float) -> TableRow:
+    """A person has looked: start afresh. A notice too: the mirror may have been dropped while the changelog was quiet."""
+    noticed = notice(row, Noticed(now, row.name, Terms(row.group, row.min_interval_seconds)))
     return replace(
-        row, paused=False, quarantined=False, failures=0, not_before=0.0, completed_at=None, error=None
+        noticed, paused=False, quarantined=False, failures=0, not_before=0.0, completed_at=None, error=None
     )

@@ -2,7 +2,8 @@
 
 Commits and faults are budgets: each may happen that often, at any time. `crash`: a run dies; `zombie`: a run loses
 its lease and goes on; `lose`, `dup`: hints; `fail`: a merge fails; `nostart`: a queued run dies; `forget`: the
-launcher forgets a token; `wcrash`: a trigger dies between two effects.
+launcher forgets a token; `wcrash`: a trigger dies between two effects; `rollback`: a person drops the mirror or rolls
+it back; `recheck`: a table that is current is looked at once more; `resume`: a person resumes a table.
 """
 
 from __future__ import annotations
@@ -61,6 +62,11 @@ SMALL: dict[str, Bounds] = {
     "short turns, quiet periods, 2 tables": within(
         short_turns=True, quiet=True, tables=2, commit=2, triggers=1
     ),
+    "mirror rolled back, 1 table": within(commit=2, rollback=1, recheck=1, resume=1, crash=1, triggers=1),
+    "mirror rolled back, looks alone, zombie": within(
+        watch=True, commit=1, rollback=1, recheck=1, zombie=1, triggers=1
+    ),
+    "mirror rolled back, 2 tables": within(tables=2, commit=2, rollback=1, recheck=1, triggers=1),
     "limited failures, 1 table": within(commit=1, limit=2, crash=2, wcrash=1, fail=1, nostart=1),
     **{f"poison: {name}": bounds for name, bounds in POISONED.items()},
 }

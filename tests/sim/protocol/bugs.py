@@ -6,6 +6,7 @@ around it. `why` is what the check must say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,7 @@ from icemirror.state.events import (
     Pick,
     Recorded,
     Recover,
+    Resumed,
     RunState,
     Started,
     TurnEnded,
@@ -142,6 +144,18 @@ def _turn_covers(rows: Rows, event: Event, policy: Policy) -> Step:
     return result
 
 
+def _no_recheck(rows: Rows, event: Event, policy: Policy) -> Step:
+    return step(rows, event, replace(policy, recheck_seconds=math.inf))
+
+
+def _resume_without_notice(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Resumed(_, name), Step(TableRow() as row):
+            return Step(replace(row, dirty=rows.table(name).dirty))
+    return result
+
+
 def _trust_merged_head(rows: Rows, event: Event, policy: Policy) -> Step:
     if isinstance(event, Looked) and rows.table(event.table).dirty == rows.table(event.table).covered:
         row = replace(rows.table(event.table), noticed_head=None)
@@ -194,6 +208,8 @@ BUGS: dict[str, Bug] = {
     "a noticed head is looked for by its name in the job": Bug(
         L2, {"commit": 1, "two_names": True}, _trust_merged_head
     ),
+    "a table that was merged is never looked at again": Bug(L1, {"commit": 1, "rollback": 1}, _no_recheck),
+    "resume is no notice": Bug(S4, {"commit": 1, "rollback": 1, "resume": 1}, _resume_without_notice),
     "a turn that ends early covers its notices": Bug(
         S4, {"commit": 3, "tables": 2, "short_turns": True, "triggers": 1}, _turn_covers
     ),

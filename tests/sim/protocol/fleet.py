@@ -66,6 +66,7 @@ class Fleet:
             backoff_seconds=1.0,
             backoff_factor=1.0,
             probation_seconds=math.inf,
+            recheck_seconds=100.0,
         )
         self.limits = Limits(
             linger_seconds=0.0, turn_slices=1 if short_turns else 1_000_000, max_conflicts=1_000_000

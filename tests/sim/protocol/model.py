@@ -29,6 +29,7 @@ from icemirror.state.events import (
     Noticed,
     Recorded,
     Recover,
+    Resumed,
     RunState,
     Terms,
     Unown,
@@ -47,7 +48,7 @@ from icemirror.state.worker import (
 from tests.sim.protocol.fleet import NOW, Fleet, put
 from tests.sim.protocol.world import ACTIVE, GROUP, Env, Pc, Run, State, run_id
 
-LATE, LONG_AGO = 10.0, -10.0
+LATE, LONG_AGO, NEXT_DAY = 10.0, -10.0, 1_000.0
 FAILURE = ErrorResult(kind=Kind.TRANSIENT, message="")
 TERMS = Terms(GROUP)
 HEADS = [str(head) for head in range(100)]
@@ -93,6 +94,14 @@ class Model(Fleet):
                 if tabs != s.tabs:
                     seen = put(s.envs, i, e._replace(noticed=e.head))
                     out.append((False, f"look{i}", s._replace(tabs=tabs, envs=seen)))
+            if e.cursor:  # a person drops the mirror, or rolls it back: no notice stands for what it held
+                lost = put(s.envs, i, e._replace(cursor=0, noticed=0))
+                self._fault(s, out, f"rollback{i}", "rollback", envs=lost)
+            self._recheck(s, i, e, out)
+            if s.bud.resume:
+                resumed = put(s.envs, i, e._replace(noticed=e.head))
+                tabs, _, _ = self.apply(s, Resumed, NOW, name)
+                self._fault(s, out, f"resume{i}", "resume", tabs=tabs, envs=resumed)
             if t.not_before or (waits(t) and due_at(t, NOW, self.policy) > NOW):
                 later = replace(t, not_before=0.0, first_dirty_at=LONG_AGO, last_dirty_at=LONG_AGO)
                 later = later if self.quiet else replace(t, not_before=0.0)
@@ -101,6 +110,23 @@ class Model(Fleet):
                 tabs, _, _ = self.apply(s, Unown, NOW, name, 1.0)
                 if tabs != s.tabs:
                     out.append((False, f"unown{i}", s._replace(tabs=tabs)))
+
+    def _recheck(self, s: State, i: int, e: Env, out: list[Transition]) -> None:
+        """A look long after the last merge: surely where the mirror was rolled back, else as often as allowed."""
+        if not self.sweep or not self.repair:
+            return
+        name, head = self.names[i], HEADS[e.head]
+        tabs, _, _ = self.apply(s, Looked, NEXT_DAY, name, TERMS, head)
+        if tabs == s.tabs or self.apply(s, Looked, NOW, name, TERMS, head)[0] != s.tabs:
+            return
+        noticed = replace(self.tables[tabs[i]], first_dirty_at=NOW, last_dirty_at=NOW)
+        after = s._replace(
+            tabs=put(tabs, i, self.tables.number(noticed)), envs=put(s.envs, i, e._replace(noticed=e.head))
+        )
+        if e.cursor < e.head:
+            out.append((False, f"recheck{i}", after))
+        else:
+            self._fault(s, out, f"recheck{i}", "recheck", tabs=after.tabs, envs=after.envs)
 
     def _hint(self, s: State, i: int, e: Env, out: list[Transition]) -> None:
         tabs = self._noticed(s, i)

@@ -61,6 +61,9 @@ class Budget(NamedTuple):
     nostart: int = 0
     forget: int = 0
     wcrash: int = 0
+    rollback: int = 0
+    recheck: int = 0
+    resume: int = 0
 
 
 Pc = tuple[Any, ...]  # ("launch", slot, gen), ("record", slot, gen, k), ("notice", table) or ("dispatch",)
@@ -210,7 +213,7 @@ class Canon:
             first_dirty_at=0.0 if clean else t.first_dirty_at,
             last_dirty_at=0.0 if clean else t.last_dirty_at,
             yielded_at=t.yielded_at if self._quiet else None,
-            completed_at=None,
+            completed_at=None if t.completed_at is None else 0.0,
             error=None,
         )
         return self._renamed.setdefault(key, self._tables.number(new))

@@ -21,6 +21,7 @@ POLICY = Policy(
     backoff_factor=3.0,
     max_backoff_seconds=60.0,
     probation_seconds=1000.0,
+    recheck_seconds=500.0,
 )
 TERMS = Terms("default", 0.0)
 SLOT = SlotId("default", 0)

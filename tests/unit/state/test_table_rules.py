@@ -88,6 +88,33 @@ def test_a_look_that_changes_nothing_writes_nothing() -> None:
     assert step(rows(row), Looked(5.0, NAME, TERMS, "h1"), POLICY) == Step(None)
 
 
+@pytest.mark.parametrize(
+    ("fields", "now", "noticed"),
+    [
+        ({"completed_at": 100.0}, 599.0, False),
+        ({"completed_at": 100.0}, 600.0, True),
+        ({"completed_at": 9000.0}, 600.0, True),  # by a clock that was ahead
+        ({"completed_at": 100.0, "paused": True}, 600.0, False),
+        ({"completed_at": 100.0, "dirty": 2}, 600.0, False),  # waits already
+    ],
+)
+def test_a_look_at_a_table_that_was_merged_long_ago_is_a_notice(
+    fields: dict[str, float], now: float, noticed: bool
+) -> None:
+    merged = TableRow(NAME, dirty=1, covered=1, noticed_head="h1", merged_head="h1")
+    row = replace(merged, **fields)  # type: ignore[arg-type]
+    after = step(rows(row), Looked(now, NAME, TERMS, "h1"), POLICY).row or row
+    assert isinstance(after, TableRow)
+    assert (after.dirty > row.dirty) is noticed
+
+
+def test_resume_is_a_notice_even_where_the_changelog_is_quiet() -> None:
+    merged = TableRow(NAME, "heavy", 9.0, dirty=1, covered=1, noticed_head="h1", completed_at=4.0)
+    row = table_after(step(rows(merged), Resumed(5.0, NAME), POLICY))
+    assert (row.dirty, row.covered, row.first_dirty_at, row.noticed_head) == (2, 1, 5.0, "h1")
+    assert (row.group, row.min_interval_seconds, row.completed_at) == ("heavy", 9.0, None)
+
+
 def test_a_look_brings_the_row_up_to_the_configuration() -> None:
     row = TableRow(NAME, dirty=1, covered=1, noticed_head="h1", merged_head="h1")
     after = table_after(step(rows(row), Looked(5.0, NAME, Terms("heavy", 9.0), "h1"), POLICY))

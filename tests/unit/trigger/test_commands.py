@@ -157,6 +157,28 @@ def test_resume_lifts_quarantines_of_tables_and_of_their_workers(
         assert not store.load(EVERYTHING).slots[slot.id].quarantined
 
 
+def test_resume_takes_every_table_that_is_named_and_looks_at_their_mirrors(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stopped = dirty("shop.items", quarantined=True, failures=5, error=INVALID)
+    put(folder, merged("shop.orders"), stopped)
+    assert run(["resume", "-t", "shop.orders", "-t", "shop.items"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        "shop.orders: had not stopped; its mirror is compared with its changelog in the next round",
+        "shop.items: takes work again",
+    ]
+    found = tables(folder)
+    assert not found["shop.items"].quarantined
+    assert all(row.dirty > row.covered for row in found.values())
+
+
+def test_resume_of_a_table_that_nobody_has_looked_at_says_so(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["resume", "-t", "shop.orders"]) == 0
+    assert "no trigger has looked at it yet" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -136,6 +136,21 @@ def test_a_merged_table_is_left_in_peace(stage: Stage) -> None:
     assert stage.slot().state is SlotState.FREE
 
 
+def test_a_table_that_was_merged_long_ago_gets_a_worker_though_its_changelog_is_quiet(stage: Stage) -> None:
+    stage.sweep()
+    stage.sweep(2.0)
+    me = stage.me()
+    stage.tell(Started(stage.now, me))
+    stage.tell(Pick(stage.now, me))
+    stage.tell(Completed(stage.now, me, ORDERS, 1, stage.now, "m1"))
+    stage.tell(Leave(stage.now, me))
+    launched = len(stage.launcher.launches)
+    stage.sweep(stage.policy.recheck_seconds)
+    stage.sweep(2.0)
+    assert (stage.table().dirty, stage.table().covered) == (2, 1)
+    assert len(stage.launcher.launches) > launched
+
+
 def test_a_launch_that_failed_is_repeated_with_the_same_token(stage: Stage) -> None:
     stage.launcher.fails = True
     stage.sweep()

@@ -71,8 +71,8 @@ def test_an_error_that_nobody_named_leaves_what_was_known_too(tmp_path: Path, ca
 
 def test_tables_are_chosen_by_name_or_pattern(tmp_path: Path, catalog: FakeHeads) -> None:
     registry = Registry(settings(tmp_path, TABLES))
-    assert [table.name for table in registry.choose("raw.items", None)] == ["shop.items"]
-    assert [table.name for table in registry.choose(None, "shop.*")] == ["shop.orders", "shop.items"]
+    assert [table.name for table in registry.choose(["raw.items"], None)] == ["shop.items"]
+    assert [table.name for table in registry.choose((), "shop.*")] == ["shop.orders", "shop.items"]
     with pytest.raises(BadConfig, match=r"there are: shop\.orders, shop\.items"):
-        registry.choose(None, "sales.*")
+        registry.choose((), "sales.*")
     registry.close()
