@@ -35,7 +35,7 @@ def unnoticed(row: TableRow, head: str) -> bool:
 
 
 def overdue(row: TableRow, now: float, policy: Policy) -> bool:
-    """13. Merged so long ago that somebody may have dropped the mirror or rolled it back; or by a clock that was ahead."""
+    """13. Merged so long ago (or by a clock that was ahead) that the mirror may have been dropped or rolled back."""
     rests = row.dirty == row.covered and not row.paused
     return rests and row.completed_at is not None and abs(now - row.completed_at) >= policy.recheck_seconds
 
@@ -98,7 +98,7 @@ def complete(row: TableRow, event: Completed) -> TableRow:
 
 
 def resume(row: TableRow, now: float) -> TableRow:
-    """A person has looked: start afresh. A notice too: the mirror may have been dropped while the changelog was quiet."""
+    """14. A person has looked: start afresh. A notice too: the mirror may be gone though the changelog is quiet."""
     noticed = notice(row, Noticed(now, row.name, Terms(row.group, row.min_interval_seconds)))
     return replace(
         noticed, paused=False, quarantined=False, failures=0, not_before=0.0, completed_at=None, error=None

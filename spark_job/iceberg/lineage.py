@@ -67,9 +67,17 @@ def _refuse_changes(name: str, snapshot: Snapshot) -> None:
     if operation not in (Operation.APPEND, Operation.REPLACE):
         raise Invalid(
             f"{name}: snapshot {snapshot.snapshot_id} is of kind {operation.value if operation else 'unknown'}. "
-            "Rows of a changelog may only be appended; what this means for the mirror is not known: "
-            f"{REBUILD}."
+            f"Rows of a changelog may only be appended. {_way_back(snapshot.parent_snapshot_id)}"
         )
+
+
+def _way_back(before: int | None) -> str:
+    """What helps where the changelog itself cannot be followed."""
+    back = "before that" if before is None else str(before)
+    return (
+        "Keep the mirror: one that is built anew stops here as well. Roll the changelog back to the snapshot "
+        f"{back} and append what is missing, or create the changelog anew; then `icemirror resume`."
+    )
 
 
 def added_files(io: FileIO, name: str, history: History) -> dict[int, list[ChangeFile]]:
@@ -123,7 +131,8 @@ def _entries(
     for manifest in list_manifests(io, snapshot.manifest_list):
         if manifest.content is not ManifestContent.DATA:
             raise Invalid(
-                f"{name}: snapshot {snapshot.snapshot_id} deletes rows of the changelog: {REBUILD}."
+                f"{name}: snapshot {snapshot.snapshot_id} has deletes of rows, of its own or from before. "
+                f"Rows of a changelog may only be appended. {_way_back(None)}"
             )
         if not wanted(manifest):
             continue

@@ -181,7 +181,7 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "rows deleted from the changelog": (
         delete_from_changelog,
         Kind.INVALID,
-        "may only be appended.*drop the mirror",
+        r"may only be appended. Keep the mirror: .* Roll the changelog back to the snapshot \d+ ",
     ),
     "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*drop the mirror"),
     "expired cursor": (expire_cursor, Kind.INVALID, "expired.*drop the mirror"),
