@@ -17,6 +17,6 @@ def discover_tables(settings: Settings) -> Settings:
 
     def list_tables(catalog: str | None, namespace: str) -> Iterable[str]:
         with named(f"namespace {namespace}"):
-            return [str(identifier[-1]) for identifier in catalogs.get(catalog).list_tables(namespace)]
+            return [str(identifier[-1]) for identifier in catalogs.existing(catalog).list_tables(namespace)]
 
     return expand_discovered(settings, list_tables)

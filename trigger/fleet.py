@@ -19,7 +19,7 @@ from icemirror.state.eligibility import due_at, waits
 from icemirror.state.events import Dispatch, Event, Looked, LookFailed, Recorded, Recover, RunState, Unown
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState, TableRow
+from icemirror.state.rows import Owner, Rows, SlotId, SlotRow, SlotState, TableRow
 from icemirror.state.step import step
 from icemirror.state.store import Store
 from icemirror.telemetry import names
@@ -84,14 +84,17 @@ class Fleet:
 
     def recover(self, rows: Rows) -> None:
         """5, 6, 7. Frees what dead runs hold, and repeats launches that nobody recorded."""
+        runs = {Owner(slot.id, slot.gen): slot.run_id for slot in rows.slots.values()}
         for slot in rows.slots.values():
             if slot.state is not SlotState.FREE:
                 self._recover(slot, rows)
         if any(row.owner for row in rows.tables.values()):
             rows = self.store.load(EVERYTHING)
         for row in rows.tables.values():
-            event = Unown(self.clock(), row.name, self.jitter())
-            if row.owner and self._matters(event, rows):
+            if row.owner is None:
+                continue
+            event = Unown(self.clock(), row.name, self.jitter(), self._log_of(runs.get(row.owner)))
+            if self._matters(event, rows):
                 reach("unown")
                 self._apply(event)
                 reach("unowned")
@@ -132,7 +135,8 @@ class Fleet:
         except Transient as error:
             log.warning("run cannot be asked about", reason=str(error))
             run = RunState.UNKNOWN
-        event = Recover(self.clock(), slot.id, slot.gen, slot.run_id, run, self.jitter())
+        seen_in = self._log_of(slot.run_id) if run is RunState.GONE else ""
+        event = Recover(self.clock(), slot.id, slot.gen, slot.run_id, run, self.jitter(), seen_in)
         if self._matters(event, rows):
             reach("recover")
             applied = self._apply(event)
@@ -172,6 +176,9 @@ class Fleet:
 
     def _request(self, slot: SlotId, gen: int) -> RunRequest:
         return RunRequest(group=slot.group, slot=slot.index, gen=gen, config=self.config)
+
+    def _log_of(self, run_id: str | None) -> str:
+        return self.launcher.log_of(run_id) if run_id else ""
 
     def _apply(self, event: Event) -> Applied:
         return apply(self.store, event, self.policy)

@@ -75,9 +75,10 @@ def _lag_seconds(row: TableRow, now: float, behind: Unmerged | None) -> float | 
 def _no_worker(row: TableRow, rows: Rows, slots: int) -> ErrorResult | None:
     """Why a table waits although nothing is wrong with it: no worker of its group comes up."""
     own = [rows.slot(SlotId(row.group, index)) for index in range(slots)]
-    if row.dirty == row.covered or row.owner is not None or not all(slot.quarantined for slot in own):
+    if row.dirty == row.covered or row.owner is not None or not all(slot.error for slot in own):
         return None
-    return ErrorResult(kind=Kind.TRANSIENT, message=f"no worker comes up: {own[0].error}")
+    lead = "no worker comes up: " if all(slot.quarantined for slot in own) else ""
+    return ErrorResult(kind=Kind.TRANSIENT, message=f"{lead}{own[0].error}")
 
 
 def _last_run(run: RunSummary) -> dict[str, Any]:

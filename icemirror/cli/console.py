@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -24,15 +24,28 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _PIPE_WIDTH = 160
 
 
-def _width(is_terminal: bool) -> int | None:
-    """A terminal's own width; in a pipe, tables keep their lines whole."""
-    return None if is_terminal else _PIPE_WIDTH
+def open_console(*, stderr: bool, environ: Mapping[str, str]) -> Console:
+    """A console on one of the two streams; what is closed takes everything and shows nothing.
+
+    In a pipe, tables keep their lines whole unless `COLUMNS` says how much there is room for. With `NO_COLOR` there
+    are no codes at all, for rich alone would leave bold and dim ones.
+    """
+    stream = sys.stderr if stderr else sys.stdout
+    is_terminal = stream is not None and stream.isatty()
+    columns = environ.get("COLUMNS", "")
+    wanted = int(columns) if columns.isdecimal() and int(columns) else _PIPE_WIDTH
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        width=None if is_terminal else wanted,
+        color_system=None if environ.get("NO_COLOR") else "auto",
+    )
 
 
-out = Console(highlight=False, width=_width(sys.stdout.isatty()))
+out = open_console(stderr=False, environ=os.environ)
 """Results."""
 
-err = Console(stderr=True, highlight=False, width=_width(sys.stderr.isatty()))
+err = open_console(stderr=True, environ=os.environ)
 """Logs, progress, errors."""
 
 

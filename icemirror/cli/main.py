@@ -176,7 +176,7 @@ def _nobody_reads_stdout() -> bool:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)  # (a closed pipe is reported unasked)
         return any(event & select.POLLERR for _, event in poll.poll(0))
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):  # (no attribute: stdout is closed)
         return False
 
 
@@ -191,12 +191,24 @@ def run(arguments: Sequence[str] | None = None) -> int:
     shell = Shell()
     try:
         status = cli.main(arguments, prog_name="icemirror", standalone_mode=False, obj=shell)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever started us
+            sys.stdout.flush()
     except BaseException as error:
         return int(conclude(error, debug=shell.debug))
     return int(status) if isinstance(status, int) else int(Exit.DONE)
 
 
+def _fill_closed_streams() -> None:
+    """The next file that is opened would get the number of a closed stream, and what children print."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)
+
+
 def main() -> NoReturn:
     """The entry point of the console script."""
+    _fill_closed_streams()
     sys.exit(run())

@@ -67,11 +67,12 @@ class LookFailed:
 
 @dataclass(frozen=True, slots=True)
 class Unown:
-    """7. The table's owner may be dead for good."""
+    """7. The table's owner may be dead for good; `log` is where its output is."""
 
     now: float
     table: str
     jitter: float
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """5, 6. The slot was seen with this gen and run, and the launcher asked about that very run."""
+    """5, 6. The slot was seen with this gen and run, and the launcher asked about that very run, which wrote `log`."""
 
     now: float
     slot: SlotId
@@ -122,6 +123,7 @@ class Recover:
     run_id: str | None
     run: RunState
     jitter: float
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)

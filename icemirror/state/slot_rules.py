@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from icemirror.state.events import Dispatch, Holder, Recover, RunState
+from icemirror.state.log_hint import see
 from icemirror.state.policy import Policy
 from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState
 
 ACTIVE = frozenset({SlotState.RUNNING, SlotState.LINGERING})
 SOON = frozenset({SlotState.LAUNCHING, SlotState.LINGERING})
-DIED_EARLY = "a job ended before it took a table; its log says more"
+DIED_EARLY = "a job ended before it could take up work"
+DIED_BETWEEN = "a job ended without being asked to, while it had no table"
 NO_ANSWER = "the launcher did not say that it had started the job"
 
 
@@ -86,7 +88,7 @@ def recover_launch(row: SlotRow, event: Recover, policy: Policy) -> tuple[SlotRo
             return free(charged), False
         return replace(charged, lease_until=event.now + policy.launch_lease_seconds), True
     if event.run is RunState.GONE:
-        return free(charge(row, event, DIED_EARLY, policy)), False
+        return free(charge(row, event, DIED_EARLY + see(event.log), policy)), False
     if expired:  # queued: freeing the slot would let a second run in
         return replace(row, lease_until=event.now + policy.lease_seconds), False
     return row, False
@@ -96,4 +98,4 @@ def recover_worker(row: SlotRow, event: Recover, *, owns_table: bool, policy: Po
     """6. Free when its run is gone, or was not heard of for a lease; charged where no table will be."""
     if event.run is not RunState.GONE and event.now < row.lease_until:
         return row
-    return free(row if owns_table else charge(row, event, DIED_EARLY, policy))
+    return free(row if owns_table else charge(row, event, DIED_BETWEEN + see(event.log), policy))

@@ -84,10 +84,10 @@ def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
             return Step(seen)
         case LookFailed():
             return Step(table_rules.look_failed(row, event))
-        case Unown(now, _, jitter):
+        case Unown(now, _, jitter, log):
             if row.owner is None or not table_rules.owner_is_dead(row.owner, rows.slot(row.owner.slot)):
                 return STAY
-            return Step(table_rules.charge(row, now, jitter, table_rules.DIED, policy))
+            return Step(table_rules.charge(row, now, jitter, table_rules.died(log), policy))
         case Paused():
             return Step(replace(row, paused=True))
         case Resumed():

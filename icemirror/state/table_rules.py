@@ -7,10 +7,9 @@ from dataclasses import replace
 from icemirror.errors import NEEDS_PERSON, Kind
 from icemirror.result import ErrorResult
 from icemirror.state.events import Completed, Failed, LookFailed, Noticed, Terms
+from icemirror.state.log_hint import see
 from icemirror.state.policy import Policy
 from icemirror.state.rows import Owner, SlotRow, SlotState, TableRow
-
-DIED = ErrorResult(kind=Kind.TRANSIENT, message="the job ended while it merged this table; its log says more")
 
 
 def notice(row: TableRow, event: Noticed) -> TableRow:
@@ -59,6 +58,11 @@ def look_failed(row: TableRow, event: LookFailed) -> TableRow:
 def owner_is_dead(owner: Owner, slot: SlotRow) -> bool:
     """7. Stable: a generation never becomes active again once its slot was freed or taken anew."""
     return slot.state is SlotState.FREE or slot.gen != owner.gen
+
+
+def died(log: str) -> ErrorResult:
+    """7. What to say of a table whose worker is gone."""
+    return ErrorResult(kind=Kind.TRANSIENT, message=f"the job ended while it merged this table{see(log)}")
 
 
 def charge(row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy) -> TableRow:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError
 from pyiceberg.table import Table
 
 from icemirror.catalog_name import catalog_name, without_name
 from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings
+from icemirror.sql_address import missing_driver, missing_file, sqlite_path
 from icemirror.table_id import TableId
 from spark_job.iceberg.failures import answered, named
 from spark_job.iceberg.vended_io import VendedIO, is_lent
@@ -34,9 +36,17 @@ class Catalogs:
             with named(f"catalog {title}"):
                 try:
                     self._open[name] = load_catalog(title, **properties)
+                except NotInstalledError as error:
+                    raise missing_driver(getattr(error.__cause__, "name", None)) from error
                 except (ValueError, ModuleNotFoundError) as error:
                     raise Invalid(f"catalog {title}: {error}") from error
         return self._open[name]
+
+    def existing(self, name: str | None) -> Catalog:
+        """As `get`, but makes no SQLite file where there is none."""
+        if (path := self._absent_file(name)) is not None:
+            raise missing_file(path)
+        return self.get(name)
 
     def load_changelog(self, table: TableSettings) -> Table:
         """The changelog, which must exist."""
@@ -49,8 +59,15 @@ class Catalogs:
         return found
 
     def load_mirror(self, table: TableSettings) -> Table | None:
-        """The mirror, if it exists."""
+        """The mirror, if it exists; a catalog of its own may come into being with it."""
+        own = table.mirror_catalog != table.changelog_catalog
+        if own and self._absent_file(table.mirror_catalog) is not None:
+            return None
         return self._load(table.mirror_catalog, table.mirror_id)
+
+    def _absent_file(self, name: str | None) -> Path | None:
+        path = sqlite_path(self._settings.catalog_properties(name).get("uri", ""))
+        return path if path is not None and not path.exists() else None
 
     def lend(self, name: str | None, table: Table) -> Table:
         """The table, with file access that outlives the credentials that its catalog lent."""
@@ -66,7 +83,7 @@ class Catalogs:
     def _load(self, catalog: str | None, table: TableId) -> Table | None:
         with named(str(table)), answered(str(table)):
             try:
-                return self.lend(catalog, self.get(catalog).load_table(table.parts))
+                return self.lend(catalog, self.existing(catalog).load_table(table.parts))
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
             except FileNotFoundError as error:

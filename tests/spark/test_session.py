@@ -1,10 +1,14 @@
-"""What others on the machine can see of a Spark that holds secrets."""
+"""How Spark is started: what others see of it, where its Python looks for modules, and how it is interrupted."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 from tests.need import need
 
@@ -24,3 +28,56 @@ def test_no_setting_of_spark_that_may_be_secret_is_on_a_command_line() -> None:
     assert done.returncode == 0, done.stderr
     assert "-Xmx512m" in done.stdout
     assert "canary-7" not in done.stdout
+
+
+_TASK = """
+from spark_job.session import open_spark
+spark = open_spark({"spark.driver.memory": "512m"})
+print(spark.parallelize([20], 1).map(lambda number: number + 1).collect())
+spark.stop()
+"""
+
+
+def test_files_in_the_working_directory_do_not_stand_in_for_modules_of_tasks(tmp_path: Path) -> None:
+    (tmp_path / "dis.py").write_text("raise SystemExit('a stranger was imported')")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _TASK], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[21]" in done.stdout
+
+
+_INTERRUPTED = """
+import sys
+import spark_job.session as session
+from pyspark import java_gateway
+
+class Told(java_gateway.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        print(self.pid, flush=True)
+
+session.Popen = Told
+try:
+    session.open_spark({"spark.driver.memory": "512m"})
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_an_interrupt_while_spark_starts_leaves_no_java_behind() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout
+    with process.stdout as stdout:
+        java = int(stdout.readline())
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    try:
+        os.kill(java, 0)
+    except ProcessLookupError:
+        return
+    os.kill(java, signal.SIGKILL)
+    raise AssertionError("Java is still there")

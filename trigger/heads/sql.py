@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.sql_address import missing_driver, missing_file, sqlite_path
 from icemirror.table_id import TableId
 from trigger.heads.source import Head, missing
 
@@ -75,7 +76,7 @@ class SqliteDatabase:
     def query(self, sql: str, parameters: Mapping[str, str]) -> list[Record]:
         """The rows, by column."""
         if not self._path.exists():
-            raise Transient(f"there is no catalog at {self._path}; its writer creates it")
+            raise missing_file(self._path)
         try:
             uri = f"file:{quote(str(self._path))}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
@@ -130,14 +131,10 @@ class AlchemyDatabase:
 
 def open_sql(uri: str, catalog: str) -> SqlHeads:
     """The SQL catalog at this address."""
-    dialect, _, rest = uri.partition("://")
-    if dialect.split("+")[0] == "sqlite":
-        path = rest.partition("?")[0].removeprefix("/")
-        if path in ("", ":memory:"):
-            raise BadConfig(
-                "a SQLite catalog in memory belongs to one process: give it a file, sqlite:////path"
-            )
-        return SqlHeads(SqliteDatabase(Path(path)), catalog)
+    if (path := sqlite_path(uri)) is not None:
+        return SqlHeads(SqliteDatabase(path), catalog)
+    if uri.startswith("sqlite"):
+        raise BadConfig("a SQLite catalog in memory belongs to one process: give it a file, sqlite:////path")
     return SqlHeads(AlchemyDatabase(_engine(uri)), catalog)
 
 
@@ -152,7 +149,7 @@ def _engine(uri: str) -> Engine:
     try:
         return create_engine(uri, pool_pre_ping=True, pool_size=1)
     except ModuleNotFoundError as error:
-        raise BadConfig(f"the catalog's database needs the driver {error.name}: install it") from None
+        raise missing_driver(error.name) from None
     except (ArgumentError, NoSuchModuleError):
         raise BadConfig("the catalog's uri is no address of a database, dialect+driver://host/name") from None
 

@@ -20,5 +20,8 @@ class Launcher(Protocol):
     def poll(self, run_id: str) -> RunState:
         """How a run is. One that was never heard of is gone."""
 
+    def log_of(self, run_id: str) -> str:
+        """Where a person finds what a run wrote; empty where that is not known."""
+
     def cancel(self, run_id: str) -> None:
         """Ends a run that hangs; nothing happens if it is gone."""

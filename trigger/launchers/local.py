@@ -22,6 +22,7 @@ from icemirror.crash import reach
 from icemirror.errors import Invalid, Transient
 from icemirror.local_process import identify, is_alive
 from icemirror.run_request import RunRequest
+from icemirror.safe_path import keep_off_working_directory
 from icemirror.state.events import RunState
 
 _MOST_KEPT = 50
@@ -87,20 +88,30 @@ class LocalLauncher:
                 os.killpg(int(run_id.partition("@")[0]), signal.SIGKILL)
 
     def log_path(self, token: str) -> Path:
-        """Where the output of a token's run is."""
+        """The file with the output of a token's run."""
         return self._logs / f"{token}.log"
+
+    def log_of(self, run_id: str) -> str:
+        """The log file of the process, by the record of its launch."""
+        for record in self._runs.glob("*.run"):
+            with suppress(OSError):
+                if record.read_text() == run_id:
+                    return str(self.log_path(record.stem))
+        return ""
 
     def _record(self, token: str) -> Path:
         return self._runs / f"{token}.run"
 
     def _spawn(self, request: RunRequest) -> subprocess.Popen[bytes]:
+        environ = dict(self._environ)
+        keep_off_working_directory(environ)
         with self.log_path(request.token).open("ab") as log:
             return subprocess.Popen(
                 [*self._worker, "--request", request.model_dump_json()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=dict(self._environ),
+                env=environ,
                 start_new_session=True,
             )
 

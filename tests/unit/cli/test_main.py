@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Callable
@@ -265,3 +266,32 @@ def test_the_entry_point_exits_with_the_commands_code(monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == 3
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(closed: str) -> None:
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m icemirror config schema {closed}"], check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "width"),
+    [({}, 160), ({"COLUMNS": "50"}, 50), ({"COLUMNS": "x"}, 160), ({"COLUMNS": "0"}, 160)],
+)
+def test_a_pipe_is_as_wide_as_columns_says(environ: dict[str, str], width: int) -> None:
+    assert console.open_console(stderr=False, environ=environ).width == width
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("environ", "codes"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_no_color_leaves_no_codes_at_all(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], codes: bool
+) -> None:
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console.open_console(stderr=False, environ=environ).print("[bold red]word")
+    assert ("\x1b" in terminal.getvalue()) is codes

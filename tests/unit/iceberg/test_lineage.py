@@ -123,7 +123,9 @@ def test_a_changelog_that_lost_its_head_is_refused_when_something_was_merged() -
 def test_a_snapshot_that_changes_rows_is_refused_by_name(operation: str) -> None:
     table = changelog(FOUR[0], FOUR[1], snapshot(3, operation), FOUR[3])
     for cursor in (None, 1, 2):
-        with pytest.raises(Invalid, match=f"snapshot 3 is of kind {operation}.*Roll .* back to the snapshot 2 "):
+        with pytest.raises(
+            Invalid, match=f"snapshot 3 is of kind {operation}.*Roll .* back to the snapshot 2 "
+        ):
             walk(table, cursor)
 
 
@@ -248,7 +250,7 @@ def test_rows_deleted_from_a_changelog_are_refused(table: Table) -> None:
     commit_ids(table, 1)
     deletes = manifest_of(table, 44, data_files(table, 1), ManifestContent.DELETES)
     commit_snapshot(table, "append", [deletes], 44)
-    with pytest.raises(Invalid, match="snapshot 44 has deletes of rows.*Keep the mirror"):
+    with pytest.raises(Invalid, match=r"snapshot 44 has deletes of rows.*Keep the mirror"):
         added(table)
 
 

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from icemirror.errors import Invalid, Transient
+from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.settings import load_settings
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.tables import Catalogs
@@ -36,6 +36,7 @@ def test_a_catalog_is_opened_once(tmp_path: Path) -> None:
 
 def test_a_missing_changelog_is_named_with_what_to_do(tmp_path: Path) -> None:
     opened = catalogs(tmp_path)
+    opened.get(None)
     table = load_settings(write_config(tmp_path), os.environ).tables[0]
     with pytest.raises(Invalid, match=r"lab\.world_changelog: there is no such table.*changelog_table"):
         opened.load_changelog(table)
@@ -46,7 +47,32 @@ def test_a_missing_changelog_is_named_with_what_to_do(tmp_path: Path) -> None:
 
 def test_a_missing_mirror_is_none(tmp_path: Path) -> None:
     table = load_settings(write_config(tmp_path), os.environ).tables[0]
-    assert catalogs(tmp_path).load_mirror(table) is None
+    opened = catalogs(tmp_path)
+    opened.get(None)
+    assert opened.load_mirror(table) is None
+
+
+def test_a_sqlite_catalog_that_is_not_there_is_named_and_not_made(tmp_path: Path) -> None:
+    table = load_settings(write_config(tmp_path), os.environ).tables[0]
+    for load in (catalogs(tmp_path).load_mirror, catalogs(tmp_path).load_changelog):
+        with pytest.raises(Transient, match=rf"there is no catalog at {tmp_path}/catalog.db"):
+            load(table)
+    assert not (tmp_path / "catalog.db").exists()
+
+
+def test_a_mirror_may_be_the_first_in_a_catalog_of_its_own(tmp_path: Path) -> None:
+    path = write_config(tmp_path, "mirror_catalog: other")
+    other = f"  catalogs: {{other: {{type: sql, uri: 'sqlite:///{tmp_path}/o.db'}}}}\n"
+    path.write_text(path.read_text().replace("  catalog:", f"{other}  catalog:"))
+    settings = load_settings(path, os.environ)
+    assert Catalogs(settings).load_mirror(settings.tables[0]) is None
+    assert not (tmp_path / "o.db").exists()
+
+
+def test_a_missing_driver_is_bad_configuration_and_names_one_package(tmp_path: Path) -> None:
+    opened = configured(tmp_path, '{type: sql, uri: "oracle+oracledb://host/name", warehouse: "file:///x"}')
+    with pytest.raises(BadConfig, match="oracledb, which is not installed: pip install 'oracledb'"):
+        opened.get(None)
 
 
 def test_a_table_whose_metadata_file_is_not_there_is_transient(tmp_path: Path) -> None:

@@ -140,6 +140,14 @@ def test_the_slot_is_not_charged_for_what_its_table_is_charged_for() -> None:
     assert slot_after(step(rows(slot(RUNNING), owned()), event, POLICY)).failures == 0
 
 
+def test_what_died_is_said_with_the_place_of_its_log() -> None:
+    event = Recover(5.0, SLOT, 7, "run-7", RunState.GONE, 0.0, "/logs/a.log")
+    launching = slot_after(step(rows(slot(LAUNCHING)), event, POLICY))
+    assert launching.error == "a job ended before it could take up work; see /logs/a.log"
+    lingering = slot_after(step(rows(slot(LINGERING)), event, POLICY))
+    assert lingering.error == "a job ended without being asked to, while it had no table; see /logs/a.log"
+
+
 def test_recovery_that_saw_an_older_row_does_nothing() -> None:
     gone = Recover(5.0, SLOT, 6, "run-6", RunState.GONE, 0.0)
     assert step(rows(slot(RUNNING)), gone, POLICY) == Step(None)

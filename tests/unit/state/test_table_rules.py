@@ -142,6 +142,12 @@ def test_a_table_whose_worker_is_gone_is_freed_and_charged(gone: object) -> None
     assert row.error is not None
 
 
+def test_a_table_whose_worker_is_gone_says_where_its_log_is() -> None:
+    row = table_after(step(rows(owned(), slot(SlotState.FREE)), Unown(5.0, NAME, 0.0, "/logs/a.log"), POLICY))
+    assert row.error is not None
+    assert row.error.message == "the job ended while it merged this table; see /logs/a.log"
+
+
 def test_a_slice_is_reported_with_the_position_and_the_notices_are_read_again() -> None:
     now_dirtier = replace(owned(), dirty=4)
     result = step(rows(now_dirtier), Progressed(5.0, ME, NAME, POSITION), POLICY)

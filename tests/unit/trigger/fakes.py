@@ -40,6 +40,9 @@ class FakeLauncher:
             raise Transient("the platform does not answer")
         return self.runs.get(run_id, RunState.GONE)
 
+    def log_of(self, run_id: str) -> str:
+        return f"/logs/{run_id}.log" if run_id in self.runs else ""
+
     def cancel(self, run_id: str) -> None:
         self.cancelled.append(run_id)
 

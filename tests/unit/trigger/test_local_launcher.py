@@ -120,6 +120,29 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(place: Place) -> Non
     launcher.cancel(run_id)
 
 
+def test_the_log_of_a_run_is_found_by_the_record_of_its_launch(place: Place) -> None:
+    launcher = place.launcher()
+    run_id = launcher.launch(REQUEST)
+    assert launcher.log_of(run_id) == str(place.folder / "logs" / "default-0-7.log")
+    assert launcher.log_of("1@2") == ""
+
+
+def test_files_in_the_working_directory_do_not_stand_in_for_modules_of_the_job(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = place.folder / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "dis.py").write_text("raise SystemExit('a stranger was imported')")
+    monkeypatch.chdir(elsewhere)
+    worker = (sys.executable, "-c", "import dis; print('found', dis.__file__)")
+    launcher = LocalLauncher(place.folder, os.environ, worker)
+    run_id = launcher.launch(REQUEST)
+    wait_for(lambda: launcher.poll(run_id) is RunState.GONE)
+    log = launcher.log_path(REQUEST.token).read_text()
+    assert "found" in log
+    assert str(elsewhere) not in log
+
+
 def test_a_job_outlives_the_trigger_that_was_killed(place: Place) -> None:
     script = (
         "import os, signal, sys; from pathlib import Path;"

@@ -95,6 +95,13 @@ def test_a_table_that_waits_for_workers_which_never_come_up_says_so(table: Table
     assert table_status(table, rows(dirty(), lost), 100.0, slots=2)["error"] is None
 
 
+def test_a_table_whose_worker_died_before_it_took_it_says_so_at_once(table: TableSettings) -> None:
+    tried = SlotRow(SLOT, failures=1, error="a job ended early; see /logs/a.log")
+    found = table_status(table, rows(dirty(), tried), 100.0)
+    assert found["error"]["message"] == "a job ended early; see /logs/a.log"
+    assert table_status(table, rows(owned(), tried), 100.0)["error"] is None
+
+
 def test_there_is_no_lag_once_all_is_merged(table: TableSettings) -> None:
     row = TableRow("shop.orders", dirty=3, covered=3, first_dirty_at=1.0)
     assert table_status(table, rows(row), 100.0)["lag"]["seconds"] == 0.0
