@@ -34,7 +34,7 @@ def main() -> int:
         settings = load_settings(Path(request.config), os.environ)
         _run(request, settings)
     except IcemirrorError as error:
-        log.error("worker failed", error=error)  # noqa: TRY400 (our own log, which adds the traceback)
+        log.failure("worker failed", error)
         return exit_code(error)
     return Exit.DONE
 

@@ -65,7 +65,14 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
 def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
     """The narrow columns of one changelog file."""
     with open_parquet(io, file.path) as parquet:
-        return _as_changes(read_columns(parquet, file.path, shape.narrow_ids), file, ordinal, shape)
+        columns = read_columns(parquet, file.path, shape.narrow_ids)
+    try:
+        return _as_changes(columns, file, ordinal, shape)
+    except Invalid as error:
+        raise Invalid(
+            f"{shape.changelog}: {error}. Roll the changelog back to the snapshot before {file.snapshot_id} and append "
+            "these rows as they should be; then `icemirror resume`."
+        ) from error
 
 
 def _as_changes(columns: list[pa.Array], file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
@@ -119,14 +126,17 @@ def equal_values(columns: Sequence[pa.Array], one: Indices, other: Indices) -> M
 
 def _operations(column: pa.Array, shape: ChangelogShape, path: str) -> NDArray[np.uint8]:
     encoded = pc.dictionary_encode(column, null_encoding="encode")
+    indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
     codes = np.empty(len(encoded.dictionary), dtype=np.uint8)
     for at, value in enumerate(encoded.dictionary.to_pylist()):
         operation: Operation | None = shape.operations.get(value)
         if operation is None:
             known = ", ".join(sorted(shape.operations))
-            raise Invalid(f"{path}: unknown operation {value!r}; known are {known} (operation_values)")
+            row = int(np.flatnonzero(indices == at)[0])
+            raise Invalid(
+                f"{path}: unknown operation {value!r} in row {row}; known are {known} (operation_values)"
+            )
         codes[at] = operation
-    indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
     return codes[indices]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from icemirror.errors import IcemirrorError, Kind, unexpected_text
+from icemirror.errors import BadConfig, IcemirrorError, Kind, unexpected_text
 from icemirror.result import ErrorResult, Merged, Position, SliceResult, TableResult
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import bind, get_log
@@ -30,12 +30,14 @@ def merge_table(
                 slices.append(step.slice)
                 on_slice(step.slice)
             position = step.position
+        except BadConfig:
+            raise
         except IcemirrorError as error:
-            log.error("merge failed", error=error)  # noqa: TRY400 (our own log, which adds the traceback)
+            log.failure("merge failed", error)
             report(error)
             failure = ErrorResult(kind=error.kind, message=str(error))
         except Exception as error:  # a defect of ours, or of a library: this table fails, the others go on
-            log.error("merge failed unexpectedly", error=error)  # noqa: TRY400
+            log.failure("merge failed unexpectedly", error)
             report(error)
             failure = ErrorResult(kind=Kind.UNEXPECTED, message=unexpected_text(error))
     return TableResult(

@@ -121,7 +121,7 @@ class Pipeline:
             events=sum(part.events for part in prepared.slices),
             slices=len(prepared.slices),
             schema_changes=_changes(prepared),
-            creates_mirror=prepared.mirror is None,
+            creates_mirror=prepared.mirror is None and bool(prepared.slices),
         )
 
     def clock(self) -> float:

@@ -96,7 +96,7 @@ def choose_sequence(columns: Sequence[NestedField]) -> SequenceCodec:
             case other:
                 raise Invalid(
                     f"column {column.name} of type {other} cannot be a sequence: "
-                    "use integers, dates, timestamps or Supabase ETL's hex pairs"
+                    "use integers, dates, timestamps, or strings of 16 hex digits, slash, 16 hex digits"
                 )
         chosen.append(SequenceColumn(column.field_id, column.name, form))
     return SequenceCodec(tuple(chosen))
@@ -127,7 +127,10 @@ def _hex_pairs(array: pa.Array, name: str, file: str) -> tuple[U64, U64]:
             return _pack(high), _pack(low)
         wrong = ~slash | (high == _NOT_HEX).any(axis=1) | (low == _NOT_HEX).any(axis=1)
     row = int(np.flatnonzero(wrong)[0])
-    raise Invalid(f"{file}: {name} in row {row} is not of the form 16 hex digits, slash, 16 hex digits")
+    raise Invalid(
+        f"{file}: {name} in row {row} is not of the form 16 hex digits, slash, 16 hex digits, "
+        "as every sequence in a column of type string must be"
+    )
 
 
 def _pack(nibbles: NDArray[np.uint8]) -> U64:

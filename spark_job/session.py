@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
-from subprocess import Popen
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from subprocess import PIPE, Popen
+from typing import IO, TYPE_CHECKING, Any
 
 from icemirror.errors import Invalid
 from icemirror.safe_path import keep_off_working_directory
@@ -27,6 +28,16 @@ _QUIET_LOCAL = {
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "spark_job.task_daemon",
 }
+# What Java and Spark say to stderr at every start, whatever the log level is.
+_START_LINES = (
+    b"WARNING: Using incubator modules",
+    b"Using Spark's default log4j profile",
+    b"NativeCodeLoader: Unable to load native-hadoop library",
+    b"Setting default log level to",
+    b"Setting Spark log level to",
+    b"To adjust logging level use",
+)
+_STDERR = 2
 # Whoever may list processes reads a command line, so it gets only what Java must know before it starts.
 _AT_START = ("spark.driver.", "spark.jars", "spark.files", "spark.archives", "spark.submit.")
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has chosen the master already
@@ -50,7 +61,7 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
     at_start = SparkConf(loadDefaults=False)
     at_start.setAll([setting for setting in conf.getAll() if setting[0].startswith(_AT_START)])
     try:
-        with _ended_if_interrupted():
+        with _tamed_java():
             SparkContext._ensure_initialized(conf=at_start)
         return SparkContext.getOrCreate(conf)
     except Exception as error:
@@ -60,8 +71,8 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
 
 
 @contextmanager
-def _ended_if_interrupted() -> Iterator[None]:
-    """Ends the Java that PySpark starts if it does not get to answer.
+def _tamed_java() -> Iterator[None]:
+    """Ends the Java that PySpark starts if it does not get to answer, and leaves out what it says about its start.
 
     Its answer goes to a file in a folder that PySpark removes on the way out; a Java that finds no folder stays for
     ever. PySpark keeps the process to itself until then, so it is caught where it is made.
@@ -73,7 +84,8 @@ def _ended_if_interrupted() -> Iterator[None]:
     class Noted(Popen):  # type: ignore[type-arg]
         def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 (those of Popen)
             started.append(self)
-            super().__init__(*arguments, **options)
+            super().__init__(*arguments, **{**options, "stderr": PIPE})
+            threading.Thread(target=_pass_on, args=(self.stderr,), daemon=True).start()
 
     names = vars(java_gateway)
     theirs, names["Popen"] = names["Popen"], Noted
@@ -87,3 +99,11 @@ def _ended_if_interrupted() -> Iterator[None]:
         raise
     finally:
         names["Popen"] = theirs
+
+
+def _pass_on(stream: IO[bytes]) -> None:
+    """Java's stderr to our own, line by line."""
+    with stream, suppress(OSError):  # our own may be closed
+        for line in stream:
+            if not any(known in line for known in _START_LINES):
+                os.write(_STDERR, line)

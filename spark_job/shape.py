@@ -10,7 +10,7 @@ from enum import IntEnum
 from uuid import UUID
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, StringType
 
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
@@ -36,6 +36,7 @@ class ChangelogShape:
     sequence: SequenceCodec
     row_ids: tuple[int, ...]
     codec: KeyCodec
+    changelog: str = ""
 
     def of_mirror(self, mirror: UUID) -> ChangelogShape:
         """The shape with the codec of this one mirror."""
@@ -65,10 +66,29 @@ def resolve_shape(settings: TableSettings, schema: Schema) -> ChangelogShape:
         key_ids=tuple(key.field_id for key in keys),
         operation_id=operation.field_id,
         operations=_operations(settings),
-        sequence=choose_sequence(sequence),
+        sequence=_sequence(settings, sequence),
         row_ids=tuple(field.field_id for field in schema.fields if field.field_id not in cdc_ids),
-        codec=choose_codec([key.field_type for key in keys]),
+        codec=_codec(settings, keys),
+        changelog=str(settings.changelog_id),
     )
+
+
+def _codec(settings: TableSettings, keys: list[NestedField]) -> KeyCodec:
+    for key in keys:
+        try:
+            choose_codec([key.field_type])
+        except Invalid as error:
+            raise Invalid(
+                f"{settings.changelog_id}: column {key.name}, of the key of {settings.name}: {error}"
+            ) from error
+    return choose_codec([key.field_type for key in keys])
+
+
+def _sequence(settings: TableSettings, columns: list[NestedField]) -> SequenceCodec:
+    try:
+        return choose_sequence(columns)
+    except Invalid as error:
+        raise Invalid(f"{settings.changelog_id}: {error} (sequence_column of {settings.name})") from error
 
 
 def _key_columns(settings: TableSettings, schema: Schema) -> list[NestedField]:
@@ -98,8 +118,14 @@ def _cdc_columns(settings: TableSettings, schema: Schema) -> tuple[NestedField, 
     sequence = settings.resolved_sequence_columns
     if settings.sequence_column is None:
         sequence = tuple(_renamed_on_clash(settings, schema, name) for name in sequence)
+    column = _column(settings, schema, operation, "operation_column")
+    if not isinstance(column.field_type, StringType):
+        raise Invalid(
+            f"{settings.changelog_id}: column {column.name} of type {column.field_type} cannot say the operation: "
+            f"it must be of type string (operation_column of {settings.name})"
+        )
     return (
-        _column(settings, schema, operation, "operation_column"),
+        column,
         [_column(settings, schema, name, "sequence_column") for name in sequence],
     )
 

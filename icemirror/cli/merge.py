@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING
@@ -56,7 +57,10 @@ def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bo
     from spark_job.merge import merge_table
     from spark_job.wiring import build_pipeline
 
-    start_logs(settings, quiet=err.is_terminal and not as_json)
+    people = err.is_terminal and not as_json
+    start_logs(settings, quiet=people)
+    if people:  # a failed table is told below, once
+        logging.getLogger(merge_table.__module__).setLevel(logging.CRITICAL)
     report = open_report(settings)
     pipeline = build_pipeline(settings, run_id=f"merge-{uuid.uuid4()}")
     results: list[TableResult] = []

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.filesize import decimal
 from rich.table import Table
+from rich.text import Text
 
 from icemirror.cli.console import config_option, load, out, print_error, print_json
-from icemirror.errors import Exit, IcemirrorError, exit_code, worst
+from icemirror.errors import BadConfig, Exit, IcemirrorError, exit_code, worst
 
 if TYPE_CHECKING:
     from icemirror.result import PlanResult
@@ -44,6 +45,10 @@ def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: b
     for table in tables:
         try:
             plans.append(pipeline.explain(table))
+            if _stops(plans[-1]):
+                codes.append(Exit.NEEDS_PERSON)
+        except BadConfig:
+            raise
         except IcemirrorError as error:
             print_error(str(error))
             codes.append(exit_code(error))
@@ -57,17 +62,28 @@ def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: b
     return worst(codes)
 
 
+def _stops(result: PlanResult) -> bool:
+    """Events wait, and a merge refuses them."""
+    return bool(result.schema_changes) and result.slices > 0
+
+
+def _does(result: PlanResult) -> Text:
+    changes = "; ".join(result.schema_changes)
+    if _stops(result):
+        return Text(f"stops: {changes}", style="red")
+    if changes:
+        return Text(f"nothing; with the next events it stops: {changes}", style="yellow")
+    return Text("creates the mirror" if result.creates_mirror else "merges" if result.slices else "nothing")
+
+
 def _render(plans: list[PlanResult]) -> Table:
     table = Table("table", "does", box=None, pad_edge=False, header_style="bold")
     for name in ("snapshots", "files", "bytes", "events", "commits"):
         table.add_column(name, justify="right")
     for result in plans:
-        does = "creates the mirror" if result.creates_mirror else "nothing" if not result.slices else "merges"
-        if result.schema_changes:
-            does = f"[red]stops: {'; '.join(result.schema_changes)}"
         table.add_row(
-            result.table,
-            does,
+            Text(result.table),
+            _does(result),
             f"{result.snapshots:,}",
             f"{result.files:,}",
             decimal(result.bytes),

@@ -60,7 +60,8 @@ class TelemetrySettings(Section):
     """Logs, metrics and traces."""
 
     log_format: Literal["json", "text"] = Field(
-        default="json", description="One JSON object per line, or text for people."
+        default="json",
+        description="One JSON object per line, or text for people, which is the default on a terminal.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least severity that is logged."

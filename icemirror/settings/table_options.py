@@ -100,7 +100,8 @@ class TableOptions(Section):
     )
     sequence_column: SequenceColumns | None = Field(
         default=None,
-        description="Column that orders the changes, or columns compared left to right. "
+        description="Column that orders the changes, or columns compared left to right: integers, dates, "
+        "timestamps, or strings of 16 hex digits, slash, 16 hex digits (as Supabase ETL writes them). "
         "Default: the profile's.",
     )
     append_only: bool = Field(default=False, description="A table without a key: rows are only added.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from icemirror.settings import Settings
@@ -11,12 +12,17 @@ from icemirror.telemetry.sentry import open_sentry
 
 
 def start_logs(settings: Settings, *, quiet: bool = False) -> None:
-    """Sends logs to stderr, secrets masked; `quiet`, for people before a live display: warnings, as text."""
+    """Sends logs to stderr, secrets masked; `quiet`, for people before a live display: warnings, as text.
+
+    A terminal has a person before it, who gets text unless the configuration itself says otherwise.
+    """
+    telemetry = settings.telemetry
+    people = sys.stderr is not None and sys.stderr.isatty() and "log_format" not in telemetry.model_fields_set
     for secret in settings.secret_values():
         register_secret(secret)
     configure(
-        log_format="text" if quiet else settings.telemetry.log_format,
-        log_level="warning" if quiet else settings.telemetry.log_level,
+        log_format="text" if quiet or people else telemetry.log_format,
+        log_level="warning" if quiet else telemetry.log_level,
         project_ref=settings.project_ref,
         environment=settings.environment,
     )

@@ -11,6 +11,7 @@ Every line has `table`, `run` and `batch`, null where none is bound. What is bou
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -46,7 +47,9 @@ class _Stderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """One write for each record, so that lines of several processes do not mix."""
         line = self.format(record) + "\n"
-        with suppress(OSError, ValueError):  # nobody reads it any more: no reason to fail
+        with suppress(
+            AttributeError, OSError, ValueError
+        ):  # closed, or nobody reads it any more: no reason to fail
             sys.stderr.write(line)
             sys.stderr.flush()
 
@@ -146,4 +149,4 @@ def configure(
 
 
 def _colours() -> bool:
-    return sys.stderr.isatty()
+    return sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("NO_COLOR")

@@ -45,6 +45,7 @@ def test_files_in_the_working_directory_do_not_stand_in_for_modules_of_tasks(tmp
     )
     assert done.returncode == 0, done.stderr
     assert "[21]" in done.stdout
+    assert not done.stderr, "a start without trouble says nothing"
 
 
 _INTERRUPTED = """

@@ -148,7 +148,7 @@ def test_a_null_key_is_refused_with_file_and_row(tmp_path: Path, io: PyArrowFile
     schema = changelog_schema(("id", LongType()), ("name", StringType()), keys=())
     good = {"name": "x", "cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
     table = rows_table(schema, [{"id": 1, **good}, {"id": None, **good}])
-    with pytest.raises(Invalid, match=r"\.parquet: the key is NULL in row 1"):
+    with pytest.raises(Invalid, match=r"\.parquet: the key is NULL in row 1.*Roll the changelog back"):
         read(tmp_path, io, table)
 
 
@@ -161,7 +161,7 @@ def test_an_unknown_operation_is_refused_with_the_known_ones(
     at = table.schema.get_field_index("cdc_operation")
     field = table.schema.field(at).with_nullable(True)
     table = table.set_column(at, field, pa.array(["INSERT", value], field.type))
-    with pytest.raises(Invalid, match=f"unknown operation {value!r}; known are DELETE, INSERT, UPDATE"):
+    with pytest.raises(Invalid, match=f"unknown operation {value!r} in row 1; known are DELETE"):
         read(tmp_path, io, table, schema)
 
 

@@ -175,3 +175,23 @@ def test_a_key_inside_a_struct_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(Invalid, match="inside a struct is not supported"):
         shape(tmp_path, nested)
+
+
+def test_a_key_of_a_type_that_cannot_be_one_is_named_with_table_and_column(tmp_path: Path) -> None:
+    columns = schema("id", "ratio", "cdc_operation", "sequence_number")
+    with pytest.raises(
+        Invalid, match=r"lab\.world_changelog: column ratio, of the key of lab\.world: .*double"
+    ):
+        shape(tmp_path, columns, "primary_keys: [id, ratio]")
+
+
+def test_an_operation_that_is_no_text_is_refused_by_its_type(tmp_path: Path) -> None:
+    columns = schema("id", "version", "sequence_number")
+    with pytest.raises(Invalid, match=r"column version of type long cannot say the operation.*type string"):
+        shape(tmp_path, columns, "operation_column: version")
+
+
+def test_a_sequence_of_another_type_is_refused_with_table_and_setting(tmp_path: Path) -> None:
+    columns = schema("id", "ratio", "cdc_operation")
+    with pytest.raises(Invalid, match=r"lab\.world_changelog: column ratio .*16 hex digits.*sequence_column"):
+        shape(tmp_path, columns, "sequence_column: ratio")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from icemirror.errors import Invalid
+from icemirror.settings import load_settings
+from icemirror.telemetry.configured import start_logs
 from icemirror.telemetry.logs import bind, bound, configure, get_log
 from icemirror.telemetry.redaction import forget_secrets, redact, redact_tree, register_secret
 
@@ -230,3 +235,22 @@ def test_redacted_trees_are_plain_json() -> None:
     register_secret("hunter2")
     tree = redact_tree({"a": ("hunter2", 1.5, None, True), 2: {"hunter2"}})
     assert tree == {"a": ["***", 1.5, None, True], "2": ["***"]}
+
+
+@pytest.mark.parametrize(("chosen", "form"), [("", "text"), ("log_format: json", "json")])
+def test_a_person_at_a_terminal_reads_text_unless_the_configuration_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, form: str
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    config = tmp_path / "icemirror.yaml"
+    config.write_text(
+        "iceberg: {catalog: {type: glue}}\ntables: [{changelog: raw.o, mirror: shop.o}]\n"
+        f"telemetry: {{prometheus: null, {chosen}}}\n"
+    )
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    start_logs(load_settings(config, {}))
+    get_log("t").info("hello")
+    assert terminal.getvalue().startswith("{") is (form == "json")

@@ -1,0 +1,78 @@
+"""`icemirror plan` says what `icemirror merge` would do, with the same exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyiceberg.types import LongType
+
+from icemirror.cli.main import run
+from tests.unit.merge.lab import Lab
+
+
+def plan(folder: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The exit code, and what was printed on one line."""
+    code = run(["plan", "-c", str(folder / "icemirror.yaml")])
+    return code, " ".join(capfd.readouterr().out.split())
+
+
+def test_a_changelog_without_events_is_nothing_to_do(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path)
+    code, shown = plan(tmp_path, capfd)
+    assert (code, "lab.world nothing" in shown) == (0, True)
+    assert lab.merge().outcome == "up-to-date"
+    lab.tell("I1@1")
+    assert "lab.world creates the mirror" in plan(tmp_path, capfd)[1]
+
+
+def test_a_changed_schema_stops_where_events_wait_and_not_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1")
+    lab.merge()
+    with lab.changelog.update_schema() as update:
+        update.add_column("more", LongType())
+    code, shown = plan(tmp_path, capfd)
+    assert (code, "nothing; with the next events it stops: new column more" in shown) == (0, True)
+    assert lab.try_merge().outcome == "up-to-date"
+    lab.tell("I2@2")
+    code, shown = plan(tmp_path, capfd)
+    assert (code, "lab.world stops: new column more" in shown) == (3, True)
+    assert lab.try_merge().outcome == "failed"
+
+
+def test_a_missing_driver_is_bad_configuration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "icemirror.yaml"
+    config.write_text(
+        "iceberg: {catalog: {type: sql, uri: 'oracle+oracledb://host/name'}}\n"
+        "tables: [{changelog: raw.o, mirror: shop.o}]\n"
+    )
+    for command in ("plan", "merge"):
+        assert run([command, "-c", str(config)]) == 2
+        assert "pip install 'oracledb'" in capfd.readouterr().err
+
+
+def test_a_catalog_that_is_not_there_is_not_made(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "icemirror.yaml"
+    config.write_text(
+        f"iceberg: {{catalog: {{type: sql, uri: 'sqlite:///{tmp_path}/typo.db'}}}}\n"
+        "tables: [{changelog: raw.o, mirror: shop.o}]\n"
+    )
+    assert run(["plan", "--json", "-c", str(config)]) == 4
+    found = json.loads(capfd.readouterr().out)
+    assert f"there is no catalog at {tmp_path}/typo.db" in found["error"]["message"]
+    assert not (tmp_path / "typo.db").exists()
+
+
+def test_a_failed_merge_is_logged_with_its_kind_and_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = Lab.make(tmp_path).reconfigure("delete_mode: soft")
+    lab.try_merge()
+    (record,) = [record for record in caplog.records if record.getMessage() == "merge failed"]
+    assert record.exc_info is not None
