@@ -91,3 +91,12 @@ class UpToDate(_Frozen):
 
 
 Advance = Merged | UpToDate
+
+
+class Behind(_Frozen):
+    """What the tables themselves say: what a merge would take now, since when it is there, where the mirror stands."""
+
+    snapshots: int
+    events: int
+    since: float | None = None
+    position: Position | None = None

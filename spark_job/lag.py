@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from icemirror.errors import IcemirrorError
+from icemirror.result import Behind, ErrorResult
 from icemirror.settings import Settings, TableSettings
-from spark_job.pipeline import Pipeline
+from icemirror.telemetry.redaction import redact
+from spark_job.pipeline import Pipeline, Prepared, position_of
 from spark_job.wiring import build_pipeline
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """What a merge would take now."""
-
-    snapshots: int
-    events: int
 
 
 class LagMeter:
@@ -24,10 +16,25 @@ class LagMeter:
     def __init__(self, settings: Settings) -> None:
         self._pipeline: Pipeline = build_pipeline(settings, run_id="status")
 
-    def behind(self, table: TableSettings) -> Behind | None:
-        """The unmerged part of a changelog, or None where it cannot be known."""
+    def behind(self, table: TableSettings) -> Behind | ErrorResult:
+        """The unmerged part of a changelog, or why it cannot be known."""
         try:
             prepared = self._pipeline.prepare(table)
-        except IcemirrorError:
-            return None
-        return Behind(prepared.snapshots, sum(part.events for part in prepared.slices))
+        except IcemirrorError as error:
+            return ErrorResult(kind=error.kind, message=redact(str(error)))
+        return Behind(
+            snapshots=prepared.snapshots,
+            events=sum(part.events for part in prepared.slices),
+            since=_since(prepared),
+            position=position_of(prepared.mirror),
+        )
+
+
+def _since(prepared: Prepared) -> float | None:
+    """When the oldest commit was made that is not merged; where it has expired, the oldest that is left."""
+    made_at = {one.snapshot_id: one.timestamp_ms / 1000 for one in prepared.changelog.metadata.snapshots}
+    for part in prepared.slices:
+        for snapshot_id in (*(file.snapshot_id for file in part.files), part.cursor.source.snapshot_id):
+            if snapshot_id in made_at:
+                return made_at[snapshot_id]
+    return None

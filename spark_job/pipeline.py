@@ -75,7 +75,7 @@ class Pipeline:
             prepared = self.prepare(table)
             if not prepared.slices:
                 return UpToDate(
-                    head=prepared.changelog.metadata_location, position=_position(prepared.mirror)
+                    head=prepared.changelog.metadata_location, position=position_of(prepared.mirror)
                 )
             planned = self.clock() - began
             try:
@@ -262,7 +262,8 @@ def _changes(prepared: Prepared) -> tuple[str, ...]:
     )
 
 
-def _position(mirror: Mirror | None) -> Position:
+def position_of(mirror: Mirror | None) -> Position:
+    """Where a mirror stands; at the beginning where there is none."""
     if mirror is None:
         return Position(cursor=None, live_rows=0, index_bytes=0)
     return Position(cursor=mirror.cursor, live_rows=mirror.live_rows, index_bytes=mirror.index_bytes)

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from icemirror.errors import Kind
-from icemirror.result import ErrorResult
+from icemirror.result import Behind, ErrorResult
 from icemirror.settings import TableSettings
 from icemirror.state.rows import Rows, RunSummary, SlotId, SlotState, TableRow
 
 
-@dataclass(frozen=True, slots=True)
-class Unmerged:
-    """What the tables themselves say of the lag."""
-
-    snapshots: int
-    events: int
-
-
 def table_status(
-    table: TableSettings, rows: Rows, now: float, *, slots: int = 1, behind: Unmerged | None = None
+    table: TableSettings,
+    rows: Rows,
+    now: float,
+    *,
+    slots: int = 1,
+    asked: Behind | ErrorResult | None = None,
 ) -> dict[str, Any]:
-    """One table; a value that cannot be known is null. `slots`: how many workers its group may have."""
+    """One table; a value that cannot be known is null. `slots`: how many workers its group may have.
+
+    `asked`: what the tables themselves say, if they were asked, which counts more than what the state remembers.
+    """
     row = rows.tables.get(table.name) or TableRow(table.name, group=table.group)
-    error = row.error or row.look_error or _no_worker(row, rows, slots)
-    position = row.position
+    behind = asked if isinstance(asked, Behind) else None
+    refused = asked if isinstance(asked, ErrorResult) else None
+    error = row.error or row.look_error or _no_worker(row, rows, slots) or refused
+    position = (behind and behind.position) or row.position
     return {
         "table": table.name,
-        "state": _state(row, rows),
+        "state": _state(row, rows, behind),
         "lag": {
             "seconds": _lag_seconds(row, now, behind),
             "snapshots": behind.snapshots if behind else None,
@@ -53,7 +54,8 @@ def fleet_status(
     return [table_status(table, rows, now, slots=slots) for table in tables]
 
 
-def _state(row: TableRow, rows: Rows) -> str:
+def _state(row: TableRow, rows: Rows, behind: Behind | None) -> str:
+    """Idle is only what is known to have nothing to do."""
     if row.owner is not None:
         return "running"
     if row.quarantined:
@@ -61,15 +63,21 @@ def _state(row: TableRow, rows: Rows) -> str:
     if row.dirty > row.covered and not row.paused:
         own = (slot for slot in rows.slots.values() if slot.id.group == row.group)
         return "launching" if any(slot.state is SlotState.LAUNCHING for slot in own) else "waiting"
-    waits = row.dirty > row.covered or row.look_error is not None
-    return "waiting" if waits else "idle"
+    if row.dirty > row.covered or row.look_error is not None:
+        return "waiting"
+    idle = row.dirty > 0 if behind is None else behind.snapshots == 0
+    return "idle" if idle else "waiting"
 
 
-def _lag_seconds(row: TableRow, now: float, behind: Unmerged | None) -> float | None:
-    """Since the oldest notice that is not merged; unknown where nothing was noticed but something is there."""
+def _lag_seconds(row: TableRow, now: float, behind: Behind | None) -> float | None:
+    """Since the oldest commit that is not merged, where the tables were asked; else since the notice of it."""
+    if behind is not None:
+        if behind.snapshots == 0:
+            return 0.0
+        return None if behind.since is None else round(max(0.0, now - behind.since), 3)
     if row.dirty > row.covered:
         return round(max(0.0, now - row.first_dirty_at), 3)
-    return None if row.dirty == 0 or (behind and behind.snapshots) else 0.0
+    return None if row.dirty == 0 else 0.0
 
 
 def _no_worker(row: TableRow, rows: Rows, slots: int) -> ErrorResult | None:

@@ -10,7 +10,8 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from icemirror.cli.console import config_option, load, out, print_json
+from icemirror.cli.console import config_option, err, load, out, print_json
+from icemirror.unsupported import of_settings
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
@@ -26,8 +27,13 @@ def config(config: str | None) -> None:
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with all defaults filled in.")
 def check(config: str | None, as_json: bool) -> None:
-    """Validate the configuration and show what was understood. Secrets are never shown."""
+    """Validate the configuration and show what was understood. Secrets are never shown.
+
+    What is valid but refused by this version of icemirror is named on stderr.
+    """
     settings = load(config)
+    for what in of_settings(settings):
+        err.print(Text("not supported by this version: ", style="yellow").append(what), soft_wrap=True)
     if as_json:
         print_json(
             {

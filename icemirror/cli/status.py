@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
+from rich.console import Group
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
@@ -14,10 +16,8 @@ from rich.text import Text
 from icemirror.cli.console import config_option, load, out, print_error, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
+    from icemirror.result import Behind, ErrorResult
     from icemirror.settings import Settings, TableSettings
-    from trigger.status import Unmerged
 
 _STYLES = {"idle": "green", "running": "cyan", "launching": "cyan", "waiting": "yellow", "quarantined": "red"}
 
@@ -40,53 +40,74 @@ def status(config: str | None, as_json: bool) -> None:
         tables = registry.tables
     now, slots = time.time(), policy_of(settings).slots
     found = [
-        table_status(table, rows, now, slots=slots, behind=behind)
-        for table, behind in zip(tables, _lag(settings, tables), strict=True)
+        table_status(table, rows, now, slots=slots, asked=asked)
+        for table, asked in zip(tables, _ask(settings, tables), strict=True)
     ]
     if as_json:
         for one in found:
             print_json(one)
         return
-    out.print(render_status(found))
+    out.print(render_status(found, out.width))
 
 
-def _lag(settings: Settings, tables: Sequence[TableSettings]) -> list[Unmerged | None]:
-    """What the tables themselves say; None where they cannot be asked, or the job is not installed here."""
-    from icemirror.errors import IcemirrorError
-    from trigger.status import Unmerged
-
+def _ask(settings: Settings, tables: Sequence[TableSettings]) -> list[Behind | ErrorResult | None]:
+    """What the tables themselves say; None where the job is not installed here."""
     try:
         from spark_job.lag import LagMeter
 
         meter = LagMeter(settings)
-        found = [meter.behind(table) for table in tables]
-    except (ModuleNotFoundError, IcemirrorError):
+    except ModuleNotFoundError:
         return [None] * len(tables)
-    return [None if behind is None else Unmerged(behind.snapshots, behind.events) for behind in found]
+    return [meter.behind(table) for table in tables]
 
 
-def render_status(tables: Iterable[dict[str, Any]]) -> Table:
-    """The tables as one table for people."""
+def render_status(tables: Iterable[dict[str, Any]], width: int) -> Group:
+    """The tables as one table for people, a line each as far as there is room; what is wrong stands below it."""
+    wanted = [column for column in _COLUMNS if width >= column.from_width]
     grid = Table(box=None, pad_edge=False, header_style="bold")
-    grid.add_column("table")
-    grid.add_column("state")
-    for name in ("lag", "behind", "live rows", "index"):
-        grid.add_column(name, justify="right")
-    grid.add_column("last run")
-    grid.add_column("error", overflow="fold")
+    for column in wanted:
+        grid.add_column(column.name, justify=column.justify, no_wrap=True)
+    below: list[Text] = []
     for one in tables:
-        state = one["state"]
-        grid.add_row(
-            one["table"],
-            Text(state, style=_STYLES.get(state, "")),
-            _seconds(one["lag"]["seconds"]),
-            _behind(one["lag"]),
-            "" if one["live_rows"] is None else f"{one['live_rows']:,}",
-            "" if one["index_bytes"] is None else decimal(one["index_bytes"]),
-            _last_run(one["last_run"]),
-            Text(one["error"]["message"] if one["error"] else "", style="red"),
-        )
-    return grid
+        grid.add_row(*(column.cell(one) for column in wanted))
+        if one["error"]:
+            below.append(Text(_named(one["table"], one["error"]["message"]), style="red"))
+    return Group(grid, *below)
+
+
+class _Column(NamedTuple):
+    name: str
+    cell: Callable[[dict[str, Any]], Text]
+    from_width: int = 0
+    justify: Literal["left", "right"] = "left"
+
+
+def _state(one: dict[str, Any]) -> Text:
+    return Text(one["state"], style=_STYLES.get(one["state"], ""))
+
+
+def _live_rows(one: dict[str, Any]) -> Text:
+    return Text("" if one["live_rows"] is None else f"{one['live_rows']:,}")
+
+
+def _index(one: dict[str, Any]) -> Text:
+    return Text("" if one["index_bytes"] is None else decimal(one["index_bytes"]))
+
+
+_COLUMNS = (
+    _Column("table", lambda one: Text(one["table"])),
+    _Column("state", _state),
+    _Column("lag", lambda one: Text(_seconds(one["lag"]["seconds"])), 60, "right"),
+    _Column("behind", lambda one: Text(_behind(one["lag"])), 40, "right"),
+    _Column("live rows", _live_rows, 70, "right"),
+    _Column("index", _index, 110, "right"),
+    _Column("last run", lambda one: Text(_last_run(one["last_run"])), 110),
+)
+
+
+def _named(table: str, message: str) -> str:
+    """Most messages begin with the table's name; the others get it."""
+    return message if message.startswith(f"{table}: ") else f"{table}: {message}"
 
 
 def _seconds(lag: float | None) -> str:
@@ -96,8 +117,12 @@ def _seconds(lag: float | None) -> str:
 def _behind(lag: dict[str, Any]) -> str:
     if lag["snapshots"] is None:
         return ""
-    return f"{lag['events']:,} events" if lag["snapshots"] else "–"
+    return _events(lag["events"]) if lag["snapshots"] else "–"
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event{'' if count == 1 else 's'}"
 
 
 def _last_run(run: dict[str, Any] | None) -> str:
-    return "" if run is None else f"{run['outcome']}, {run['events']:,} events at {run['ended_at'][11:19]}"
+    return "" if run is None else f"{run['outcome']}, {_events(run['events'])} at {run['ended_at'][11:19]}"

@@ -113,7 +113,7 @@ def _live(stack: ExitStack, fleet: Fleet) -> Callable[[Rows], None]:
 
     def draw(rows: Rows) -> None:
         found = fleet_status(fleet.registry.tables, rows, time.time(), slots=fleet.policy.slots)
-        display.update(render_status(found), refresh=True)
+        display.update(render_status(found, err.width), refresh=True)
 
     return draw
 

@@ -90,7 +90,8 @@ class TableOptions(Section):
     )
     profile: ProfileName = Field(
         default="supabase-etl",
-        description="The changelog's writer; gives the defaults of operation and sequence.",
+        description="The changelog's writer; gives the defaults of operation and sequence. "
+        "This version does `supabase-etl` and `generic`.",
     )
     operation_column: Name | None = Field(
         default=None, description="Column that says what happened. Default: the profile's."
@@ -104,7 +105,9 @@ class TableOptions(Section):
         "timestamps, or strings of 16 hex digits, slash, 16 hex digits (as Supabase ETL writes them). "
         "Default: the profile's.",
     )
-    append_only: bool = Field(default=False, description="A table without a key: rows are only added.")
+    append_only: bool = Field(
+        default=False, description="A table without a key: rows are only added. Not in this version."
+    )
     partition_by: tuple[PartitionExpression, ...] = Field(
         default=(), description="Partitioning of the mirror, used when it is created."
     )
@@ -124,20 +127,25 @@ class TableOptions(Section):
         "This version always stops.",
     )
     on_expired_cursor: Literal["stop", "rebuild"] = Field(
-        default="stop", description="When the changelog no longer has the snapshot that was merged last."
+        default="stop",
+        description="When the changelog no longer has the snapshot that was merged last. "
+        "`rebuild` is not in this version.",
     )
     on_bad_row: Literal["stop", "quarantine"] = Field(
-        default="stop", description="`quarantine` puts a bad row into a rejects table and goes on."
+        default="stop",
+        description="`quarantine` puts a bad row into a rejects table and goes on. Not in this version.",
     )
     delete_mode: Literal["hard", "soft"] = Field(
-        default="hard", description="`soft` keeps deleted rows and flags them."
+        default="hard", description="`soft` keeps deleted rows and flags them. Not in this version."
     )
-    columns: ColumnSelection = Field(default=ColumnSelection(), description="Which columns the mirror has.")
+    columns: ColumnSelection = Field(
+        default=ColumnSelection(), description="Which columns the mirror has. Not in this version."
+    )
     metadata_columns: MetadataColumns = Field(
-        default=MetadataColumns(), description="Columns to add to the mirror."
+        default=MetadataColumns(), description="Columns to add to the mirror. Not in this version."
     )
     name_case: Literal["preserve", "lower"] = Field(
-        default="preserve", description="Column names in the mirror."
+        default="preserve", description="Column names in the mirror. `lower` is not in this version."
     )
     min_interval: Seconds = Field(
         default="0s", validate_default=True, description="Not more often than this, unless a backlog waits."

@@ -192,9 +192,16 @@ Launcher = Annotated[LocalLauncher | EmrServerlessLauncher | KubernetesLauncher,
 class TriggerSettings(Section):
     """The light part: notices, coalesces, launches."""
 
-    state: State = Field(default=SqliteState(), description="Where the trigger keeps its rows.")
-    launcher: Launcher = Field(default=LocalLauncher(), description="Where Spark runs.")
-    sources: Sources = Field(default=Sources(), description="Where commit events come from.")
+    state: State = Field(
+        default=SqliteState(), description="Where the trigger keeps its rows. This version does `sqlite`."
+    )
+    launcher: Launcher = Field(
+        default=LocalLauncher(), description="Where Spark runs. This version does `local`."
+    )
+    sources: Sources = Field(
+        default=Sources(),
+        description="Where commit events come from. This version has none: `watch` looks at the heads itself.",
+    )
     poll_interval: Seconds = Field(
         default="1s",
         validate_default=True,

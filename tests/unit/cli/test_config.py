@@ -48,7 +48,7 @@ def _no_secrets_left() -> object:
 def test_check_shows_what_was_understood(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "check"]) == 0
     shown = capsys.readouterr()
-    assert shown.err == ""
+    assert shown.err == "not supported by this version: shop.q: append_only\n"
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
     assert lines[0] == f"{config} is valid"
     assert (
@@ -151,3 +151,29 @@ def test_schema_prints_the_json_schema(capsys: pytest.CaptureFixture[str]) -> No
     assert schema["$schema"].startswith("https://json-schema.org/")
     assert set(schema["required"]) == {"iceberg"}
     assert "merge_interval" in schema["properties"]
+
+
+def test_what_this_version_refuses_is_valid_and_named(
+    config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text(
+        "iceberg: {catalog: {type: glue}}\n"
+        "tables: [{changelog: raw.o, mirror: shop.o, delete_mode: soft, name_case: lower}]\n"
+        "discover: [{namespace: raw, match: '*_log', profile: dms, sequence_column: ts}]\n"
+        "trigger:\n"
+        "  state: {type: dynamodb, table: t}\n"
+        "  launcher: {type: kubernetes, namespace: n, image: i, service_account: s}\n"
+        "  sources: {sqs: {queue_url: q}}\n"
+    )
+    assert run(["config", "check", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 1
+    said = [line.removeprefix("not supported by this version: ") for line in shown.err.splitlines()]
+    assert [line.split(" (")[0] for line in said] == [
+        "shop.o: delete_mode: soft",
+        "shop.o: name_case: lower",
+        "discover raw.*_log: profile dms",
+        "trigger.state: dynamodb",
+        "trigger.launcher: kubernetes",
+        "trigger.sources.sqs",
+    ]

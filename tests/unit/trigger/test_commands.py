@@ -11,15 +11,17 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from icemirror.cli.console import open_console
 from icemirror.cli.main import run
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import SlotId, SlotRow, TableRow
 from icemirror.state.sqlite import SqliteStore
-from tests.unit.state.samples import INVALID, dirty
+from tests.unit.state.samples import INVALID, RUN, dirty
 
 CONFIG = """
 iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
@@ -132,7 +134,8 @@ def test_status_is_one_json_object_per_table_and_makes_no_state(
     assert run(["status", "--json"]) == 0
     found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [one["table"] for one in found] == ["shop.orders", "shop.items"]
-    assert {one["state"] for one in found} == {"idle"}
+    assert {one["state"] for one in found} == {"waiting"}
+    assert all("there is no catalog at" in one["error"]["message"] for one in found)
     assert not (folder / "state").exists()
 
 
@@ -142,6 +145,19 @@ def test_status_for_people_shows_state_and_error(folder: Path, capfd: pytest.Cap
     shown = capfd.readouterr().out
     assert "quarantined" in shown
     assert "a key is NULL" in shown
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "160"])
+def test_status_has_one_line_for_each_table_and_what_is_wrong_below(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setattr("icemirror.cli.status.out", open_console(stderr=False, environ={"COLUMNS": columns}))
+    put(folder, replace(merged("shop.orders"), last_run=RUN), dirty("shop.items", error=INVALID))
+    assert run(["status"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["table", "shop.orders", "shop.items"]
+    assert all(len(line) <= int(columns) for line in lines)
+    assert "shop.items: a key is NULL" in lines
 
 
 def test_resume_lifts_quarantines_of_tables_and_of_their_workers(

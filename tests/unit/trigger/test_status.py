@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from icemirror.result import Behind, Position
 from icemirror.settings import TableSettings
 from icemirror.state.rows import SlotRow, SlotState, TableRow
 from tests.unit.state.samples import (
@@ -21,7 +22,7 @@ from tests.unit.state.samples import (
     slot,
 )
 from tests.unit.trigger.fakes import settings
-from trigger.status import Unmerged, fleet_status, table_status
+from trigger.status import fleet_status, table_status
 
 
 @pytest.fixture
@@ -31,7 +32,9 @@ def table(tmp_path: Path) -> TableSettings:
 
 def test_all_that_the_contract_names_is_there(table: TableSettings) -> None:
     row = dirty(at=90.0, position=POSITION, last_run=RUN, noticed_head="m4", failures=2, error=TRANSIENT)
-    assert json.loads(json.dumps(table_status(table, rows(row), 100.0, behind=Unmerged(2, 50)))) == {
+    assert json.loads(
+        json.dumps(table_status(table, rows(row), 100.0, asked=Behind(snapshots=2, events=50, since=90.0)))
+    ) == {
         "table": "shop.orders",
         "state": "waiting",
         "lag": {"seconds": 10.0, "snapshots": 2, "events": 50},
@@ -57,7 +60,7 @@ def test_all_that_the_contract_names_is_there(table: TableSettings) -> None:
 def test_what_cannot_be_known_is_null(table: TableSettings) -> None:
     unknown = table_status(table, rows(), 100.0)
     assert (unknown["state"], unknown["lag"]) == (
-        "idle",
+        "waiting",
         {"seconds": None, "snapshots": None, "events": None},
     )
     assert [unknown[key] for key in ("last_run", "error", "live_rows", "index_bytes", "cursor", "head")] == [
@@ -105,7 +108,25 @@ def test_a_table_whose_worker_died_before_it_took_it_says_so_at_once(table: Tabl
 def test_there_is_no_lag_once_all_is_merged(table: TableSettings) -> None:
     row = TableRow("shop.orders", dirty=3, covered=3, first_dirty_at=1.0)
     assert table_status(table, rows(row), 100.0)["lag"]["seconds"] == 0.0
-    assert table_status(table, rows(row), 100.0, behind=Unmerged(1, 5))["lag"]["seconds"] is None
+    current = table_status(table, rows(dirty(at=90.0)), 100.0, asked=Behind(snapshots=0, events=0))
+    assert current["lag"]["seconds"] == 0.0
+
+
+def test_what_the_tables_themselves_say_counts_more_than_what_the_state_remembers(
+    table: TableSettings,
+) -> None:
+    row = TableRow("shop.orders", dirty=3, covered=3, position=POSITION)
+    gone = Behind(
+        snapshots=2, events=5, since=40.0, position=Position(cursor=None, live_rows=0, index_bytes=0)
+    )
+    found = table_status(table, rows(row), 100.0, asked=gone)
+    assert (found["state"], found["lag"]["seconds"], found["live_rows"]) == ("waiting", 60.0, 0)
+    assert table_status(table, rows(), 100.0, asked=Behind(snapshots=0, events=0))["state"] == "idle"
+
+
+def test_a_table_that_cannot_be_asked_is_not_idle_and_says_why(table: TableSettings) -> None:
+    found = table_status(table, rows(), 100.0, asked=INVALID)
+    assert (found["state"], found["error"]["message"]) == ("waiting", "a key is NULL")
 
 
 def test_every_configured_table_is_listed(tmp_path: Path) -> None:

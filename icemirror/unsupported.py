@@ -1,0 +1,49 @@
+"""What the configuration knows but this version does not do yet: refused by name where it is needed, never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from icemirror.settings import Settings
+from icemirror.settings.table_options import TableOptions
+
+_PROFILES = ("supabase-etl", "generic")
+
+
+def of_settings(settings: Settings) -> list[str]:
+    """Everything in a configuration that some command will refuse, each with where it stands."""
+    tables = [(table.name, table) for table in settings.tables]
+    found = [(f"discover {entry.namespace}.{entry.match}", entry) for entry in settings.discover]
+    said = [f"{name}: {what}" for name, options in (*tables, *found) for what in of_table(options)]
+    return [*said, *_of_trigger(settings)]
+
+
+def of_table(options: TableOptions) -> Iterator[str]:
+    """Settings of a table whose feature does not exist yet."""
+    if options.profile not in _PROFILES:
+        yield f"profile {options.profile} (use generic with operation_column, operation_values and sequence_column)"
+    if options.append_only:
+        yield "append_only"
+    if options.on_expired_cursor != "stop":
+        yield f"on_expired_cursor: {options.on_expired_cursor}"
+    if options.on_bad_row != "stop":
+        yield f"on_bad_row: {options.on_bad_row}"
+    if options.delete_mode != "hard":
+        yield f"delete_mode: {options.delete_mode}"
+    if options.columns.include is not None or options.columns.exclude:
+        yield "columns"
+    if any(options.metadata_columns.model_dump().values()):
+        yield "metadata_columns"
+    if options.name_case != "preserve":
+        yield f"name_case: {options.name_case}"
+
+
+def _of_trigger(settings: Settings) -> Iterator[str]:
+    trigger = settings.trigger
+    if trigger.state.type != "sqlite":
+        yield f"trigger.state: {trigger.state.type} (use sqlite)"
+    if trigger.launcher.type != "local":
+        yield f"trigger.launcher: {trigger.launcher.type} (use local)"
+    for name in type(trigger.sources).model_fields:
+        if getattr(trigger.sources, name) is not None:
+            yield f"trigger.sources.{name} (`watch` looks at the heads itself)"
