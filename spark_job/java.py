@@ -91,6 +91,12 @@ def set_java_home(environ: MutableMapping[str, str]) -> Path:
     return home
 
 
+def fits(home: Path) -> bool:
+    """Spark runs on the Java in this directory."""
+    java = probe(home)
+    return java is not None and java.major in SUPPORTED_MAJORS
+
+
 def installed_javas(environ: Mapping[str, str], places: Iterable[str]) -> Iterator[Java]:
     """Every Java there is, lazily (a fitting JAVA_HOME ends the search), each once, preferred ones first."""
     homes: set[Path] = set()

@@ -7,12 +7,14 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import IO, TYPE_CHECKING, Any
 
 from icemirror.errors import Invalid
 from icemirror.safe_path import keep_off_working_directory
-from spark_job.java import set_java_home
+from icemirror.telemetry.logs import get_log
+from spark_job.java import fits, set_java_home
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -42,6 +44,8 @@ _STDERR = 2
 _AT_START = ("spark.driver.", "spark.jars", "spark.files", "spark.archives", "spark.submit.")
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has chosen the master already
 
+log = get_log(__name__)
+
 
 def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] = os.environ) -> SparkContext:
     """A running context. Settings of a session that somebody else made are left as they are."""
@@ -50,7 +54,7 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
     conf = SparkConf()
     conf.setAppName("icemirror")
     if _SUBMITTED not in environ:
-        set_java_home(environ)
+        _choose_java(environ)
         environ.setdefault("PYSPARK_PYTHON", sys.executable)
         environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
         keep_off_working_directory(environ)
@@ -68,6 +72,15 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
         raise Invalid(
             f"Spark did not start: {error}. Check job.spark in the configuration and the Java in JAVA_HOME."
         ) from error
+
+
+def _choose_java(environ: MutableMapping[str, str]) -> None:
+    given = environ.get("JAVA_HOME")
+    home = set_java_home(environ)
+    if given and not fits(Path(given)):
+        log.warning(
+            "Spark does not run on the Java in JAVA_HOME; another is taken", java_home=given, taken=str(home)
+        )
 
 
 @contextmanager

@@ -35,6 +35,8 @@ class Watch:
 
     def run(self) -> Exit:
         """The exit code: 0 when told to stop; with `until_idle`, what every table came to."""
+        self._refresh()
+        log.info("watching", tables=len(self.fleet.registry.tables), poll_seconds=self.poll_seconds)
         while not self.stop.is_set():
             self._refresh()
             try:

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from icemirror.cli.console import config_option, err, load, out, print_error, print_json
 from icemirror.cli.plan import choose_tables, explain
+from icemirror.cli.trouble import with_table
 from icemirror.errors import exit_of, worst
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bo
         out.print(_render(results))
         for result in results:
             if result.error:
-                print_error(result.error.message)
+                print_error(with_table(result.table, result.error.message))
     return worst([exit_of(result.error.kind) for result in results if result.error])
 
 
@@ -85,7 +86,9 @@ def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bo
 
 
 def _show_slice(progress: Progress, task: TaskID, name: str, part: SliceResult) -> None:
-    progress.update(task, description=f"{name}: {part.events:,} events merged")
+    progress.update(
+        task, description=f"{name}: {part.events:,} event{'' if part.events == 1 else 's'} merged"
+    )
 
 
 def _render(results: list[TableResult]) -> Table:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from icemirror.cli.console import config_option, load, out, print_error, print_json
+from icemirror.cli.trouble import with_table
 
 if TYPE_CHECKING:
     from icemirror.result import Behind, ErrorResult
@@ -71,7 +72,7 @@ def render_status(tables: Iterable[dict[str, Any]], width: int) -> Group:
     for one in tables:
         grid.add_row(*(column.cell(one) for column in wanted))
         if one["error"]:
-            below.append(Text(_named(one["table"], one["error"]["message"]), style="red"))
+            below.append(Text(with_table(one["table"], one["error"]["message"]), style="red"))
     return Group(grid, *below)
 
 
@@ -103,11 +104,6 @@ _COLUMNS = (
     _Column("index", _index, 110, "right"),
     _Column("last run", lambda one: Text(_last_run(one["last_run"])), 110),
 )
-
-
-def _named(table: str, message: str) -> str:
-    """Most messages begin with the table's name; the others get it."""
-    return message if message.startswith(f"{table}: ") else f"{table}: {message}"
 
 
 def _seconds(lag: float | None) -> str:

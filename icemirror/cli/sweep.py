@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import closing
 
 import click
 
-from icemirror.cli.console import config_option, load, out, print_error
+from icemirror.cli.console import config_option, load, out
+from icemirror.cli.trouble import explain_trouble
 from icemirror.errors import exit_code, worst
 
 
@@ -33,10 +35,11 @@ def sweep(config: str | None) -> int:
             registry.refresh()
             rows = fleet.sweep_once()
             sights = {table.name: Sight(looked=table.name in registry.seen) for table in registry.tables}
-    found = list(standings(rows, sights, fleet.policy.slots).values())
-    out.print(", ".join(f"{found.count(kind)} {kind}" for kind in Standing if kind in found) or "no tables")
-    codes = [one.code for one in found]
+    found = standings(rows, sights, fleet.policy.slots)
+    counts = Counter(found.values())
+    out.print(", ".join(f"{counts[kind]} {kind}" for kind in Standing if counts[kind]) or "no tables")
+    explain_trouble(fleet, rows, found, config)
+    codes = [one.code for one in found.values()]
     if registry.problem is not None:
-        print_error(f"discover: {registry.problem}")
         codes.append(exit_code(registry.problem))
     return worst(codes)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 from rich.live import Live
 
-from icemirror.cli.console import config_option, err, load, print_error, print_hint
+from icemirror.cli.console import config_option, err, load
 from icemirror.cli.status import render_status
+from icemirror.cli.trouble import explain_trouble
 from icemirror.errors import Exit
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from icemirror.state.store import Store
     from icemirror.telemetry.metrics import Metrics
     from trigger.fleet import Fleet
-    from trigger.watch import Watch
 
 
 @click.command()
@@ -37,6 +37,7 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
     Ctrl-C ends the watching. A job that is at work then finishes by itself.
     """
     from icemirror.state.configured import open_store
+    from icemirror.state.reads import EVERYTHING
     from icemirror.telemetry.configured import start_logs
     from icemirror.telemetry.metrics import open_metrics
     from trigger.reporting import Reporting
@@ -79,26 +80,9 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
         )
         code = watching.run()
         if code is not Exit.DONE:
-            _explain(watching, fleet, store)
+            explain_trouble(fleet, store.load(EVERYTHING), watching.standings, config)
     # A stop before all was merged is no success of --until-idle, whoever asked for it.
     return Exit.INTERRUPTED if interrupted.is_set() or (until_idle and stop.is_set()) else code
-
-
-def _explain(watching: Watch, fleet: Fleet, store: Store) -> None:
-    """Says of every table that is not current what is wrong with it, and what helps."""
-    from icemirror.state.reads import EVERYTHING
-    from trigger.idle import Standing
-    from trigger.status import fleet_status
-
-    slots = fleet.policy.slots
-    for one in fleet_status(fleet.registry.tables, store.load(EVERYTHING), time.time(), slots=slots):
-        if watching.standings.get(one["table"]) is not Standing.CURRENT:
-            why = one["error"]["message"] if one["error"] else "paused"
-            print_error(f"{one['table']}: {why}")
-            if one["state"] == "quarantined":
-                print_hint(f"when that is mended: icemirror resume --table {one['table']}")
-    if fleet.registry.problem is not None:
-        print_error(f"discover: {fleet.registry.problem}")
 
 
 def _nothing(rows: Rows) -> None:

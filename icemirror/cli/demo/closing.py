@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -98,8 +99,10 @@ def what_next(workspace: Workspace) -> list[tuple[str, str]]:
 
 def _read_program(workspace: Workspace) -> str:
     """A line of Python that reads rows of a mirror."""
-    catalog = f"load_catalog({DEFAULT_CATALOG!r}, type='sql', uri={workspace.catalog_properties['uri']!r})"
-    rows = f"{catalog}.load_table('{NAMESPACE}.customers').scan(limit=3).to_arrow()"
+    # Double quotes, so that the shell's single ones can stand around it.
+    uri = json.dumps(workspace.catalog_properties["uri"], ensure_ascii=False)
+    catalog = f'load_catalog("{DEFAULT_CATALOG}", type="sql", uri={uri})'
+    rows = f'{catalog}.load_table("{NAMESPACE}.customers").scan(limit=3).to_arrow()'
     return f"from pyiceberg.catalog import load_catalog; print({rows}.to_pylist())"
 
 

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from icemirror.catalog_name import DEFAULT_CATALOG
-from icemirror.cli.console import err, out
+from icemirror.cli.console import err, out, print_hint
 from icemirror.cli.demo import closing
 from icemirror.cli.demo.jobs import end_leftovers
 from icemirror.cli.demo.ledger import TableProgress, measure_progress
@@ -39,6 +39,8 @@ def run_demo(directory: Path, *, keep: bool, seconds: float, wanted: Marker) -> 
     with _terminated_like_interrupted():
         if read_marker(directory) is not None:
             end_leftovers(directory, _LEFTOVER_SECONDS)
+        elif keep:
+            print_hint(f"there is no demo in {directory} to continue: a new one begins")
         workspace = prepare_workspace(directory, keep=keep, wanted=wanted)
         journal = Journal.open(workspace.journal)
         try:

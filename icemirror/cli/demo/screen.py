@@ -93,9 +93,8 @@ def render_table(tables: Sequence[TableProgress], rates: Sequence[float], now: f
 
 def render_line(tables: Sequence[TableProgress], rates: Sequence[float], phase: str, elapsed: float) -> str:
     """The same in one line."""
-    parts = (
-        f"{progress.table} {progress.merged_events:,}/{progress.committed_events:,} events, "
-        f"lag {progress.lag_seconds:.1f} s, {progress.merges} merges"
-        for progress in tables
+    merged, committed = (
+        sum(getattr(one, f"{what}_events") for one in tables) for what in ("merged", "committed")
     )
-    return f"{elapsed:4.0f} s  {phase}: {'; '.join(parts)}; {sum(rates):,.0f} events/s"
+    lags = ", ".join(f"{progress.table} {progress.lag_seconds:.1f} s" for progress in tables)
+    return f"{elapsed:4.0f} s  {phase}: {merged:,}/{committed:,} events, {sum(rates):,.0f}/s; lag {lags}"

@@ -81,6 +81,7 @@ def test_the_mirrors_follow_and_are_right(
     assert "SELECT category" in said
     assert f"demo --keep --dir {tmp_path}/demo" in said
     (read,) = [line.strip() for line in said.splitlines() if "load_catalog" in line]
+    assert "'\"'" not in read, "no quoting that nobody can read"
     rows = subprocess.run(shlex.split(read), capture_output=True, text=True, check=True).stdout
     assert rows.count("@shop.example") == 3
 
@@ -105,14 +106,17 @@ def test_a_difference_is_exit_code_5(
     assert "mirror ≠ oracle  shop.products, read by PyIceberg: 1 missing" in capsys.readouterr().out
 
 
-def test_a_mirror_that_never_catches_up_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_that_never_catches_up_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(run, "Watch", IdleWatch)
     monkeypatch.setattr(run, "_SPARK_START_SECONDS", 0.0)
     monkeypatch.setattr(run, "_CATCH_UP_SECONDS", 0.5)
     with pytest.raises(
         Transient, match=r"customers, order_items, products: not caught up.*\nnothing was said"
     ):
-        run.run_demo(tmp_path / "demo", keep=False, seconds=1, wanted=_MARKER)
+        run.run_demo(tmp_path / "demo", keep=True, seconds=1, wanted=_MARKER)
+    assert "there is no demo in" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_a_folder_of_somebody_else_is_a_usage_error(tmp_path: Path) -> None:

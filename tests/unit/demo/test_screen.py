@@ -34,8 +34,8 @@ def test_without_a_terminal_a_line_comes_now_and_then() -> None:
         screen.show([_progress(110)], "changes keep coming")
         screen.show([_progress(120)], "no more changes", final=True)
     first, last = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert "changes keep coming: products 100/120 events, lag 2.0 s, 3 merges" in first
-    assert "no more changes: products 120/120 events" in last
+    assert "changes keep coming: 100/120 events, 0/s; lag products 2.0 s" in first
+    assert "no more changes: 120/120 events" in last
 
 
 def test_a_terminal_gets_a_live_table() -> None:

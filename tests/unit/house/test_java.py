@@ -9,6 +9,7 @@ import pytest
 
 from icemirror.errors import Exit, Invalid, exit_code
 from spark_job import java as subject
+from spark_job import session
 from spark_job.java import (
     Java,
     choose_java,
@@ -170,3 +171,19 @@ def test_the_java_found_on_this_machine_really_is_one_that_spark_runs_on(
     assert asked is not None
     assert asked.major in subject.SUPPORTED_MAJORS
     assert sys.platform in ("linux", "darwin")
+
+
+def test_a_java_home_of_no_use_is_replaced_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session, "set_java_home", lambda environ: Path("/usr/lib/jvm/17"))
+    good = plant_java(tmp_path / "good", "17.0.1")
+    given: list[tuple[dict[str, str], int]] = [
+        ({}, 0),
+        ({"JAVA_HOME": str(good)}, 0),
+        ({"JAVA_HOME": str(tmp_path)}, 1),
+    ]
+    for environ, said in given:
+        caplog.clear()
+        session._choose_java(environ)
+        assert len(caplog.records) == said

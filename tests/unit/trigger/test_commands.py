@@ -18,6 +18,8 @@ import pytest
 
 from icemirror.cli.console import open_console
 from icemirror.cli.main import run
+from icemirror.errors import Kind
+from icemirror.result import ErrorResult
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import SlotId, SlotRow, TableRow
 from icemirror.state.sqlite import SqliteStore
@@ -102,6 +104,30 @@ def test_watching_a_quarantined_table_ends_with_3_and_says_what_helps(
     assert "icemirror resume --table shop.orders" in shown
 
 
+def test_what_helps_names_the_file_that_was_asked_for_and_the_table_once(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    create_catalog(folder, "orders_changelog", "items_changelog")
+    error = ErrorResult(kind=Kind.INVALID, message="shop.orders: a key is NULL")
+    put(folder, dirty("shop.orders", quarantined=True, error=error, noticed_head="m1"), merged("shop.items"))
+    config = folder / "icemirror.yaml"
+    assert run(["watch", "--until-idle", "-c", str(config)]) == 3
+    shown = capfd.readouterr().err
+    assert "error: shop.orders: a key is NULL" in shown
+    assert f"icemirror resume -c {config} --table shop.orders" in shown
+
+
+def test_a_watch_without_a_terminal_says_that_it_watches(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    create_catalog(folder, "orders_changelog", "items_changelog")
+    put(folder, merged("shop.orders"), merged("shop.items"))
+    assert run(["watch", "--until-idle"]) == 0
+    shown = capfd.readouterr().err
+    assert "watching" in shown
+    assert "tables=2" in shown
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_watch_ends_when_it_is_asked_to(folder: Path, number: signal.Signals, code: int) -> None:
     create_catalog(folder, "orders_changelog")
@@ -121,7 +147,9 @@ def test_a_sweep_says_how_the_tables_stand(folder: Path, capfd: pytest.CaptureFi
     create_catalog(folder, "orders_changelog")
     put(folder, merged("shop.orders"))
     assert run(["sweep"]) == 3
-    assert capfd.readouterr().out.strip() == "1 current, 1 needs-person"
+    shown = capfd.readouterr()
+    assert shown.out.strip() == "1 current, 1 needs-person"
+    assert "error: shop.items: there is no changelog shop.items_changelog" in shown.err
 
 
 def test_a_sweep_of_a_catalog_that_is_not_there_ends_with_4(folder: Path) -> None:

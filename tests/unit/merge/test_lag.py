@@ -1,0 +1,46 @@
+"""What the tables themselves say of how far a mirror is behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from icemirror.result import Behind, ErrorResult
+from spark_job.lag import LagMeter
+from tests.unit.merge.lab import Lab
+
+
+def test_the_lag_counts_from_the_oldest_commit_that_is_not_merged(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1")
+    lab.merge()
+    meter = LagMeter(lab.settings)
+    current = meter.behind(lab.table)
+    assert isinstance(current, Behind)
+    assert (current.snapshots, current.events, current.since) == (0, 0, None)
+    assert current.position is not None
+    assert current.position.live_rows == 1
+    first = lab.tell("I2@2 I3@3")
+    lab.tell("I4@4")
+    lab.changelog.refresh()
+    made = lab.changelog.snapshot_by_id(first)
+    assert made is not None
+    behind = meter.behind(lab.table)
+    assert isinstance(behind, Behind)
+    assert (behind.snapshots, behind.events, behind.since) == (2, 3, made.timestamp_ms / 1000)
+
+
+def test_a_dropped_mirror_has_no_rows_and_is_behind_by_everything(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1 I2@2")
+    lab.merge()
+    lab.catalog.drop_table("lab.world")
+    gone = LagMeter(lab.settings).behind(lab.table)
+    assert isinstance(gone, Behind)
+    assert (gone.events, gone.position and gone.position.live_rows) == (2, 0)
+
+
+def test_a_table_that_cannot_be_merged_says_why(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path).reconfigure("delete_mode: soft")
+    refused = LagMeter(lab.settings).behind(lab.table)
+    assert isinstance(refused, ErrorResult)
+    assert "not supported by this version" in refused.message
