@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from icemirror.cli.demo.oracle.duck import connect_duckdb
+from icemirror.cli.demo.oracle.duck import connect_duckdb, has_iceberg_reader
 from tests.interop.cases import Case, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
 from tests.mirrors import MirroredWorld
+from tests.need import need
 
 READERS = Path(__file__).resolve().parents[2] / "docs" / "readers.md"
 
@@ -44,6 +46,15 @@ def test_duckdb(lake: MirroredWorld) -> None:
         count, then = [duck.execute(query).fetchall() for query in statements(example("DuckDB", "sql", lake))]
     assert count == [(len(lake.world.expected()),)]
     assert then
+
+
+def test_duckdb_with_its_extension_from_packages(lake: MirroredWorld) -> None:
+    need(has_iceberg_reader(), "DuckDB's iceberg extension is not installed")
+    names: dict[str, Any] = {}
+    exec(example("DuckDB", "python", lake), names)  # noqa: S102 (our own text)
+    with names["duck"] as duck:
+        count, _ = statements(example("DuckDB", "sql", lake))
+        assert duck.execute(count).fetchall() == [(len(lake.world.expected()),)]
 
 
 def test_spark(lake: MirroredWorld, java: IcebergJava) -> None:
