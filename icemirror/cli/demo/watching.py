@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import IO, Self
 from icemirror.cli.demo.jobs import end_jobs, newest_job_log, note_watch
 from icemirror.cli.demo.workspace import Workspace
 from icemirror.errors import Invalid, Transient
+from icemirror.safe_path import keep_off_working_directory
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Rows, SlotState
 from icemirror.state.sqlite import SqliteStore
@@ -40,12 +42,15 @@ class Watch:
 
     def __enter__(self) -> Self:
         self._log = self._workspace.watch_log.open("ab")
+        environ = dict(os.environ)
+        keep_off_working_directory(environ)
         # A session of its own: a Ctrl-C is for the demo, which then ends the watch in order.
         self._child = subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
+            env=environ,
             start_new_session=True,
         )
         note_watch(self._workspace.root, self._child.pid)
