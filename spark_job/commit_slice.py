@@ -20,6 +20,7 @@ from spark_job.iceberg.view import LiveFile, live_files, replaced_deletes
 from spark_job.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, forget_files, write_root
 from spark_job.key_index.segment import SegmentInfo
+from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.plan import Slice
 from spark_job.shard import ShardResult
 
@@ -70,8 +71,7 @@ def commit_slice(
         doomed = _doomed(mirror, shards)
         _check_shards(mirror, shards)
         reach("write-deletes")
-        delete_files = write_deletes(io, table.metadata, doomed, live)
-        written.extend(file.file_path for file in delete_files)
+        delete_files = write_deletes(io, table.metadata, doomed, live, written)
         reach("deletes-written")
         root = next_root(mirror, shards, merged, doomed, snapshot_id)
         _check_counts(root, live, shards, doomed)
@@ -80,6 +80,7 @@ def commit_slice(
         root_bytes = write_root(io, root_path, root)
         reach("root-written")
         prepared = time.perf_counter()
+        expiry = choose_expired(table)
         delta = RowDelta(
             table=table,
             head=mirror.head,
@@ -97,16 +98,23 @@ def commit_slice(
                 INDEX_ROOT: root_path,
             },
             replaced=replaced_deletes(table.metadata, doomed, live),
+            expired=expiry.snapshot_ids,
         )
         reach("commit")
-        delta.commit()
+        after = delta.commit()
         reach("committed")
     except CommitUnknown:
         raise
     except Exception:
         discard(io, [*written, *(delta.written if delta else ())])
         raise
-    seconds = {"deletes": prepared - began, "commit": time.perf_counter() - prepared}
+    committed = time.perf_counter()
+    clean_up(table, expiry, after)
+    seconds = {
+        "deletes": prepared - began,
+        "commit": committed - prepared,
+        "expire": time.perf_counter() - committed,
+    }
     return Outcome(
         snapshot_id=snapshot_id,
         tally=_tally(shards),

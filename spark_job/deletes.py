@@ -34,9 +34,16 @@ _WRITERS = 4
 
 
 def write_deletes(
-    io: FileIO, metadata: TableMetadata, doomed: Mapping[str, NDArray[np.int64]], live: Mapping[str, LiveFile]
+    io: FileIO,
+    metadata: TableMetadata,
+    doomed: Mapping[str, NDArray[np.int64]],
+    live: Mapping[str, LiveFile],
+    written: list[str] | None = None,
 ) -> list[DataFile]:
-    """Delete files for positions by data file; each set of positions is ascending and free of doubles."""
+    """Delete files for positions by data file; each set of positions is ascending and free of doubles.
+
+    Paths are noted in `written` before they are written, for whoever has to clean up after a failure.
+    """
     if metadata.format_version >= 3:
         return write_vectors(io, metadata, doomed, live)
     groups: list[list[str]]
@@ -47,13 +54,21 @@ def write_deletes(
         for path in sorted(doomed):
             partitions.setdefault((live[path].spec_id, live[path].partition), []).append(path)
         groups = list(partitions.values())
+    locations = load_location_provider(metadata.location, metadata.properties)
+    targets = [locations.new_data_location(f"{uuid.uuid4()}-deletes.parquet") for _ in groups]
+    if written is not None:
+        written.extend(targets)
+
+    def write(target: str, paths: Sequence[str]) -> DataFile:
+        return _write_file(io, target, paths, doomed, live[paths[0]])
+
     with ThreadPoolExecutor(_WRITERS) as pool:
-        return list(pool.map(lambda paths: _write_file(io, metadata, paths, doomed, live[paths[0]]), groups))
+        return list(pool.map(write, targets, groups))
 
 
 def _write_file(
     io: FileIO,
-    metadata: TableMetadata,
+    location: str,
     paths: Sequence[str],
     doomed: Mapping[str, NDArray[np.int64]],
     target: LiveFile,
@@ -63,9 +78,6 @@ def _write_file(
     every = np.concatenate(positions)
     lengths = pa.array(np.repeat(np.arange(len(paths), dtype=np.int32), [len(part) for part in positions]))
     names = pa.DictionaryArray.from_arrays(lengths, pa.array(paths)).cast(pa.string())
-    location = load_location_provider(metadata.location, metadata.properties).new_data_location(
-        f"{uuid.uuid4()}-deletes.parquet"
-    )
     output = io.new_output(location)
     with output.create() as stream:
         pq.write_table(pa.table([names, pa.array(every)], schema=_SCHEMA), stream, compression="zstd")

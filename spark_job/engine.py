@@ -142,7 +142,14 @@ class InProcess:
         if self.shards == 1:
             return [work.merge(lambda: work.read(everything))]
         parts = cut_by_key(work.read(everything), shard_bounds(work, self.shards))
-        return [work.merge(lambda part=part: part) for part in parts if len(part)]  # type: ignore[misc]  # bound now
+        done: list[Result] = []
+        try:
+            for part in filter(len, parts):
+                done += [work.merge(lambda part=part: part)]  # type: ignore[misc]  # bound now
+        except BaseException:
+            discard(work.target, [path for result in done for path in result.paths])
+            raise
+        return done
 
     def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
         """Merges runs of the index in this process."""

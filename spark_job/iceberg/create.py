@@ -22,6 +22,12 @@ from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.write_properties import check_numbers
 from spark_job.row_lineage import require_free_names
 
+# Every merge writes a metadata file; the last ones are enough for whoever is reading one at that moment.
+_BOUNDED = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
 
 def create_mirror(
     catalog: Catalog, settings: TableSettings, changelog: Table, schema: Schema, ids: FieldMap
@@ -35,6 +41,7 @@ def create_mirror(
     with suppress(NamespaceAlreadyExistsError):  # somebody else's at the same moment
         catalog.create_namespace_if_not_exists(settings.mirror_id.namespace)
     properties = {
+        **_BOUNDED,
         **settings.table_properties,
         "format-version": str(settings.format_version),
         FIELD_MAP: dump_map(ids),

@@ -21,6 +21,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import (
     Operation,
@@ -32,6 +33,7 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
@@ -71,6 +73,7 @@ class RowDelta:
     """A snapshot in the making. `snapshot_id` identifies this attempt, whatever the catalog answers.
 
     `replaced` are deletes of the head that `delete_files` take the place of.
+    `expired` are snapshots that the same commit removes.
     """
 
     table: Table
@@ -81,27 +84,32 @@ class RowDelta:
     summary: Mapping[str, str]
     properties: Mapping[str, str]
     replaced: Sequence[LiveDelete] = ()
+    expired: Sequence[int] = ()
     written: list[str] = field(default_factory=list)
 
-    def commit(self) -> None:
-        """Commits, or raises `Conflict` (it did not happen) or `CommitUnknown` (it may have)."""
+    def commit(self) -> TableMetadata:
+        """Commits, or raises `Conflict` (it did not happen) or `CommitUnknown` (it may have); the table after it."""
         updates, requirements = self._prepare()
         try:
-            self.table.catalog.commit_table(self.table, requirements, updates)
+            return self.table.catalog.commit_table(self.table, requirements, updates).metadata
         except CommitFailedException as error:
-            if not self._look_for(error):  # a transport's own retry of a commit that landed is refused, too
-                raise Conflict(f"the mirror moved while this merge was under way: {error}") from error
+            # A transport's own retry of a commit that landed is refused, too.
+            if landed := self._look_for(error):
+                return landed
+            raise Conflict(f"the mirror moved while this merge was under way: {error}") from error
         except _REFUSALS as error:
-            if not self._look_for(error):
-                raise
+            if landed := self._look_for(error):
+                return landed
+            raise
         except Exception as error:
-            if not self._look_for(error):
-                raise CommitUnknown(
-                    f"snapshot {self.snapshot_id} is not there, but may still be committed: {error}"
-                ) from error
+            if landed := self._look_for(error):
+                return landed
+            raise CommitUnknown(
+                f"snapshot {self.snapshot_id} is not there, but may still be committed: {error}"
+            ) from error
 
-    def _look_for(self, error: Exception) -> bool:
-        """After an error: did the commit land all the same?"""
+    def _look_for(self, error: Exception) -> TableMetadata | None:
+        """After an error: the table, if the commit landed all the same."""
         try:
             return self._landed()
         except Exception as unseen:
@@ -109,10 +117,10 @@ class RowDelta:
                 f"snapshot {self.snapshot_id} may have been committed: {error}; looking for it failed: {unseen}"
             ) from error
 
-    def _landed(self) -> bool:
+    def _landed(self) -> TableMetadata | None:
         fresh = self.table.catalog.load_table(self.table.name()).metadata
         if fresh.snapshot_by_id(self.snapshot_id) is not None:
-            return True
+            return fresh
         # Others went on from here: only the snapshot with this attempt's number tells whose it is. It may have expired,
         # and some catalogs (Nessie) show none but the newest.
         number = self.table.metadata.next_sequence_number()
@@ -120,7 +128,7 @@ class RowDelta:
         same_table = fresh.table_uuid == self.table.metadata.table_uuid
         if same_table and fresh.next_sequence_number() > number and number not in shown:
             raise LookupError(f"snapshot number {number} of the table is not shown any more")
-        return False
+        return None
 
     def _prepare(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         metadata = self.table.metadata
@@ -145,14 +153,30 @@ class RowDelta:
                 "added-rows": None if after is None or first_row_id is None else after - first_row_id,
             }
         )
-        to_main = {"ref-name": MAIN_BRANCH, "snapshot-id": self.snapshot_id, "type": SnapshotRefType.BRANCH}
-        updates = (
+        to_main = {
+            **self._branch_retention(),
+            "ref-name": MAIN_BRANCH,
+            "snapshot-id": self.snapshot_id,
+            "type": SnapshotRefType.BRANCH,
+        }
+        updates: tuple[TableUpdate, ...] = (
             AddSnapshotUpdate(snapshot=snapshot),
             SetSnapshotRefUpdate.model_validate(to_main),
             SetPropertiesUpdate(updates=dict(self.properties)),
+            # One by one: older servers of Iceberg Java refuse several in one update.
+            *(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [one]}) for one in self.expired),
         )
         fence = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id})
         return updates, (AssertTableUUID(uuid=metadata.table_uuid), fence)
+
+    def _branch_retention(self) -> dict[str, int]:
+        """What somebody set on the branch, which moving it would otherwise reset."""
+        main = self.table.metadata.refs.get(MAIN_BRANCH)
+        return (
+            main.model_dump(by_alias=True, exclude={"snapshot_id", "snapshot_ref_type"}, exclude_none=True)
+            if main
+            else {}
+        )
 
     @property
     def _codec(self) -> AvroCompressionCodec:

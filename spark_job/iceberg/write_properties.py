@@ -15,6 +15,9 @@ DICTIONARY_BYTES = "write.parquet.dict-size-bytes"
 BLOOM_FILTER_BYTES = "write.parquet.bloom-filter-max-bytes"
 MERGE_FROM_MANIFESTS = "commit.manifest.min-count-to-merge"
 TARGET_MANIFEST_BYTES = "commit.manifest.target-size-bytes"
+MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
+MAX_SNAPSHOT_AGE_MS = "history.expire.max-snapshot-age-ms"
+MAX_SNAPSHOTS = "icemirror.max-snapshots"
 
 _DEFAULTS = {
     TARGET_FILE_BYTES: 512 << 20,
@@ -26,6 +29,9 @@ _DEFAULTS = {
     BLOOM_FILTER_BYTES: 1 << 20,
     MERGE_FROM_MANIFESTS: 30,
     TARGET_MANIFEST_BYTES: 8 << 20,
+    MIN_SNAPSHOTS: 20,
+    MAX_SNAPSHOT_AGE_MS: 24 * 3_600_000,
+    MAX_SNAPSHOTS: 100,
 }
 
 

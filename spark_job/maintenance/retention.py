@@ -1,0 +1,110 @@
+"""Which snapshots of a mirror may go: decided from its metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+from spark_job.iceberg.mirror import CURSOR, Anchor
+from spark_job.iceberg.write_properties import (
+    MAX_SNAPSHOT_AGE_MS,
+    MAX_SNAPSHOTS,
+    MIN_SNAPSHOTS,
+    read_number,
+)
+
+_GC_ENABLED = "gc.enabled"
+# Expiring costs a few requests whatever the number of snapshots, so a tenth of them goes at a time.
+_BATCHES = 10
+_MOST_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The newest `least` snapshots stay in any case; beyond `most`, and past the age, the oldest go."""
+
+    least: int
+    most: int
+    age_ms: int
+
+
+def read_retention(metadata: TableMetadata) -> Retention:
+    """By the properties of the table, over which those of its main branch take precedence."""
+    properties = metadata.properties
+    least = read_number(properties, MIN_SNAPSHOTS)
+    age_ms = read_number(properties, MAX_SNAPSHOT_AGE_MS)
+    if main := metadata.refs.get(MAIN_BRANCH):
+        least = main.min_snapshots_to_keep or least
+        age_ms = main.max_snapshot_age_ms or age_ms
+    return Retention(least, max(least, read_number(properties, MAX_SNAPSHOTS)), age_ms)
+
+
+def may_delete(metadata: TableMetadata) -> bool:
+    """Whether the files of this table are its own; other tables may share them where `gc.enabled` is false."""
+    return metadata.properties.get(_GC_ENABLED, "true").lower() != "false"
+
+
+def due_snapshots(metadata: TableMetadata, now_ms: int, coming: int = 0) -> tuple[Snapshot, ...]:
+    """The snapshots that may go, oldest first, as many as one commit should remove.
+
+    `coming` more are added by the same commit. Branches and tags keep what they name, and the snapshot that holds the
+    cursor stays.
+    """
+    retention = read_retention(metadata)
+    main = list(lineage(metadata, main_head(metadata)))
+    kept = _kept(metadata, main)
+    oldest_first = main[::-1]
+    room = max(0, len(main) + coming - max(1, retention.least))
+    too_many = max(0, len(main) + coming - retention.most)
+    due: list[Snapshot] = []
+    for place, snapshot in enumerate(oldest_first[:room]):
+        if place >= too_many and now_ms - snapshot.timestamp_ms <= retention.age_ms:
+            break
+        due.append(snapshot)
+    here = {snapshot.snapshot_id for snapshot in main}
+    # Left by a rollback, or staged and never published.
+    due.extend(
+        snapshot
+        for snapshot in metadata.snapshots
+        if snapshot.snapshot_id not in here and now_ms - snapshot.timestamp_ms > retention.age_ms
+    )
+    return tuple(snapshot for snapshot in due if snapshot.snapshot_id not in kept)[:_MOST_AT_ONCE]
+
+
+def is_worth_it(metadata: TableMetadata, due: Sequence[Snapshot]) -> bool:
+    """Whether a merge should remove them now, or wait until there are more."""
+    return len(due) >= min(_MOST_AT_ONCE, max(1, len(metadata.snapshots) // _BATCHES))
+
+
+def main_head(metadata: TableMetadata) -> int | None:
+    """The snapshot that readers see."""
+    main = metadata.refs.get(MAIN_BRANCH)
+    return main.snapshot_id if main else metadata.current_snapshot_id
+
+
+def lineage(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snapshot]:
+    """A snapshot and its ancestors as far as they are known, newest first."""
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    while snapshot_id is not None and (snapshot := by_id.pop(snapshot_id, None)):
+        yield snapshot
+        snapshot_id = snapshot.parent_snapshot_id
+
+
+def _kept(metadata: TableMetadata, main: Sequence[Snapshot]) -> set[int]:
+    kept = {snapshot.snapshot_id for snapshot in main[:1]}
+    for name, ref in metadata.refs.items():
+        if name != MAIN_BRANCH and ref.snapshot_ref_type is SnapshotRefType.BRANCH:
+            kept.update(snapshot.snapshot_id for snapshot in lineage(metadata, ref.snapshot_id))
+        else:
+            kept.add(ref.snapshot_id)
+    with_cursor = (one for one in main if one.summary and CURSOR in one.summary.additional_properties)
+    kept.update(one.snapshot_id for one in list(with_cursor)[:1])
+    with suppress(ValidationError):
+        kept.add(Anchor.model_validate_json(metadata.properties.get(CURSOR, "")).snapshot_id)
+    return kept
