@@ -68,6 +68,36 @@ class PlanResult(_Frozen):
     estimated_seconds: float | None = None
 
 
+class ExpireResult(_Frozen):
+    """`maintain expire` of one table; `files` are those that only the removed snapshots reached."""
+
+    table: str
+    action: Literal["expire"] = "expire"
+    dry_run: bool
+    snapshots: int
+    retained: int
+    files: int
+    left: int
+
+
+class OrphansResult(_Frozen):
+    """`maintain clean-orphans` of one table. `left` could not be deleted; `unlisted` are places not looked at."""
+
+    table: str
+    action: Literal["clean-orphans"] = "clean-orphans"
+    dry_run: bool
+    listed: int
+    young: int
+    files: int
+    bytes: int
+    left: int
+    unlisted: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+MaintainResult = ExpireResult | OrphansResult
+
+
 class Position(_Frozen):
     """Where a mirror stands after a step of the job."""
 

@@ -39,6 +39,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "sweep": LazyCommand("icemirror.cli.sweep:sweep", "Look at every changelog once, for cron."),
     "status": LazyCommand("icemirror.cli.status:status", "State, lag and last run of every table."),
     "resume": LazyCommand("icemirror.cli.resume:resume", "Take work for tables again; lifts a quarantine."),
+    "maintain": LazyCommand(
+        "icemirror.cli.maintain:maintain", "Expire snapshots; remove files that nothing names."
+    ),
     "config": LazyCommand("icemirror.cli.config:config", "Check the configuration; print its JSON schema."),
 }
 

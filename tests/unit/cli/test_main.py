@@ -83,7 +83,17 @@ def test_checking_a_configuration_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_every_command_says_where_it_is() -> None:
-    assert list(COMMANDS) == ["demo", "merge", "plan", "watch", "sweep", "status", "resume", "config"]
+    assert list(COMMANDS) == [
+        "demo",
+        "merge",
+        "plan",
+        "watch",
+        "sweep",
+        "status",
+        "resume",
+        "maintain",
+        "config",
+    ]
     for command in COMMANDS.values():
         module, attribute = command.target.split(":")
         assert module.startswith("icemirror.cli.")

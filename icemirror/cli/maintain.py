@@ -1,0 +1,179 @@
+"""`icemirror maintain`: keeps mirrors small."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from rich.filesize import decimal
+from rich.table import Table
+
+from icemirror.cli.console import config_option, load, out, print_error, print_hint, print_json
+from icemirror.cli.plan import choose_tables
+from icemirror.errors import Exit, IcemirrorError, exit_code, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.table import Table as IcebergTable
+
+    from icemirror.result import ExpireResult, MaintainResult, OrphansResult
+    from icemirror.settings import Settings, TableSettings
+
+_EXPIRE = "expire"
+_CLEAN_ORPHANS = "clean-orphans"
+_LEAST_AGE = "1h"
+_SHOWN = 20
+
+
+@click.command()
+@config_option
+@click.option("-t", "--table", "names", multiple=True, metavar="T", help="Only this table; may be repeated.")
+@click.argument("action", required=False, type=click.Choice([_EXPIRE, _CLEAN_ORPHANS]))
+@click.option("--dry-run", is_flag=True, help="Show what would go, remove nothing.")
+@click.option(
+    "--older-than",
+    default="24h",
+    show_default=True,
+    metavar="AGE",
+    help="clean-orphans: keep younger files, which a merge under way may be about to commit. At least 1h.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per table and action on stdout.")
+def maintain(
+    config: str | None,
+    names: tuple[str, ...],
+    action: str | None,
+    dry_run: bool,
+    older_than: str,
+    as_json: bool,
+) -> int:
+    """Remove what mirrors do not need any more. Without an ACTION, both.
+
+    \b
+    expire         old snapshots, by the properties of the table, and the files that only they reached
+    clean-orphans  files in the table's places that nothing names: those of crashed attempts, and those
+                   that a job was not allowed to delete
+
+    Merges expire by themselves; this is for tables that nobody merges into, and for roles that may delete where
+    jobs may not. Safe beside running merges.
+    """
+    settings = load(config)
+    seconds = _age(older_than)
+    actions = (action,) if action else (_EXPIRE, _CLEAN_ORPHANS)
+    results: list[MaintainResult] = []
+    codes: list[Exit] = []
+    for table in choose_tables(settings, names):
+        try:
+            for result in _run(settings, table, actions, dry_run=dry_run, older_than_seconds=seconds):
+                results.append(result)
+                if as_json:
+                    print_json(result.model_dump(mode="json"))
+        except IcemirrorError as error:
+            codes.append(exit_code(error))
+            print_error(str(error))
+            if as_json:
+                print_json({"table": table.name, "error": {"kind": error.kind, "message": str(error)}})
+    if not as_json and results:
+        _show(results)
+    return worst(codes)
+
+
+def _age(text: str) -> float:
+    from icemirror.settings.quantities import parse_seconds
+
+    try:
+        seconds = parse_seconds(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--older-than") from error
+    if seconds < parse_seconds(_LEAST_AGE):
+        raise click.BadParameter(
+            f"{text} is less than {_LEAST_AGE}: a merge under way may be about to commit such files",
+            param_hint="--older-than",
+        )
+    return seconds
+
+
+def _run(
+    settings: Settings,
+    table: TableSettings,
+    actions: tuple[str, ...],
+    *,
+    dry_run: bool,
+    older_than_seconds: float,
+) -> Iterator[MaintainResult]:
+    from icemirror.errors import Invalid
+    from spark_job.iceberg.failures import named
+    from spark_job.iceberg.tables import Catalogs
+    from spark_job.maintenance.expire import expire
+    from spark_job.maintenance.orphans import clean_orphans
+
+    catalogs = Catalogs(settings)
+
+    def load_mirror() -> IcebergTable:
+        found = catalogs.load_mirror(table)
+        if found is None:
+            raise Invalid(f"{table.name}: there is no such mirror yet; the first merge makes it.")
+        return found
+
+    with named(table.name):
+        for action in actions:
+            if action == _EXPIRE:
+                yield expire(load_mirror(), table.name, dry_run=dry_run)
+            else:
+                yield clean_orphans(
+                    load_mirror,
+                    table.name,
+                    older_than_seconds=older_than_seconds,
+                    configured_index=settings.index_location,
+                    dry_run=dry_run,
+                )
+
+
+def _show(results: list[MaintainResult]) -> None:
+    from icemirror.result import ExpireResult, OrphansResult
+
+    expired = [result for result in results if isinstance(result, ExpireResult)]
+    orphans = [result for result in results if isinstance(result, OrphansResult)]
+    if expired:
+        out.print(_render_expired(expired))
+    if expired and orphans:
+        out.print()
+    if orphans:
+        out.print(_render_orphans(orphans))
+    for result in orphans:
+        for path in result.paths[:_SHOWN] if result.dry_run else ():
+            out.print(f"  {path}", soft_wrap=True)
+        if result.dry_run and result.files > _SHOWN:
+            out.print(f"  … and {result.files - _SHOWN:,} more (--json lists up to 1,000)")
+        for place in result.unlisted:
+            print_hint(f"{result.table}: {place} was not looked at: other tables may have files there")
+    if any(result.left for result in results):
+        print_hint("Files were left where storage refused to delete them; run this with a role that may.")
+    if any(result.dry_run for result in results):
+        print_hint("Nothing was removed (--dry-run).")
+
+
+def _render_expired(results: list[ExpireResult]) -> Table:
+    table = Table("table", box=None, pad_edge=False, header_style="bold")
+    for name in ("snapshots expired", "retained", "files deleted", "left"):
+        table.add_column(name, justify="right")
+    for result in results:
+        counts = (result.snapshots, result.retained, result.files, result.left)
+        table.add_row(result.table, *(f"{count:,}" for count in counts))
+    return table
+
+
+def _render_orphans(results: list[OrphansResult]) -> Table:
+    table = Table("table", box=None, pad_edge=False, header_style="bold")
+    for name in ("files listed", "too young", "orphans deleted", "bytes", "left"):
+        table.add_column(name, justify="right")
+    for result in results:
+        table.add_row(
+            result.table,
+            f"{result.listed:,}",
+            f"{result.young:,}",
+            f"{result.files:,}",
+            decimal(result.bytes),
+            f"{result.left:,}",
+        )
+    return table

@@ -1,0 +1,114 @@
+"""`maintain clean-orphans`: what is stored in a mirror's places, old enough, and named by nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from urllib.parse import unquote
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from icemirror.crash import reach
+from icemirror.errors import Transient
+from icemirror.result import OrphansResult
+from spark_job.iceberg.discard import discard
+from spark_job.iceberg.listing import StoredFile, list_files
+from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.index_location import index_location
+from spark_job.maintenance.expire import require_own_files
+from spark_job.maintenance.references import index_files, live_paths, manifests_of
+
+_OURS = (".parquet", ".orc", ".avro", ".puffin", ".stats", ".metadata.json", ".metadata.json.gz")
+_PLACES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+_SHOWN = 1000
+
+
+def clean_orphans(
+    load: Callable[[], Table],
+    name: str,
+    *,
+    older_than_seconds: float,
+    configured_index: str | None = None,
+    dry_run: bool = False,
+) -> OrphansResult:
+    """Deletes files that no snapshot, metadata file or index root names and that are older than the bound.
+
+    The places are listed before the table is loaded for the last time: what was committed meanwhile is known.
+    """
+    table = load()
+    require_own_files(table.metadata, name)
+    now = time.time()
+    places, unlisted = places_of(table.metadata, configured_index)
+    stored = [file for place in places for file in list_files(table.io, place)]
+    reach("orphans-listed")
+    fresh = load()
+    if fresh.metadata.table_uuid != table.metadata.table_uuid:
+        raise Transient(f"{name}: the table was made anew while its files were listed; nothing was deleted")
+    orphans, young = choose_orphans(stored, referenced_names(fresh), now - older_than_seconds)
+    reach("delete-orphans")
+    done = discard(table.io, () if dry_run else [file.path for file in orphans])
+    reach("orphans-deleted")
+    return OrphansResult(
+        table=name,
+        dry_run=dry_run,
+        listed=len(stored),
+        young=young,
+        files=len(orphans) - done.left,
+        bytes=sum(file.bytes for file in orphans),
+        left=done.left,
+        unlisted=unlisted,
+        paths=tuple(file.path for file in orphans[:_SHOWN]),
+    )
+
+
+def places_of(metadata: TableMetadata, configured_index: str | None) -> tuple[list[str], tuple[str, ...]]:
+    """Where a mirror's files are, and places of its properties that other tables may share, which are not listed."""
+    location = metadata.location.rstrip("/")
+    own = [f"{location}/data", f"{location}/metadata", index_location(metadata, configured_index)]
+    elsewhere: list[str] = []
+    for name in _PLACES:
+        place = metadata.properties.get(name, "").rstrip("/")
+        if place.startswith(f"{location}/"):
+            if not any(f"{place}/".startswith(f"{known}/") for known in own):
+                own.append(place)
+        elif place:
+            elsewhere.append(place)
+    return own, tuple(dict.fromkeys(elsewhere))
+
+
+def referenced_names(table: Table) -> set[str]:
+    """The names of all files that the table needs, whoever wrote them."""
+    io, metadata = table.io, table.metadata
+    manifests = manifests_of(io, metadata.snapshots)
+    every = {one.manifest_path: one for group in manifests.values() for one in group}
+    paths: set[str] = {table.metadata_location, *every, *live_paths(io, every.values())}
+    paths.update(snapshot.manifest_list for snapshot in metadata.snapshots)
+    paths.update(entry.metadata_file for entry in metadata.metadata_log)
+    paths.update(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
+    paths.update(index_files(io, metadata.snapshots))
+    if root := metadata.properties.get(INDEX_ROOT):
+        paths.add(root)
+    return {file_name(path) for path in paths}
+
+
+def choose_orphans(
+    stored: Iterable[StoredFile], referenced: set[str], before: float
+) -> tuple[list[StoredFile], int]:
+    """Those to delete, and how many more nobody names that are too young; a file without a date is young.
+
+    Files are told apart by name alone. Every writer of Iceberg makes names up anew, so the same name is the same file,
+    however scheme, host or slashes of its path were written.
+    """
+    nameless = [file for file in stored if _is_ours(file.path) and file_name(file.path) not in referenced]
+    old = [file for file in nameless if file.modified_at is not None and file.modified_at < before]
+    return old, len(nameless) - len(old)
+
+
+def file_name(path: str) -> str:
+    """The last part of a path, as storage and as URIs write it."""
+    return unquote(path.rstrip("/").rpartition("/")[2])
+
+
+def _is_ours(path: str) -> bool:
+    return file_name(path).endswith(_OURS)
