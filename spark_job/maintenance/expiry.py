@@ -12,7 +12,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.crash import reach
-from icemirror.errors import Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.iceberg.discard import Discarded, discard
 from spark_job.maintenance.retention import due_snapshots, is_worth_it, main_head, may_delete
@@ -104,10 +103,8 @@ def _old_metadata(before: TableMetadata, after: TableMetadata) -> set[str]:
 
 @contextmanager
 def _forgiven(event: str) -> Iterator[None]:
-    """A merge does not fail because tidying up did; only a property that a person must correct is said to them."""
+    """A merge does not fail because tidying up did."""
     try:
         yield
-    except Invalid:
-        raise
     except Exception as error:
         log.warning(event, reason=f"{type(error).__name__}: {error}")

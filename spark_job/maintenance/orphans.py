@@ -54,7 +54,7 @@ def clean_orphans(
         dry_run=dry_run,
         listed=len(stored),
         young=young,
-        files=len(orphans) - done.left,
+        files=len(orphans) if dry_run else done.deleted,
         bytes=sum(file.bytes for file in orphans),
         left=done.left,
         unlisted=unlisted,

@@ -1,0 +1,37 @@
+"""Every file that a mirror's metadata leads to, found without the product's maintenance code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.table import Table
+
+from spark_job.key_index.root import read_root
+
+
+def referenced_files(table: Table) -> set[Path]:
+    """Metadata files of the log, manifest lists, manifests, live data and delete files, index roots and segments."""
+    metadata = table.metadata
+    found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    for snapshot in metadata.snapshots:
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            found.add(manifest.manifest_path)
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            found.update(
+                entry.data_file.file_path for entry in entries if entry.status != ManifestEntryStatus.DELETED
+            )
+        root = (
+            snapshot.summary.additional_properties.get("icemirror.index-root") if snapshot.summary else None
+        )
+        if root:
+            found.add(root)
+            found.update(segment.path for segment in read_root(table.io, root).segments)
+    return {Path(path.removeprefix("file://")) for path in found}
+
+
+def stored_files(warehouse: Path, name: str = "world") -> set[Path]:
+    """Every file of a mirror and of all indexes below a local warehouse."""
+    below = {path for path in warehouse.rglob("*") if path.is_file()}
+    return {path for path in below if path.parts[-3] == name or "_icemirror_index" in path.parts}

@@ -1,0 +1,215 @@
+"""Snapshots that go with a merge's commit, and the files that go after it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.key_index.root import read_root
+from spark_job.maintenance import unreferenced
+from tests.referenced import referenced_files, stored_files
+from tests.unit.merge.lab import Lab
+
+
+def merge_often(lab: Lab, times: int, first: int = 1) -> None:
+    """As many merges, each with an update of key 1 and a new key."""
+    for number in range(first, first + times):
+        lab.tell(f"U1@{number} I{number + 1}@{number}")
+        lab.merge()
+
+
+def assert_tidy(lab: Lab) -> None:
+    """On disk is what the mirror leads to, no file more and none less."""
+    assert stored_files(lab.folder / "warehouse") == referenced_files(lab.mirror)
+
+
+def test_snapshots_and_files_stay_few_over_many_merges(lab: Lab) -> None:
+    merge_often(lab, 16)
+    metadata = lab.mirror.metadata
+    assert len(metadata.snapshots) <= 6
+    assert len(metadata.metadata_log) <= 3
+    assert_tidy(lab)
+    assert len(lab.rows()) == 17
+    assert lab.rows()[1] == "U1@16"
+
+
+def test_what_is_retained_can_still_be_read_as_it_was(lab: Lab) -> None:
+    merge_often(lab, 12)
+    for snapshot in lab.mirror.metadata.snapshots:
+        rows = lab.mirror.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+        summary = snapshot.summary
+        assert summary is not None
+        assert rows.num_rows == int(summary.additional_properties["icemirror.live-rows"])
+
+
+def test_a_reader_of_a_retained_snapshot_goes_on_while_others_expire(lab: Lab) -> None:
+    merge_often(lab, 6)
+    scan = lab.mirror.scan()
+    expected = scan.to_arrow().num_rows
+    merge_often(lab, 3, first=7)
+    assert scan.snapshot() is not None
+    assert scan.to_arrow().num_rows == expected
+
+
+def test_tags_and_branches_keep_their_snapshots_files_and_index(lab: Lab) -> None:
+    merge_often(lab, 2)
+    tagged = lab.mirror.current_snapshot()
+    assert tagged is not None
+    lab.mirror.manage_snapshots().create_tag(tagged.snapshot_id, "audit").create_branch(
+        tagged.snapshot_id, "try"
+    ).commit()
+    merge_often(lab, 9, first=3)
+    assert set(lab.mirror.metadata.refs) == {"main", "audit", "try"}
+    rows = lab.mirror.scan(snapshot_id=tagged.snapshot_id).to_arrow().to_pydict()
+    assert dict(zip(rows["id"], rows["name"], strict=True)) == {1: "U1@2", 2: "I2@1", 3: "I3@2"}
+    assert_tidy(lab)
+
+
+def test_a_tag_that_comes_during_the_merge_is_seen(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    merge_often(lab, 5)
+    oldest = lab.mirror.metadata.snapshots[0].snapshot_id
+    from spark_job import commit_slice
+
+    choose = commit_slice.choose_expired
+
+    def tag_first(table: Table) -> object:
+        lab.mirror.manage_snapshots().create_tag(oldest, "late").commit()
+        return choose(table)
+
+    monkeypatch.setattr(commit_slice, "choose_expired", tag_first)
+    lab.tell("U1@6")
+    lab.merge()
+    assert lab.mirror.metadata.snapshot_by_id(oldest) is not None
+    assert "late" in lab.mirror.metadata.refs
+
+
+def test_what_somebody_set_on_the_branch_survives_a_merge(lab: Lab) -> None:
+    merge_often(lab, 1)
+    path = Path(lab.mirror.metadata_location.removeprefix("file://"))
+    written = json.loads(path.read_text())
+    written["refs"]["main"]["min-snapshots-to-keep"] = 9
+    path.write_text(json.dumps(written))
+    merge_often(lab, 12, first=2)
+    assert lab.mirror.metadata.refs["main"].min_snapshots_to_keep == 9
+    assert len(lab.mirror.metadata.snapshots) == 9
+
+
+def test_a_job_that_may_not_delete_merges_all_the_same(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried: list[object] = []
+
+    def refuse(io: PyArrowFileIO, location: object) -> None:
+        tried.append(location)
+        raise PermissionError("AccessDenied")
+
+    monkeypatch.setattr(PyArrowFileIO, "delete", refuse)
+    merge_often(lab, 5)
+    tried.clear()
+    with caplog.at_level(logging.INFO):
+        merge_often(lab, 1, first=6)
+    lines = [record for record in caplog.records if record.message == "snapshots expired"]
+    assert len(lines) == 1
+    assert lines[0].levelno == logging.INFO
+    assert len(lab.rows()) == 7
+    assert 0 < len(tried) <= 20, "after a few refusals it gives up"
+    assert referenced_files(lab.mirror) < stored_files(lab.folder / "warehouse")
+
+
+def test_expiry_that_fails_does_not_fail_the_merge(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> object:
+        raise OSError("no route to storage")
+
+    monkeypatch.setattr("spark_job.maintenance.expiry.find_unreferenced", broken)
+    merge_often(lab, 8)
+    assert len(lab.mirror.metadata.snapshots) <= 6
+
+
+def test_a_property_that_is_no_number_stops_expiry_but_not_merges(lab: Lab) -> None:
+    merge_often(lab, 1)
+    with lab.mirror.transaction() as transaction:
+        transaction.set_properties({"icemirror.max-snapshots": "many"})
+    merge_often(lab, 8, first=2)
+    assert len(lab.mirror.metadata.snapshots) == 9
+
+
+def test_files_that_other_tables_may_use_stay(lab: Lab) -> None:
+    merge_often(lab, 1)
+    with lab.mirror.transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "false"})
+    merge_often(lab, 8, first=2)
+    assert len(lab.mirror.metadata.snapshots) == 9
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_while_the_outcome_is_unknown_nothing_is_deleted(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    merge_often(lab, 5)
+    before = lab.files_on_disk()
+    commit = SqlCatalog.commit_table
+    load = SqlCatalog.load_table
+
+    def lose_the_answer(catalog: SqlCatalog, table: Table, requirements: object, updates: object) -> object:
+        if landed:
+            commit(catalog, table, requirements, updates)  # type: ignore[arg-type]
+        monkeypatch.setattr(SqlCatalog, "load_table", blind)
+        raise TimeoutError("no answer")
+
+    def blind(catalog: SqlCatalog, identifier: object) -> Table:
+        raise TimeoutError("no answer")
+
+    lab.tell("U1@6")
+    monkeypatch.setattr(SqlCatalog, "commit_table", lose_the_answer)
+    result = lab.try_merge()
+    assert result.error is not None
+    assert result.error.kind == "commit-unknown"
+    assert before <= lab.files_on_disk()
+    monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+    monkeypatch.setattr(SqlCatalog, "load_table", load)
+    merge_often(lab, 1, first=7)
+    assert lab.rows()[1] == "U1@7"
+
+
+def test_a_commit_that_is_refused_expires_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    merge_often(lab, 5)
+    before, snapshots = lab.files_on_disk(), len(lab.mirror.metadata.snapshots)
+
+    def refuse(*_: object) -> object:
+        raise CommitFailedException("the head moved")
+
+    lab.tell("U1@6")
+    monkeypatch.setattr(SqlCatalog, "commit_table", refuse)
+    assert lab.try_merge().error is not None
+    assert lab.files_on_disk() == before
+    assert len(lab.mirror.metadata.snapshots) == snapshots
+
+
+def test_a_segment_that_a_retained_root_names_would_be_missed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted bug: the segments of expired roots go without asking the retained ones."""
+    find = unreferenced.index_files
+    asked: list[int] = []
+
+    def forget_the_retained(io: PyArrowFileIO, snapshots: object) -> set[str]:
+        asked.append(1)
+        return find(io, snapshots) if len(asked) % 2 else set()  # type: ignore[arg-type]
+
+    monkeypatch.setattr(unreferenced, "index_files", forget_the_retained)
+    merge_often(lab, 6)
+    root = read_root(lab.mirror.io, lab.mirror.metadata.properties[INDEX_ROOT])
+    lost = [one for one in root.segments if not Path(one.path.removeprefix("file://")).exists()]
+    assert lost
+    with pytest.raises(AssertionError):
+        assert_tidy(lab)
+    lab.tell("U2@7")
+    assert lab.try_merge().error is not None

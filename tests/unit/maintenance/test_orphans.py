@@ -1,0 +1,202 @@
+"""Files that nothing names: which go, which stay, and what stops it all."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from icemirror.errors import Corrupt, Invalid, Transient
+from icemirror.result import OrphansResult
+from spark_job.iceberg.listing import StoredFile, list_files
+from spark_job.maintenance import orphans
+from spark_job.maintenance.orphans import choose_orphans, clean_orphans, file_name, places_of
+from tests.referenced import referenced_files, stored_files
+from tests.unit.merge.lab import Lab, local_path
+
+DAY = 86_400.0
+
+
+def age(path: Path, seconds: float) -> None:
+    """Makes a file look older."""
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
+def plant(lab: Lab) -> list[Path]:
+    """What a crashed attempt leaves: data, deletes, manifest, list, root and half a segment, two days old."""
+    location = local_path(lab.mirror.location())
+    index = next((lab.folder / "warehouse").rglob("*.segment.puffin")).parent
+    left = [
+        location / "data" / "left.parquet",
+        location / "data" / "id=7" / "left-too.parquet",
+        location / "data" / "left-deletes.parquet",
+        location / "metadata" / "left.avro",
+        location / "metadata" / "snap-1-0-left.avro",
+        location / "metadata" / "00099-left.metadata.json",
+        index / "0000000009-1.root.puffin",
+        index / "left.segment.puffin",
+    ]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"left")
+        age(path, 2 * DAY)
+    return left
+
+
+def clean(lab: Lab, *, seconds: float = DAY, dry_run: bool = False) -> OrphansResult:
+    return clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=seconds, dry_run=dry_run)
+
+
+@pytest.fixture
+def merged(lab: Lab) -> Lab:
+    """A mirror of a few merges, all of whose files are old."""
+    for number in range(1, 4):
+        lab.tell(f"U1@{number} I{number + 1}@{number}")
+        lab.merge()
+    for path in stored_files(lab.folder / "warehouse"):
+        age(path, 3 * DAY)
+    return lab
+
+
+def test_what_nothing_names_goes_and_nothing_else(merged: Lab) -> None:
+    left = plant(merged)
+    result = clean(merged)
+    assert (result.files, result.bytes, result.left) == (len(left), 4 * len(left), 0)
+    assert stored_files(merged.folder / "warehouse") == referenced_files(merged.mirror)
+    assert len(merged.rows()) == 4
+
+
+def test_a_dry_run_names_them_and_deletes_nothing(merged: Lab) -> None:
+    left = plant(merged)
+    result = clean(merged, dry_run=True)
+    assert {local_path(path) for path in result.paths} == set(left)
+    assert result.files == len(left)
+    assert all(path.exists() for path in left)
+
+
+def test_young_files_stay(merged: Lab) -> None:
+    left = plant(merged)
+    age(left[0], 60)
+    result = clean(merged)
+    assert (result.files, result.young) == (len(left) - 1, 1)
+    assert left[0].exists()
+
+
+def test_files_of_other_kinds_stay(merged: Lab) -> None:
+    """Somebody else's notes, version hints and checksums."""
+    for name in ("metadata/version-hint.text", "data/README.md", "metadata/.left.avro.crc"):
+        path = local_path(merged.mirror.location()) / name
+        path.write_bytes(b"x")
+        age(path, 9 * DAY)
+    assert clean(merged).files == 0
+
+
+def test_what_is_refused_is_counted(merged: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = plant(merged)
+
+    def refuse(io: PyArrowFileIO, location: object) -> None:
+        raise PermissionError("AccessDenied")
+
+    monkeypatch.setattr(PyArrowFileIO, "delete", refuse)
+    result = clean(merged)
+    assert (result.files, result.left) == (0, len(left))
+
+
+def test_files_that_are_committed_while_files_are_listed_stay(
+    merged: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def merge_first(io: PyArrowFileIO, location: str) -> object:
+        if location.endswith("/data"):
+            merged.tell("I50@50")
+            merged.merge()
+        return list_files(io, location)
+
+    monkeypatch.setattr(orphans, "list_files", merge_first)
+    assert clean(merged, seconds=-60).files == 0
+    assert len(merged.rows()) == 5
+    assert stored_files(merged.folder / "warehouse") == referenced_files(merged.mirror)
+
+
+def test_an_index_root_that_cannot_be_read_stops_it_before_anything_is_deleted(merged: Lab) -> None:
+    left = plant(merged)
+    summary = merged.mirror.metadata.snapshots[0].summary
+    assert summary is not None
+    local_path(summary.additional_properties["icemirror.index-root"]).write_bytes(b"broken")
+    with pytest.raises(Corrupt):
+        clean(merged)
+    assert all(path.exists() for path in left)
+
+
+def test_a_table_that_is_made_anew_meanwhile_stops_it(merged: Lab) -> None:
+    tables = [merged.mirror, merged.changelog]
+    with pytest.raises(Transient, match="made anew"):
+        clean_orphans(lambda: tables.pop(0), "lab.world", older_than_seconds=DAY)
+
+
+def test_a_table_of_somebody_else_is_refused(merged: Lab) -> None:
+    with pytest.raises(Invalid, match="did not make this table"):
+        clean_orphans(lambda: merged.changelog, "lab.world", older_than_seconds=DAY)
+
+
+def test_places_that_other_tables_may_share_are_not_listed(merged: Lab) -> None:
+    location = merged.mirror.location()
+    metadata = merged.mirror.metadata.model_copy(
+        update={
+            "properties": {
+                "write.data.path": "s3://lake/shared",
+                "write.metadata.path": f"{location}/elsewhere/",
+                "write.object-storage.path": f"{location}/data/objects",
+            }
+        }
+    )
+    own, unlisted = places_of(metadata, None)
+    assert own[:2] == [f"{location}/data", f"{location}/metadata"]
+    assert own[3:] == [f"{location}/elsewhere"]
+    assert unlisted == ("s3://lake/shared",)
+
+
+@pytest.mark.parametrize(
+    ("stored", "named"),
+    [
+        ("s3://lake/t/data/a.parquet", "s3a://lake/t/data/a.parquet"),
+        ("/lake/t/data/a.parquet", "file:/lake/t/data/a.parquet"),
+        ("file:///lake/t/data/a.parquet", "file:/lake/t//data/a.parquet"),
+        ("abfss://c@a.dfs.core.windows.net/t/a.parquet", "abfs://c@a.blob.core.windows.net/t/a.parquet"),
+        ("s3://lake/t/data/d=1 2/a b.parquet", "s3://lake/t/data/d=1%202/a%20b.parquet"),
+    ],
+)
+def test_a_path_that_is_written_otherwise_is_the_same_file(stored: str, named: str) -> None:
+    found = choose_orphans([StoredFile(stored, 1, 0.0)], {file_name(named)}, time.time())
+    assert found == ([], 0)
+
+
+def test_a_file_without_a_date_is_young() -> None:
+    assert choose_orphans([StoredFile("s3://lake/a.parquet", 1, None)], set(), time.time()) == ([], 1)
+
+
+@pytest.mark.parametrize("lead", ["", "file:", "file://"])
+@pytest.mark.parametrize("kind", [PyArrowFileIO, FsspecFileIO])
+def test_listed_paths_can_be_deleted_by_the_same_io(
+    tmp_path: Path, lead: str, kind: type[PyArrowFileIO | FsspecFileIO]
+) -> None:
+    file = tmp_path / "deep" / "er" / "a.parquet"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"abc")
+    io = kind({})
+    (found,) = list_files(io, f"{lead}{tmp_path}/deep/")
+    assert (found.path, found.bytes) == (f"{lead}{tmp_path}/deep/er/a.parquet", 3)
+    assert found.modified_at is not None
+    assert abs(found.modified_at - time.time()) < 60
+    io.delete(found.path)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("kind", [PyArrowFileIO, FsspecFileIO])
+def test_a_place_that_is_not_there_has_no_files(
+    tmp_path: Path, kind: type[PyArrowFileIO | FsspecFileIO]
+) -> None:
+    assert list(list_files(kind({}), f"file://{tmp_path}/absent")) == []

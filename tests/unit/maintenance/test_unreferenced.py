@@ -1,0 +1,156 @@
+"""What only expired snapshots reach, in histories that are no straight line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+import pytest
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
+
+from spark_job.iceberg.seams import NewManifest, _Writer, list_manifests, write_list
+from spark_job.maintenance.unreferenced import Unreferenced, find_unreferenced
+from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
+
+
+@pytest.fixture
+def table(catalog: UnsteadyCatalog) -> Table:
+    return catalog.create_table("ns.t", SCHEMA, properties={"format-version": "2"})
+
+
+def add(
+    table: Table, snapshot_id: int, parent: int | None, manifests: Sequence[ManifestFile], ref: str = "main"
+) -> Snapshot:
+    """A snapshot with just these manifests, at the tip of a branch; "" leaves it on none."""
+    table.refresh()
+    number = table.metadata.next_sequence_number()
+    path = f"{table.location()}/metadata/snap-{snapshot_id}.avro"
+    write_list(table.io.new_output(path), snapshot_id, parent, number, "deflate", list(manifests))
+    snapshot = Snapshot.model_validate(
+        {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": parent,
+            "sequence-number": number,
+            "manifest-list": path,
+            "summary": {"operation": "overwrite"},
+            "schema-id": 0,
+        }
+    )
+    tip = {"ref-name": ref, "snapshot-id": snapshot_id, "type": "branch"}
+    moves = (SetSnapshotRefUpdate.model_validate(tip),) if ref else ()
+    table.catalog.commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot), *moves))
+    table.refresh()
+    return snapshot
+
+
+def inherit(table: Table, snapshot_id: int) -> list[ManifestFile]:
+    """The manifests of a snapshot, for its child."""
+    snapshot = table.refresh().snapshot_by_id(snapshot_id)
+    assert snapshot is not None
+    return list_manifests(table.io, snapshot.manifest_list)
+
+
+def taking_away(
+    table: Table, snapshot_id: int, gone: Sequence[DataFile], kept: Sequence[DataFile] = ()
+) -> ManifestFile:
+    """A manifest in which a snapshot names files as deleted, beside others that stay."""
+    metadata = table.metadata
+    output = table.io.new_output(f"{table.location()}/metadata/{uuid4()}.avro")
+    new = NewManifest(
+        ManifestContent.DATA, metadata.spec(), metadata.schema(), output, snapshot_id, "deflate"
+    )
+    with _Writer(new) as writer:
+        for files, status in (
+            (gone, ManifestEntryStatus.DELETED),
+            (kept, ManifestEntryStatus.EXISTING),
+        ):
+            for file in files:
+                entry = ManifestEntry.from_args(
+                    status=status,
+                    snapshot_id=snapshot_id,
+                    sequence_number=1,
+                    file_sequence_number=1,
+                    data_file=file,
+                )
+                writer.delete(entry) if status is ManifestEntryStatus.DELETED else writer.existing(entry)
+    return writer.to_manifest_file()
+
+
+def expire(table: Table, *snapshot_ids: int) -> Unreferenced:
+    """Removes snapshots from the metadata; what that set free."""
+    before = table.refresh().metadata
+    expired = [one for one in before.snapshots if one.snapshot_id in snapshot_ids]
+    update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(snapshot_ids)})
+    after = table.catalog.commit_table(table, (), (update,)).metadata
+    return find_unreferenced(table.io, before, after, expired)
+
+
+def test_a_file_that_was_replaced_goes_with_the_last_snapshot_that_has_it(table: Table) -> None:
+    old, new = data_files(table, 1), data_files(table, 2)
+    add(table, 1, None, [first := manifest_of(table, 1, old)])
+    add(table, 2, 1, [taking_away(table, 2, old), manifest_of(table, 2, new)])
+    add(table, 3, 2, [manifest_of(table, 3, data_files(table, 3))])
+    free = expire(table, 1)
+    assert free.content == {old[0].file_path}
+    assert first.manifest_path in free.metadata
+    assert len(free.metadata) == 2, "its list and its manifest"
+
+
+def test_manifests_that_were_merged_go_and_their_files_stay(table: Table) -> None:
+    old = data_files(table, 1)
+    add(table, 1, None, [first := manifest_of(table, 1, old)])
+    add(table, 2, 1, [taking_away(table, 2, (), kept=old)])
+    free = expire(table, 1)
+    assert free.content == frozenset()
+    assert first.manifest_path in free.metadata
+
+
+def test_what_a_rollback_left_shares_manifests_with_snapshots_in_between(table: Table) -> None:
+    """It is no ancestor of the oldest snapshot on main, so that one cannot speak for the others."""
+    add(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
+    shared = manifest_of(table, 2, data_files(table, 2))
+    add(table, 2, 1, [*inherit(table, 1), shared])
+    own = manifest_of(table, 9, data_files(table, 9))
+    add(table, 9, 2, [*inherit(table, 2), own], ref="")
+    add(table, 3, 2, inherit(table, 2))
+    free = expire(table, 9)
+    assert own.manifest_path in free.metadata
+    assert shared.manifest_path not in free.metadata
+
+
+def test_a_file_that_only_a_branch_took_away_stays_on_main(table: Table) -> None:
+    """Main got it after the oldest snapshot that is asked."""
+    add(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
+    add(table, 2, 1, inherit(table, 1))
+    late = data_files(table, 3)
+    add(table, 3, 2, [*inherit(table, 2), manifest_of(table, 3, late)])
+    add(table, 4, 3, [taking_away(table, 4, late)], ref="try")
+    assert late[0].file_path not in expire(table, 1).content
+
+
+def test_what_a_tag_still_reads_stays(table: Table) -> None:
+    old = data_files(table, 1)
+    add(table, 1, None, [manifest_of(table, 1, data_files(table, 7))])
+    add(table, 2, 1, [manifest := manifest_of(table, 2, old)])
+    add(table, 3, 2, [taking_away(table, 3, old)])
+    add(table, 4, 3, [])
+    table.refresh().manage_snapshots().create_tag(2, "audit").commit()
+    free = expire(table, 1, 3)
+    assert old[0].file_path not in free.content
+    assert manifest.manifest_path not in free.metadata
+
+
+def test_a_file_of_several_vectors_stays_while_one_is_read(table: Table) -> None:
+    """Entries with the same path, one taken away and one not."""
+    shared = data_files(table, 1)
+    add(table, 1, None, [manifest_of(table, 1, shared)])
+    add(table, 2, 1, [taking_away(table, 2, shared, kept=shared)])
+    assert expire(table, 1).content == frozenset()
+
+
+def test_nothing_expired_is_nothing_to_read(table: Table) -> None:
+    add(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
+    assert len(find_unreferenced(table.io, table.metadata, table.metadata, table.metadata.snapshots)) == 0
