@@ -45,7 +45,7 @@ def write_deletes(
     Paths are noted in `written` before they are written, for whoever has to clean up after a failure.
     """
     if metadata.format_version >= 3:
-        return write_vectors(io, metadata, doomed, live)
+        return write_vectors(io, metadata, doomed, live, written)
     groups: list[list[str]]
     if len(doomed) <= _MOST_FILES:
         groups = [[path] for path in doomed]

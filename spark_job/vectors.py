@@ -19,7 +19,6 @@ from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import Corrupt
 from spark_job.deletion_vector import BLOB_TYPE, decode_vector, encode_vector, most_bytes
-from spark_job.iceberg.discard import discard
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
 from spark_job.key_index.puffin import Blob, Span, read_span, write_puffin
 from spark_job.parquet_columns import open_parquet, read_columns
@@ -31,9 +30,16 @@ _READERS = 8
 
 
 def write_vectors(
-    io: FileIO, metadata: TableMetadata, doomed: Mapping[str, Positions], live: Mapping[str, LiveFile]
+    io: FileIO,
+    metadata: TableMetadata,
+    doomed: Mapping[str, Positions],
+    live: Mapping[str, LiveFile],
+    written: list[str] | None = None,
 ) -> list[DataFile]:
-    """The vectors for positions by data file, each with all that was deleted of its file before."""
+    """The vectors for positions by data file, each with all that was deleted of its file before.
+
+    The path is noted in `written` before it is written, for whoever has to clean up after a failure.
+    """
     if not doomed:
         return []
     earlier = deleted_positions(io, {path: live[path] for path in doomed})
@@ -49,11 +55,9 @@ def write_vectors(
     ]
     locations = load_location_provider(metadata.location, metadata.properties)
     location = locations.new_data_location(f"{uuid.uuid4()}-deletes.puffin")
-    try:
-        size, spans = write_puffin(io, location, blobs)
-    except BaseException:
-        discard(io, [location])
-        raise
+    if written is not None:
+        written.append(location)
+    size, spans = write_puffin(io, location, blobs)
     return [
         _describe(location, size, span, live[path], len(positions))
         for (path, positions), span in zip(merged.items(), spans, strict=True)

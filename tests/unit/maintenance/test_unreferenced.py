@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
-from spark_job.iceberg.seams import NewManifest, _Writer, list_manifests, write_list
+from spark_job.iceberg.seams import NewList, NewManifest, _Writer, list_manifests, write_list
 from spark_job.maintenance.unreferenced import Unreferenced, find_unreferenced
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
 
@@ -28,7 +28,7 @@ def add(
     table.refresh()
     number = table.metadata.next_sequence_number()
     path = f"{table.location()}/metadata/snap-{snapshot_id}.avro"
-    write_list(table.io.new_output(path), snapshot_id, parent, number, "deflate", list(manifests))
+    write_list(NewList(table.io.new_output(path), snapshot_id, parent, number, "deflate"), list(manifests))
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": snapshot_id,
