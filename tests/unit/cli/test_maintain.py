@@ -1,0 +1,106 @@
+"""`icemirror maintain`, as people and scripts call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from icemirror.cli.main import run
+from tests.referenced import referenced_files, stored_files
+from tests.unit.merge.lab import Lab, local_path
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A mirror of five snapshots that should have two, and a file that nothing names."""
+    lab = Lab.make(tmp_path)
+    for number in range(1, 6):
+        lab.tell(f"U1@{number}")
+        lab.merge()
+    with lab.mirror.transaction() as transaction:
+        transaction.set_properties(
+            {"icemirror.max-snapshots": "2", "history.expire.min-snapshots-to-keep": "1"}
+        )
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
+    left = left_file(lab)
+    left.write_bytes(b"left")
+    os.utime(left, (time.time() - 90_000,) * 2)
+    return lab
+
+
+def left_file(lab: Lab) -> Path:
+    return local_path(lab.mirror.location()) / "data" / "left.parquet"
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_expire_removes_snapshots_and_files(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["maintain", "--table", "lab.world", "expire", "--json"]) == 0
+    (result,) = printed(capsys)
+    assert (result["action"], result["snapshots"], result["retained"]) == ("expire", 3, 2)
+    assert len(lab.mirror.metadata.snapshots) == 2
+    assert stored_files(lab.folder / "warehouse") == referenced_files(lab.mirror) | {left_file(lab)}
+    assert lab.rows() == {1: "U1@5"}
+
+
+def test_a_dry_run_counts_what_a_run_then_does(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    before = lab.files_on_disk()
+    assert run(["maintain", "expire", "--dry-run", "--json"]) == 0
+    assert lab.files_on_disk() == before
+    assert run(["maintain", "expire", "--json"]) == 0
+    dry, real = printed(capsys)
+    assert dry == {**real, "dry_run": True}
+
+
+def test_clean_orphans_removes_what_nothing_names(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["maintain", "-t", "lab.world", "clean-orphans", "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert "left.parquet" in shown.out
+    assert "Nothing was removed" in shown.err
+    assert left_file(lab).exists()
+    assert run(["maintain", "-t", "lab.world", "clean-orphans", "--older-than", "2d", "--json"]) == 0
+    assert run(["maintain", "-t", "lab.world", "clean-orphans", "--json"]) == 0
+    young, cleaned = printed(capsys)
+    assert (young["files"], young["young"]) == (0, 1)
+    assert (cleaned["files"], cleaned["bytes"]) == (1, 4)
+    assert not left_file(lab).exists()
+
+
+def test_without_an_action_both_are_done(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["maintain"]) == 0
+    shown = capsys.readouterr().out
+    assert "snapshots expired" in shown
+    assert "orphans deleted" in shown
+    assert stored_files(lab.folder / "warehouse") == referenced_files(lab.mirror)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["compact"], ["clean-orphans", "--older-than", "5m"], ["--older-than", "x"]]
+)
+def test_bad_usage_is_exit_code_2(lab: Lab, arguments: list[str]) -> None:
+    before = lab.files_on_disk()
+    assert run(["maintain", *arguments]) == 2
+    assert lab.files_on_disk() == before
+
+
+def test_a_mirror_that_is_not_there_needs_a_person(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.catalog.drop_table("lab.world")
+    assert run(["maintain", "--json"]) == 3
+    (result,) = printed(capsys)
+    assert result["error"] == {
+        "kind": "invalid",
+        "message": "lab.world: there is no such mirror yet; the first merge makes it.",
+    }
+
+
+def test_files_that_other_tables_may_use_need_a_person(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    with lab.mirror.transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "false"})
+    assert run(["maintain", "expire"]) == 3
+    assert "gc.enabled is false" in capsys.readouterr().err
