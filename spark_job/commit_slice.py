@@ -12,11 +12,12 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
 from icemirror.errors import REBUILD, CommitUnknown, Corrupt
+from spark_job.delete_tiers import plan_deletes
 from spark_job.deletes import write_deletes
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import CURSOR, EPOCH, INDEX_ROOT, LIVE_ROWS, RUN_ID, VERSION, Anchor, Mirror
 from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.view import LiveFile, live_files, replaced_deletes
+from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, forget_files, write_root
 from spark_job.key_index.segment import SegmentInfo
@@ -71,7 +72,8 @@ def commit_slice(
         doomed = _doomed(mirror, shards)
         _check_shards(mirror, shards)
         reach("write-deletes")
-        delete_files = write_deletes(io, table.metadata, doomed, live, written)
+        deletes = plan_deletes(io, table.metadata, doomed, live)
+        delete_files = write_deletes(io, table.metadata, deletes.positions, live, written)
         reach("deletes-written")
         root = next_root(mirror, shards, merged, doomed, snapshot_id)
         _check_counts(root, live, shards, doomed)
@@ -97,7 +99,7 @@ def commit_slice(
                 ).model_dump_json(),
                 INDEX_ROOT: root_path,
             },
-            replaced=replaced_deletes(table.metadata, doomed, live),
+            replaced=deletes.replaced,
             expired=expiry.snapshot_ids,
         )
         reach("commit")

@@ -34,4 +34,4 @@ def referenced_files(table: Table) -> set[Path]:
 def stored_files(warehouse: Path, name: str = "world") -> set[Path]:
     """Every file of a mirror and of all indexes below a local warehouse."""
     below = {path for path in warehouse.rglob("*") if path.is_file()}
-    return {path for path in below if path.parts[-3] == name or "_icemirror_index" in path.parts}
+    return {path for path in below if {name, "_icemirror_index"}.intersection(path.parts)}

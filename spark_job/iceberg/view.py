@@ -80,6 +80,7 @@ class _Contents:
 
 
 _contents: ReadOnce[_Contents] = ReadOnce(4096)
+_counts: ReadOnce[list[tuple[str, int]]] = ReadOnce(4096)
 
 
 def live_files(io: FileIO, snapshot: Snapshot | None) -> dict[str, LiveFile]:
@@ -150,7 +151,7 @@ def _read_delete(io: FileIO, file: DataFile, manifest: str) -> list[_Deleted]:
             )
         vector = LiveDelete(file.file_path, manifest, file.record_count, span[1], span[0])
         return [_Deleted(target, file.record_count, vector)]
-    found = _count_deletes(io, file)
+    found = _counts.get(file.file_path, partial(_count_deletes, io, file))
     delete = LiveDelete(
         file.file_path, manifest, file.record_count, file.file_size_in_bytes, shared=len(found) > 1
     )

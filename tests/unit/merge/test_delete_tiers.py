@@ -1,0 +1,107 @@
+"""Which files of position deletes a merge takes in, and that no row comes back or goes by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.typedef import Record
+
+from spark_job.delete_tiers import choose_taken, choose_tier
+from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.view import LiveDelete, LiveFile, live_files
+from tests.referenced import referenced_files, stored_files
+from tests.unit.merge.lab import Lab
+
+
+def delete_of(rows: int, number: int = 0, offset: int | None = None) -> LiveDelete:
+    return LiveDelete(f"{rows}-{number}.parquet", "m.avro", rows, 100, offset)
+
+
+def rows_of(deletes: list[LiveDelete]) -> list[int]:
+    return [delete.rows for delete in deletes]
+
+
+def test_few_files_are_left_alone() -> None:
+    assert choose_tier([delete_of(10, number) for number in range(7)], 10) == []
+
+
+def test_small_ones_are_taken_in_together() -> None:
+    assert rows_of(choose_tier([delete_of(10, number) for number in range(8)], 10)) == [10] * 8
+
+
+def test_one_that_is_larger_than_all_before_it_stays() -> None:
+    deletes = [*(delete_of(10, number) for number in range(8)), delete_of(1000)]
+    assert rows_of(choose_tier(deletes, 10)) == [10] * 8
+
+
+def test_the_largest_are_never_written_again() -> None:
+    deletes = [delete_of(300_000, number) for number in range(9)]
+    assert choose_tier(deletes, 300_000) == []
+
+
+def test_a_thousand_merges_leave_few_files_and_write_each_row_a_few_times() -> None:
+    deletes: list[LiveDelete] = []
+    written = 0
+    for number in range(1000):
+        taken = choose_tier(deletes, 2000)
+        deletes = [one for one in deletes if one not in taken]
+        deletes.append(delete_of(2000 + sum(rows_of(taken)), number))
+        written += deletes[-1].rows
+        assert len(deletes) <= 24
+    assert sum(rows_of(deletes)) == 2_000_000
+    assert written <= 8 * 2_000_000
+
+
+def live_file(path: str, partition: int, *deletes: LiveDelete) -> LiveFile:
+    return LiveFile(path, 100, sum(one.rows for one in deletes), 0, Record(partition), deletes=deletes)
+
+
+def test_only_partitions_that_lose_rows_are_looked_at() -> None:
+    one = [delete_of(1, number) for number in range(9)]
+    other = [delete_of(1, number) for number in range(9, 18)]
+    live = {"a": live_file("a", 1, *one), "b": live_file("b", 2, *other)}
+    assert set(choose_taken({"a": np.array([5])}, live)) == set(one)
+
+
+def test_a_file_about_several_partitions_stays() -> None:
+    shared = [delete_of(1, number) for number in range(9)]
+    live = {"a": live_file("a", 1, *shared), "b": live_file("b", 2, *shared)}
+    assert choose_taken({"a": np.array([5])}, live) == []
+
+
+@pytest.mark.parametrize("partitioning", ["", 'partition_by: ["bucket[2](id)"]'])
+def test_many_small_merges_leave_few_delete_files_and_the_same_rows(
+    tmp_path: Path, partitioning: str
+) -> None:
+    options = 'table_properties: {icemirror.max-snapshots: "3", history.expire.min-snapshots-to-keep: "1"}'
+    lab = Lab.make(tmp_path, options=f"{partitioning}\n{options}")
+    expected: dict[int, str] = {}
+    dice = np.random.default_rng(4)
+    for number in range(1, 31):
+        keys = sorted(int(key) for key in dice.choice(40, 9, replace=False))
+        for key in keys:
+            expected[key] = f"U{key}@{number}"
+        gone = keys[number % 9]
+        del expected[gone]
+        lab.tell(" ".join(f"{'D' if key == gone else 'U'}{key}@{number}" for key in keys))
+        lab.merge()
+    assert lab.rows() == expected
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    manifests = list_manifests(lab.mirror.io, head.manifest_list)
+    deletes = [
+        entry.data_file.file_path
+        for manifest in manifests
+        if manifest.content is ManifestContent.DELETES
+        for entry in read_entries(lab.mirror.io, manifest)
+    ]
+    assert len(deletes) <= 12 * (2 if partitioning else 1)
+    summary = head.summary
+    assert summary is not None
+    assert summary["total-delete-files"] == str(len(deletes))
+    live = live_files(lab.mirror.io, head)
+    assert summary["total-position-deletes"] == str(sum(file.deleted for file in live.values()))
+    assert stored_files(tmp_path / "warehouse") == referenced_files(lab.mirror)
