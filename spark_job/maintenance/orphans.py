@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.crash import reach
-from icemirror.errors import Transient
+from icemirror.errors import Corrupt, Transient
 from icemirror.result import OrphansResult
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.listing import StoredFile, list_files
@@ -39,13 +39,20 @@ def clean_orphans(
     table = load()
     require_own_files(table.metadata, name)
     now = time.time()
-    places, unlisted = places_of(table.metadata, configured_index)
+    places, unlisted = places_of(table.metadata)
+    index_place = index_location(table.metadata, configured_index)
     stored = [file for place in places for file in list_files(table.io, place)]
+    indexes = list(list_files(table.io, index_place))
     reach("orphans-listed")
     fresh = load()
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
         raise Transient(f"{name}: the table was made anew while its files were listed; nothing was deleted")
-    orphans, young = choose_orphans(stored, referenced_names(fresh), now - older_than_seconds)
+    referenced = referenced_names(fresh)
+    if (named := index_names(fresh)) is None:
+        unlisted = (*unlisted, index_place)
+    else:
+        stored, referenced = stored + indexes, referenced | named
+    orphans, young = choose_orphans(stored, referenced, now - older_than_seconds)
     reach("delete-orphans")
     done = discard(table.io, () if dry_run else [file.path for file in orphans])
     reach("orphans-deleted")
@@ -62,10 +69,10 @@ def clean_orphans(
     )
 
 
-def places_of(metadata: TableMetadata, configured_index: str | None) -> tuple[list[str], tuple[str, ...]]:
-    """Where a mirror's files are, and places of its properties that other tables may share, which are not listed."""
+def places_of(metadata: TableMetadata) -> tuple[list[str], tuple[str, ...]]:
+    """Where a table's files are, and places of its properties that other tables may share, which are not listed."""
     location = metadata.location.rstrip("/")
-    own = [f"{location}/data", f"{location}/metadata", index_location(metadata, configured_index)]
+    own = [f"{location}/data", f"{location}/metadata"]
     elsewhere: list[str] = []
     for name in _PLACES:
         place = metadata.properties.get(name, "").rstrip("/")
@@ -78,7 +85,7 @@ def places_of(metadata: TableMetadata, configured_index: str | None) -> tuple[li
 
 
 def referenced_names(table: Table) -> set[str]:
-    """The names of all files that the table needs, whoever wrote them."""
+    """The names of all files that the table itself needs, whoever wrote them."""
     io, metadata = table.io, table.metadata
     manifests = manifests_of(io, metadata.snapshots)
     every = {one.manifest_path: one for group in manifests.values() for one in group}
@@ -86,10 +93,22 @@ def referenced_names(table: Table) -> set[str]:
     paths.update(snapshot.manifest_list for snapshot in metadata.snapshots)
     paths.update(entry.metadata_file for entry in metadata.metadata_log)
     paths.update(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
-    paths.update(index_files(io, metadata.snapshots))
-    if root := metadata.properties.get(INDEX_ROOT):
-        paths.add(root)
     return {file_name(path) for path in paths}
+
+
+def index_names(table: Table) -> set[str] | None:
+    """The names of all files that the index needs; None where a root cannot be read, so that nobody knows.
+
+    The property names a root as well: it speaks for a snapshot of ours that others have let expire.
+    """
+    metadata = table.metadata
+    root = metadata.properties.get(INDEX_ROOT)
+    try:
+        return {
+            file_name(path) for path in index_files(table.io, metadata.snapshots, *([root] if root else []))
+        }
+    except (FileNotFoundError, Corrupt):
+        return None
 
 
 def choose_orphans(

@@ -55,9 +55,9 @@ def live_paths(io: FileIO, manifests: Iterable[ManifestFile], *contents: Manifes
     return {path for entries in entries_of(io, list(wanted.values())) for path in entries.live}
 
 
-def index_files(io: FileIO, snapshots: Iterable[Snapshot]) -> set[str]:
-    """The index roots of snapshots, and the segments that they name."""
-    roots = {path for snapshot in snapshots if (path := root_of(snapshot))}
+def index_files(io: FileIO, snapshots: Iterable[Snapshot], *others: str) -> set[str]:
+    """The index roots of snapshots and some others, and the segments that they name."""
+    roots = {path for snapshot in snapshots if (path := root_of(snapshot))}.union(others)
     with ThreadPoolExecutor(_READERS) as pool:
         found = pool.map(lambda path: _indexes.get(path, partial(_read_index, io, path)), roots)
         return roots.union(*found)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
-from pydantic import ValidationError
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
-from spark_job.iceberg.mirror import CURSOR, Anchor
+from spark_job.iceberg.mirror import CURSOR
 from spark_job.iceberg.write_properties import (
     MAX_SNAPSHOT_AGE_MS,
     MAX_SNAPSHOTS,
@@ -53,8 +51,8 @@ def may_delete(metadata: TableMetadata) -> bool:
 def due_snapshots(metadata: TableMetadata, now_ms: int, coming: int = 0) -> tuple[Snapshot, ...]:
     """The snapshots that may go, oldest first, as many as one commit should remove.
 
-    `coming` more are added by the same commit. Branches and tags keep what they name, and the snapshot that holds the
-    cursor stays.
+    `coming` more are added by the same commit. Branches and tags keep what they name, and the snapshots from the one
+    that holds the cursor to the head stay.
     """
     retention = read_retention(metadata)
     main = list(lineage(metadata, main_head(metadata)))
@@ -97,14 +95,15 @@ def lineage(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snapsh
 
 
 def _kept(metadata: TableMetadata, main: Sequence[Snapshot]) -> set[int]:
-    kept = {snapshot.snapshot_id for snapshot in main[:1]}
+    kept: set[int] = set()
     for name, ref in metadata.refs.items():
         if name != MAIN_BRANCH and ref.snapshot_ref_type is SnapshotRefType.BRANCH:
             kept.update(snapshot.snapshot_id for snapshot in lineage(metadata, ref.snapshot_id))
         else:
             kept.add(ref.snapshot_id)
-    with_cursor = (one for one in main if one.summary and CURSOR in one.summary.additional_properties)
-    kept.update(one.snapshot_id for one in list(with_cursor)[:1])
-    with suppress(ValidationError):
-        kept.add(Anchor.model_validate_json(metadata.properties.get(CURSOR, "")).snapshot_id)
+    # The next merge walks back from the head to the snapshot that holds the cursor.
+    for snapshot in main:
+        kept.add(snapshot.snapshot_id)
+        if snapshot.summary and CURSOR in snapshot.summary.additional_properties:
+            break
     return kept

@@ -10,13 +10,14 @@ import pytest
 from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from icemirror.errors import Corrupt, Invalid, Transient
+from icemirror.errors import Invalid, Transient
 from icemirror.result import OrphansResult
 from spark_job.iceberg.listing import StoredFile, list_files
+from spark_job.key_index.root import read_root
 from spark_job.maintenance import orphans
 from spark_job.maintenance.orphans import choose_orphans, clean_orphans, file_name, places_of
 from tests.referenced import referenced_files, stored_files
-from tests.unit.merge.lab import Lab, local_path
+from tests.unit.merge.lab import Lab, append_files, local_path, rows_table
 
 DAY = 86_400.0
 
@@ -121,14 +122,33 @@ def test_files_that_are_committed_while_files_are_listed_stay(
     assert stored_files(merged.folder / "warehouse") == referenced_files(merged.mirror)
 
 
-def test_an_index_root_that_cannot_be_read_stops_it_before_anything_is_deleted(merged: Lab) -> None:
+def test_an_index_root_that_cannot_be_read_keeps_the_whole_index(merged: Lab) -> None:
     left = plant(merged)
     summary = merged.mirror.metadata.snapshots[0].summary
     assert summary is not None
-    local_path(summary.additional_properties["icemirror.index-root"]).write_bytes(b"broken")
-    with pytest.raises(Corrupt):
-        clean(merged)
-    assert all(path.exists() for path in left)
+    root = local_path(summary.additional_properties["icemirror.index-root"])
+    root.write_bytes(b"broken")
+    result = clean(merged)
+    assert [local_path(place) for place in result.unlisted] == [root.parent]
+    assert [path for path in left if path.exists()] == [path for path in left if path.parent == root.parent]
+
+
+def test_the_index_stays_when_others_let_its_snapshot_expire(merged: Lab) -> None:
+    """Then only the table's property names its root."""
+    append_files(merged.mirror, rows_table(merged.mirror.schema(), [{"id": 90, "name": "foreign"}]))
+    head = merged.mirror.current_snapshot()
+    assert head is not None
+    others = [one.snapshot_id for one in merged.mirror.snapshots() if one.snapshot_id != head.snapshot_id]
+    merged.mirror.maintenance.expire_snapshots().by_ids(others).commit()
+    index = next((merged.folder / "warehouse").rglob("*.segment.puffin")).parent
+    root = read_root(merged.mirror.io, merged.mirror.metadata.properties["icemirror.index-root"])
+    clean(merged)
+    kept = {path.name for path in index.iterdir()}
+    assert {file_name(segment.path) for segment in root.segments} < kept
+    assert len(kept) == len(root.segments) + 1
+    merged.tell("U1@60")
+    merged.merge()
+    assert merged.rows()[1] == "U1@60"
 
 
 def test_a_table_that_is_made_anew_meanwhile_stops_it(merged: Lab) -> None:
@@ -153,9 +173,8 @@ def test_places_that_other_tables_may_share_are_not_listed(merged: Lab) -> None:
             }
         }
     )
-    own, unlisted = places_of(metadata, None)
-    assert own[:2] == [f"{location}/data", f"{location}/metadata"]
-    assert own[3:] == [f"{location}/elsewhere"]
+    own, unlisted = places_of(metadata)
+    assert own == [f"{location}/data", f"{location}/metadata", f"{location}/elsewhere"]
     assert unlisted == ("s3://lake/shared",)
 
 

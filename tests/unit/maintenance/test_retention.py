@@ -10,9 +10,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.types import LongType, NestedField
 
-from icemirror.cursor import Cursor, Source
 from icemirror.errors import Invalid
-from spark_job.iceberg.mirror import CURSOR, Anchor
+from spark_job.iceberg.mirror import CURSOR
 from spark_job.maintenance.retention import due_snapshots, is_worth_it, may_delete, read_retention
 
 NOW = 1_800_000_000_000
@@ -31,8 +30,12 @@ def metadata_of(
     beside: Mapping[int, int] | None = None,
     refs: Mapping[str, Mapping[str, Any]] | None = None,
     properties: Mapping[str, str] = PROPERTIES,
+    cursors: Sequence[int] | None = None,
 ) -> TableMetadata:
-    """A table whose main branch is `line`, oldest first; `beside` are other snapshots with their parents."""
+    """A table whose main branch is `line`, oldest first; `beside` are other snapshots with their parents.
+
+    All hold cursors unless `cursors` says which.
+    """
     ages = age_hours or {}
     parents = dict(zip(line, [None, *line], strict=False)) | dict(beside or {})
     snapshots = [
@@ -42,7 +45,8 @@ def metadata_of(
             "sequence-number": number,
             "timestamp-ms": NOW - int(ages.get(one, 0) * HOUR),
             "manifest-list": f"s3://b/snap-{one}.avro",
-            "summary": {"operation": "append"},
+            "summary": {"operation": "append"}
+            | ({CURSOR: "{}"} if cursors is None or one in cursors else {}),
             "schema-id": 0,
         }
         for number, (one, parent) in enumerate(parents.items(), 1)
@@ -123,11 +127,14 @@ def test_what_a_rollback_left_goes_by_age_alone() -> None:
     assert due_ids(metadata) == [8]
 
 
-def test_the_snapshot_of_the_cursor_stays() -> None:
-    source = Source(uuid="6f6b9b5e-2a5e-4d0e-9a57-0c3f5a3b6f11", snapshot_id=1, sequence_number=1)
-    anchor = Anchor(snapshot_id=1, epoch=1, cursor=Cursor(sources=(source,)))
-    properties = {**PROPERTIES, CURSOR: anchor.model_dump_json()}
-    assert due_ids(metadata_of(list(range(1, 9)), properties=properties)) == [2]
+def test_what_other_writers_added_after_the_cursor_stays_with_it() -> None:
+    """The next merge walks back from the head to the cursor."""
+    metadata = metadata_of(list(range(1, 10)), cursors=[1, 2])
+    assert due_ids(metadata) == [1]
+
+
+def test_where_no_snapshot_holds_the_cursor_all_of_the_branch_stays() -> None:
+    assert due_ids(metadata_of(list(range(1, 10)), cursors=[])) == []
 
 
 def test_the_defaults_keep_a_day_but_not_more_than_a_hundred() -> None:
