@@ -19,6 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import Corrupt
 from spark_job.deletion_vector import BLOB_TYPE, decode_vector, encode_vector, most_bytes
+from spark_job.iceberg.discard import discard
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
 from spark_job.key_index.puffin import Blob, Span, read_span, write_puffin
 from spark_job.parquet_columns import open_parquet, read_columns
@@ -38,7 +39,7 @@ def write_vectors(
 ) -> list[DataFile]:
     """The vectors for positions by data file, each with all that was deleted of its file before.
 
-    The path is noted in `written` before it is written, for whoever has to clean up after a failure.
+    The path is noted in `written`, for whoever has to clean up if the commit fails.
     """
     if not doomed:
         return []
@@ -57,7 +58,11 @@ def write_vectors(
     location = locations.new_data_location(f"{uuid.uuid4()}-deletes.puffin")
     if written is not None:
         written.append(location)
-    size, spans = write_puffin(io, location, blobs)
+    try:
+        size, spans = write_puffin(io, location, blobs)
+    except BaseException:
+        discard(io, [location])
+        raise
     return [
         _describe(location, size, span, live[path], len(positions))
         for (path, positions), span in zip(merged.items(), spans, strict=True)

@@ -10,7 +10,8 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from spark_job.maintenance.references import entries_of, index_files, live_paths, manifests_of
+from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.maintenance.references import entries_of, index_files, live_paths, manifests_of, root_of
 from spark_job.maintenance.retention import lineage, main_head
 
 
@@ -59,7 +60,7 @@ def find_unreferenced(
     return Unreferenced(
         content=frozenset(_taken_away(io, taking, kept.values())),
         metadata=frozenset(lists | dropped.keys() | (_statistics(before) - _statistics(after))),
-        index=frozenset(index_files(io, gone) - index_files(io, witnesses.asked)),
+        index=frozenset(index_files(io, gone) - _retained_index(io, after, witnesses.asked)),
     )
 
 
@@ -95,6 +96,14 @@ def _taken_away(io: FileIO, taking: Sequence[ManifestFile], kept: Iterable[Manif
         if removed:
             free |= removed - live_paths(io, kept, content)
     return free
+
+
+def _retained_index(io: FileIO, after: TableMetadata, asked: Sequence[Snapshot]) -> set[str]:
+    """What the index of witnesses needs. Snapshots of other writers have none: the next of ours speaks for them."""
+    line = list(lineage(after, main_head(after)))
+    ours = [snapshot for snapshot in reversed(line) if root_of(snapshot)][:1]
+    root = after.properties.get(INDEX_ROOT)
+    return index_files(io, [*asked, *ours], *([root] if root else []))
 
 
 def _statistics(metadata: TableMetadata) -> set[str]:
