@@ -146,7 +146,7 @@ def _show(results: list[MaintainResult]) -> None:
         if result.dry_run and result.files > _SHOWN:
             out.print(f"  … and {result.files - _SHOWN:,} more (--json lists up to 1,000)")
         for place in result.unlisted:
-            print_hint(f"{result.table}: {place} was not looked at: other tables may have files there")
+            print_hint(f"{result.table}: {place} was left alone: not all that belongs there is known")
     if any(result.left for result in results):
         print_hint("Files were left where storage refused to delete them; run this with a role that may.")
     if any(result.dry_run for result in results):
