@@ -28,9 +28,8 @@ _SCHEMA = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(DELETED_POS_ID)}),
     ]
 )
-# One delete file for each data file lets readers skip the others; many small ones cost more than they save, so beyond
-# this many there is one for each partition.
-_MOST_FILES = 4
+# One delete file for each data file is kindest to readers; beyond this many, one for each partition.
+_MOST_FILES = 64
 _WRITERS = 4
 
 

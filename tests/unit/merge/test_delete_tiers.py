@@ -72,10 +72,13 @@ def test_a_file_about_several_partitions_stays() -> None:
     assert choose_taken({"a": np.array([5])}, live) == []
 
 
+@pytest.mark.parametrize(("granularity", "most"), [(4, 12), (64, 45)])
 @pytest.mark.parametrize("partitioning", ["", 'partition_by: ["bucket[2](id)"]'])
 def test_many_small_merges_leave_few_delete_files_and_the_same_rows(
-    tmp_path: Path, partitioning: str
+    tmp_path: Path, partitioning: str, granularity: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In one file for each partition, and in files of their own for each data file."""
+    monkeypatch.setattr("spark_job.deletes._MOST_FILES", granularity)
     options = 'table_properties: {icemirror.max-snapshots: "3", history.expire.min-snapshots-to-keep: "1"}'
     lab = Lab.make(tmp_path, options=f"{partitioning}\n{options}")
     expected: dict[int, str] = {}
@@ -98,7 +101,7 @@ def test_many_small_merges_leave_few_delete_files_and_the_same_rows(
         if manifest.content is ManifestContent.DELETES
         for entry in read_entries(lab.mirror.io, manifest)
     ]
-    assert len(deletes) <= 12 * (2 if partitioning else 1)
+    assert len(deletes) <= most * (2 if partitioning else 1)
     summary = head.summary
     assert summary is not None
     assert summary["total-delete-files"] == str(len(deletes))
