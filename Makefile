@@ -11,8 +11,8 @@ setup: ## Make .venv with the icemirror command in it (quick when that is done)
 demo: setup ## Changelogs, a trigger, Spark and mirrors on this machine, end to end
 	@.venv/bin/icemirror demo
 
-test: lint ## Lint, then all tests, the quick folders first
-	@.venv/bin/python -m pytest
+test: lint ## Lint, then all tests, in two processes
+	@.venv/bin/python -m pytest --numprocesses 2 --dist loadgroup
 
 lint: setup ## Style, types and the directions of imports
 	@.venv/bin/ruff check --quiet .

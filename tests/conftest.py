@@ -1,4 +1,4 @@
-"""What all tests share: the order of the folders, and the fixtures that say what a test needs."""
+"""What all tests share: their order and what runs together, and the fixtures that say what a test needs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,26 @@ FOLDERS = ("unit", "sim", "spark", "services", "interop", "infra", "browser")
 
 def folder_rank(path: Path) -> int:
     """The place of a test's folder in the order."""
-    folder = path.relative_to(TESTS).parts[0]
+    folder = _folder(path)
     return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run folder by folder; inside of a folder nothing moves."""
+# Tests that share what is slow to start: a Spark, a Java, servers. One process runs them all.
+TOGETHER = ("services", "spark", "interop")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run folder by folder, the quick ones first; several processes begin with what takes longest."""
     items.sort(key=lambda item: folder_rank(item.path))
+    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _folder(item.path) not in TOGETHER)
+        for item in items:
+            folder = _folder(item.path)
+            item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else str(item.path)))
+
+
+def _folder(path: Path) -> str:
+    return path.relative_to(TESTS).parts[0]
 
 
 @pytest.fixture
