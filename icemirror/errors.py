@@ -97,8 +97,8 @@ def exit_code(error: BaseException) -> Exit:
 
 
 def worst(codes: list[Exit]) -> Exit:
-    """The exit code of a command over several tables: the first of 1, 3, 4, 0 that occurs."""
-    order = (Exit.UNEXPECTED, Exit.NEEDS_PERSON, Exit.RETRY_LATER, Exit.DONE)
+    """The exit code of a command over several tables: the first of 1, 2, 3, 4, 0 that occurs."""
+    order = (Exit.UNEXPECTED, Exit.USAGE, Exit.NEEDS_PERSON, Exit.RETRY_LATER, Exit.DONE)
     return next((code for code in order if code in codes), Exit.DONE)
 
 
