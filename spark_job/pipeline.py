@@ -5,25 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Set
 from dataclasses import dataclass, replace
-from functools import partial
-
-from pyiceberg.table import Table
 
 from icemirror.crash import reach
-from icemirror.errors import REBUILD, Conflict, Invalid
+from icemirror.errors import Conflict, Invalid
 from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.catch_up import catch_up
-from spark_job.change_file import ChangeFile
 from spark_job.commit_slice import Outcome, commit_slice
 from spark_job.doubtful import NeedsHistory
 from spark_job.engine import LazyEngine, run_beside
-from spark_job.field_map import mirror_schema, schema_changes
+from spark_job.field_map import mirror_schema
 from spark_job.heal import Healer
 from spark_job.iceberg.create import create_mirror, partition_spec
 from spark_job.iceberg.failures import named
-from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import live_files
@@ -32,10 +27,11 @@ from spark_job.index_merge import apply_merge, plan_merge
 from spark_job.key_change import require_same_key
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.locate import Index
-from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
+from spark_job.plan import Slice, SliceLimits
 from spark_job.row_lineage import require_free_names
-from spark_job.shape import ChangelogShape, resolve_shape
+from spark_job.shape import resolve_shape
 from spark_job.shard import SliceWork
+from spark_job.stock import Prepared, plan_table
 from spark_job.support import require_supported
 
 _MOST_ATTEMPTS = 8
@@ -43,18 +39,6 @@ _MOST_EVENTS = 4_000_000  # keeps a slice's key tuples within the memory of one 
 SAMPLE_ROWS = 32
 
 log = get_log(__name__)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A table with what there is to merge."""
-
-    settings: TableSettings
-    changelog: Table
-    shape: ChangelogShape
-    mirror: Mirror | None
-    slices: tuple[Slice, ...]
-    snapshots: int
 
 
 @dataclass(frozen=True)
@@ -105,7 +89,11 @@ class Pipeline:
             shape = resolve_shape(table, changelog.schema())
             if mirror is not None:
                 require_same_key(table.name, mirror, shape)
-            slices, snapshots = self._plan(table, changelog, mirror)
+            limits = SliceLimits(
+                events=min(self.settings.batch_size or _MOST_EVENTS, _MOST_EVENTS),
+                bytes=self.settings.job.max_slice_bytes,
+            )
+            slices, snapshots = plan_table(table, changelog, mirror, limits)
         return Prepared(table, changelog, shape, mirror, slices, snapshots)
 
     def explain(self, table: TableSettings) -> PlanResult:
@@ -120,44 +108,13 @@ class Pipeline:
             bytes=sum(part.bytes for part in prepared.slices),
             events=sum(part.events for part in prepared.slices),
             slices=len(prepared.slices),
-            schema_changes=_changes(prepared),
+            schema_changes=prepared.schema_changes,
             creates_mirror=prepared.mirror is None and bool(prepared.slices),
         )
 
     def clock(self) -> float:
         """Seconds, in which the start of Spark takes no time."""
         return time.perf_counter() - self.engine.start_seconds
-
-    def _plan(
-        self, table: TableSettings, changelog: Table, mirror: Mirror | None
-    ) -> tuple[tuple[Slice, ...], int]:
-        uuid = str(changelog.metadata.table_uuid)
-        source = mirror.cursor.source if mirror and mirror.cursor else None
-        if source is not None and source.uuid != uuid:
-            raise Invalid(
-                f"{table.changelog_id}: was dropped and made anew (uuid {uuid}, merged so far: {source.uuid}). "
-                f"To follow it, {REBUILD}."
-            )
-        history = history_since(changelog, str(table.changelog_id), source)
-        files = added_files(changelog.io, str(table.changelog_id), history)
-        snapshots = [
-            ChangelogSnapshot(
-                snapshot.snapshot_id,
-                snapshot.sequence_number or 0,
-                tuple(files.get(snapshot.snapshot_id, ())),
-            )
-            for snapshot in history.snapshots
-        ]
-        if history.whole:
-            merged = source.sequence_number if source else 0
-            commits = [one for one in split_commits(snapshots[0]) if one.sequence_number >= merged]
-            snapshots = [*commits, *snapshots[1:]]
-        done = {source.snapshot_id: source.files_done} if source and source.files_done is not None else {}
-        limits = SliceLimits(
-            events=min(self.settings.batch_size or _MOST_EVENTS, _MOST_EVENTS),
-            bytes=self.settings.job.max_slice_bytes,
-        )
-        return tuple(plan_slices(uuid, snapshots, done, limits)), len(history.snapshots)
 
     def _merge(
         self, prepared: Prepared, part: Slice, planned: float, damaged: Set[str], ask_history: bool
@@ -168,16 +125,14 @@ class Pipeline:
             mirror = self._ensure_mirror(prepared)
             location = index_location(mirror.table.metadata, self.settings.index_location)
             shape = prepared.shape.of_mirror(mirror.table.metadata.table_uuid)
-            healer = Healer(
-                self.engine, prepared.changelog.io, partial(self._merged_files, prepared), shape, location
-            )
+            healer = Healer(self.engine, prepared.changelog.io, prepared.merged_files, shape, location)
             mirror, healed = healer.heal(mirror, damaged)
             mirror, caught = catch_up(self.engine, mirror, shape, location)
             expire_before = int(1000 * (time.time() - table.tombstone_retention))
             merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
             work = self._work(prepared, mirror, part, location)
             if ask_history:
-                work = replace(work, history=tuple(self._merged_files(prepared)))
+                work = replace(work, history=tuple(prepared.merged_files()))
             shards, merged = run_beside(self.engine, work if part.files else None, merge)
             index = apply_merge(
                 mirror.root.segments if mirror.root else (), merge, merged, (*healed, *caught)
@@ -187,21 +142,8 @@ class Pipeline:
             log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
         return Merged(slice=result, position=_after(part, outcome))
 
-    def _merged_files(self, prepared: Prepared) -> list[ChangeFile]:
-        """The changelog's files up to the cursor."""
-        name = str(prepared.settings.changelog_id)
-        history = history_since(prepared.changelog, name, None)
-        waiting = {file.path for part in prepared.slices for file in part.files}
-        files = added_files(prepared.changelog.io, name, history)
-        return [
-            file
-            for snapshot in history.snapshots
-            for file in files.get(snapshot.snapshot_id, ())
-            if file.path not in waiting
-        ]
-
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
-        if changes := _changes(prepared):
+        if changes := prepared.schema_changes:
             raise Invalid(
                 f"{prepared.settings.changelog_id}: its schema changed ({'; '.join(changes)}). "
                 "Following schema changes is not supported by this version; nothing was merged."
@@ -250,15 +192,6 @@ def _first_row_ids(mirror: Mirror) -> tuple[int | None, ...] | None:
     return tuple(
         live[file.path].first_row_id if file.path in live else None
         for file in (mirror.root.files if mirror.root else ())
-    )
-
-
-def _changes(prepared: Prepared) -> tuple[str, ...]:
-    if prepared.mirror is None:
-        return ()
-    mirror = prepared.mirror
-    return schema_changes(
-        prepared.changelog.schema(), prepared.shape.row_ids, mirror.table.schema(), mirror.field_map
     )
 
 

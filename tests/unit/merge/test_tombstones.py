@@ -9,6 +9,7 @@ import pytest
 from spark_job.engine import InProcess
 from spark_job.key_index import tiers
 from spark_job.key_index.root import Root, read_root
+from spark_job.stock import Prepared
 from tests.unit.merge.lab import Lab
 
 
@@ -82,9 +83,7 @@ def test_only_events_that_are_not_newer_than_what_expired_cost_a_look_at_the_cha
 ) -> None:
     lab = make(tmp_path, "0s")
     asked: list[object] = []
-    monkeypatch.setattr(
-        type(lab.pipeline), "_merged_files", lambda self, prepared: asked.append(prepared) or []
-    )
+    monkeypatch.setattr(Prepared, "merged_files", lambda prepared: asked.append(prepared) or [])
     lab.tell("I20@300 I21@61 D22@5 U2@110")
     lab.merge()
     assert not asked

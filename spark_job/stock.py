@@ -1,0 +1,80 @@
+"""Taking stock: a mirror, its changelog, and what lies between them, cut into slices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from icemirror.errors import REBUILD, Invalid
+from icemirror.settings import TableSettings
+from spark_job.change_file import ChangeFile
+from spark_job.field_map import schema_changes
+from spark_job.iceberg.lineage import added_files, history_since
+from spark_job.iceberg.mirror import Mirror
+from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
+from spark_job.shape import ChangelogShape
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A table with what there is to merge."""
+
+    settings: TableSettings
+    changelog: Table
+    shape: ChangelogShape
+    mirror: Mirror | None
+    slices: tuple[Slice, ...]
+    snapshots: int
+
+    @property
+    def schema_changes(self) -> tuple[str, ...]:
+        """How the changelog's columns differ from the mirror's."""
+        if self.mirror is None:
+            return ()
+        table = self.mirror.table
+        return schema_changes(
+            self.changelog.schema(), self.shape.row_ids, table.schema(), self.mirror.field_map
+        )
+
+    def merged_files(self) -> list[ChangeFile]:
+        """The changelog's files up to the cursor."""
+        name = str(self.settings.changelog_id)
+        history = history_since(self.changelog, name, None)
+        waiting = {file.path for part in self.slices for file in part.files}
+        files = added_files(self.changelog.io, name, history)
+        return [
+            file
+            for snapshot in history.snapshots
+            for file in files.get(snapshot.snapshot_id, ())
+            if file.path not in waiting
+        ]
+
+
+def plan_table(
+    table: TableSettings, changelog: Table, mirror: Mirror | None, limits: SliceLimits
+) -> tuple[tuple[Slice, ...], int]:
+    """The slices that bring a mirror to its changelog's head, and how many snapshots they are of."""
+    uuid = str(changelog.metadata.table_uuid)
+    source = mirror.cursor.source if mirror and mirror.cursor else None
+    if source is not None and source.uuid != uuid:
+        raise Invalid(
+            f"{table.changelog_id}: was dropped and made anew (uuid {uuid}, merged so far: {source.uuid}). "
+            f"To follow it, {REBUILD}."
+        )
+    history = history_since(changelog, str(table.changelog_id), source)
+    files = added_files(changelog.io, str(table.changelog_id), history)
+    snapshots = [
+        ChangelogSnapshot(
+            snapshot.snapshot_id,
+            snapshot.sequence_number or 0,
+            tuple(files.get(snapshot.snapshot_id, ())),
+        )
+        for snapshot in history.snapshots
+    ]
+    if history.whole:
+        merged = source.sequence_number if source else 0
+        commits = [one for one in split_commits(snapshots[0]) if one.sequence_number >= merged]
+        snapshots = [*commits, *snapshots[1:]]
+    done = {source.snapshot_id: source.files_done} if source and source.files_done is not None else {}
+    return tuple(plan_slices(uuid, snapshots, done, limits)), len(history.snapshots)
