@@ -27,6 +27,7 @@ def folder_rank(path: Path) -> int:
 TOGETHER = ("services", "spark", "interop")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups after us
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run folder by folder, the quick ones first; several processes begin with what takes longest."""
     items.sort(key=lambda item: folder_rank(item.path))
