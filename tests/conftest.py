@@ -1,4 +1,4 @@
-"""What all tests share: their order and what runs together, and the fixtures that say what a test needs."""
+"""What all tests share: their order, and the fixtures that say what a test needs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,15 @@ def folder_rank(path: Path) -> int:
     return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
 
 
-# Tests that share what is slow to start: a Spark, a Java, servers. One process runs them all.
-TOGETHER = ("services", "spark", "interop")
+# What several processes begin with: files that take long and have to be done when the others are.
+LONG = ("services", "spark", "interop")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups after us
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run folder by folder, the quick ones first; several processes begin with what takes longest."""
+    """Run folder by folder, the quick ones first; or, in several processes, those that take longest."""
     items.sort(key=lambda item: folder_rank(item.path))
-    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _folder(item.path) not in TOGETHER)
-        for item in items:
-            folder = _folder(item.path)
-            item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else str(item.path)))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _folder(item.path) not in LONG)
 
 
 def _folder(path: Path) -> str:
