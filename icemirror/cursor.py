@@ -19,7 +19,7 @@ class Source(BaseModel):
 
 
 class Cursor(BaseModel):
-    """One source for each changelog that the mirror follows (today: one)."""
+    """One source for each changelog that the mirror follows (today: one); none before anything is merged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -38,6 +38,7 @@ _SHARD_EVENTS = 2_000_000
 _SHARD_BYTES = 96 << 20
 # So much of the index is merged quicker than a task starts.
 _LITTLE_INDEX_ENTRIES = 1_000_000
+_BYTES_OF_EVENT = 16
 _SAMPLE_FILES = 8
 _SAMPLE_KEYS = 1000
 
@@ -193,7 +194,7 @@ class OnSpark:
         with named():
             bounds = shard_bounds(work, shards)
         shared = self.context.broadcast(work)
-        groups = _file_groups(work, self.context.defaultParallelism)
+        groups = _file_groups(work, shards)  # as many as shards, so that neither side holds more
         try:
             return (
                 self.context.parallelize(groups, len(groups))
@@ -260,8 +261,8 @@ def _raise_failures(work: Work[Result], outcomes: list[Result | Failure]) -> lis
 
 
 def _file_groups(work: Work[Done], groups: int) -> list[range]:
-    """Runs of neighbouring files with about the same number of events."""
-    events = np.cumsum([file.events for file in work.files])
+    """Runs of neighbouring files with about the same number of events; what has none counts by its bytes."""
+    events = np.cumsum([file.events or file.bytes // _BYTES_OF_EVENT for file in work.files])
     cuts = np.searchsorted(events, np.linspace(0, events[-1], groups + 1)[1:-1], side="left") + 1
     edges = np.unique(np.clip(np.concatenate([[0], cuts, [len(work.files)]]), 0, len(work.files)))
     return [range(int(start), int(end)) for start, end in pairwise(edges)]

@@ -33,9 +33,9 @@ from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.shape import ChangelogShape, Operation
 from spark_job.vectors import deleted_positions
 
-_ROW = 2
+ROW = 2
 _DEAD_ROW = 3
-_EVERY_KEY = (1 << 128) - 1
+EVERY_KEY = (1 << 128) - 1
 
 log = get_log(__name__)
 
@@ -105,7 +105,11 @@ class HealWork:
         file = self.covered[at - len(self.history)]
         with open_parquet(self.io, file.path) as parquet:
             columns = read_columns(parquet, file.path, self.key_ids)
-        kind = np.full(len(columns[0]), _ROW, dtype=np.uint8)
+        if any(column.null_count for column in columns):
+            raise Invalid(
+                f"{file.path}: has rows without a key; a mirror cannot hold them. Delete them first."
+            )
+        kind = np.full(len(columns[0]), ROW, dtype=np.uint8)
         kind[file.deleted] = _DEAD_ROW
         rows = np.arange(len(kind))
         changes = Changes(
@@ -119,13 +123,14 @@ class HealWork:
 
     def merge(self, read: Callable[[], Changes]) -> IndexedShard:
         """Rebuilds a range of keys."""
-        entries = self._entries(in_order(read()))
+        entries = self.entries(in_order(read()))
         paths = {file.ordinal: file.path for file in self.covered}
         return IndexedShard(write_entries(self.io, self.location, entries, self.shape.recipe, paths), {})
 
-    def _entries(self, changes: Changes) -> Entries:
-        events = collapse_changes(changes.take(changes.operation < _ROW))
-        rows, dead = (_by_key(changes.take(changes.operation == kind)) for kind in (_ROW, _DEAD_ROW))
+    def entries(self, changes: Changes) -> Entries:
+        """What a range of keys becomes; changes in the order of their files."""
+        events = collapse_changes(changes.take(changes.operation < ROW))
+        rows, dead = (_by_key(changes.take(changes.operation == kind)) for kind in (ROW, _DEAD_ROW))
         snapshots = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
         orders = np.column_stack([events.sequence, snapshots[events.file]])
         buried = events.keys if self.everything else events.keys.take(events.operation == Operation.DELETE)
@@ -257,7 +262,7 @@ class Healer:
             older=Index(io, older, root.gone),
             newest=lost.greatest if lost else (0,) * (self.shape.sequence.parts + 1),
             first_key=lost.first_key if lost else 0,
-            last_key=lost.last_key if lost else _EVERY_KEY,
+            last_key=lost.last_key if lost else EVERY_KEY,
             location=self.location,
             everything=lost is None,
         )

@@ -56,10 +56,10 @@ def _read_file(
         table = parquet.read_row_group(group, columns=list(sources.values()))
         if len(here) < table.num_rows:
             table = table.take(pa.array(here))
-        yield _project(table, path, sources, ids, target)
+        yield project_rows(table, path, sources, ids, target)
 
 
-def _project(
+def project_rows(
     table: pa.Table, path: str, sources: Mapping[int, str], ids: FieldMap, target: pa.Schema
 ) -> pa.Table:
     """The columns of the mirror, found by its field ids; one that the file does not have is NULL."""

@@ -42,6 +42,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "maintain": LazyCommand(
         "icemirror.cli.maintain:maintain", "Expire snapshots; remove files that nothing names."
     ),
+    "verify": LazyCommand("icemirror.cli.verify:verify", "Mirror against changelog, index against mirror."),
+    "adopt": LazyCommand("icemirror.cli.adopt:adopt", "Make an existing Iceberg table the mirror."),
+    "inspect-index": LazyCommand(
+        "icemirror.cli.inspect_index:inspect_index", "What a mirror's key index is made of."
+    ),
     "config": LazyCommand("icemirror.cli.config:config", "Check the configuration; print its JSON schema."),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -48,8 +48,8 @@ class Anchor(BaseModel):
 class Mirror:
     """What the next merge builds on. `head` is the snapshot that locate runs on, and so the fence.
 
-    `foreign`: others have written since; root and cursor are those of icemirror's last snapshot before. `lost`: the
-    root cannot be read, so the whole index must be rebuilt.
+    `foreign`: others have written since; root and cursor are those of icemirror's last snapshot before, `standing_id`.
+    `lost`: the root at `root_path` cannot be read, so the whole index must be rebuilt.
     """
 
     table: Table
@@ -60,6 +60,8 @@ class Mirror:
     field_map: FieldMap
     foreign: bool = False
     lost: bool = False
+    standing_id: int | None = None
+    root_path: str | None = None
 
     @property
     def live_rows(self) -> int:
@@ -78,7 +80,7 @@ def read_mirror(table: Table, name: str) -> Mirror:
     if SOURCE not in properties:
         raise Invalid(
             f"{name}: the table exists, but icemirror did not make it. Drop it, or name another mirror_table, "
-            "so that nothing of yours is overwritten."
+            "so that nothing of yours is overwritten; or make it the mirror with `icemirror adopt`."
         )
     field_map = _read_map(properties, name)
     anchor = _read_anchor(properties)
@@ -88,18 +90,28 @@ def read_mirror(table: Table, name: str) -> Mirror:
         return Mirror(table, None, None, anchor.epoch if anchor else 0, None, given)
     standing = _find_standing(table, name, head, anchor)
     epoch = max(standing.epoch, anchor.epoch if anchor else 0)
-    foreign = standing.snapshot_id != head.snapshot_id
+    mirror = Mirror(
+        table=table,
+        head=head,
+        cursor=standing.cursor if standing.cursor.sources else None,
+        epoch=epoch,
+        root=None,
+        field_map=field_map,
+        foreign=standing.snapshot_id != head.snapshot_id,
+        standing_id=standing.snapshot_id,
+        root_path=standing.root_path,
+    )
     try:
         root = _roots.get(standing.root_path, lambda: read_root(table.io, standing.root_path))
     except (FileNotFoundError, Corrupt) as error:
         log.warning("the root of the key index cannot be read", reason=str(error))
-        return Mirror(table, head, standing.cursor, epoch, None, field_map, foreign, lost=True)
+        return replace(mirror, lost=True)
     if root.snapshot_id != standing.snapshot_id:
         raise Corrupt(
             f"{name}: index root {standing.root_path} belongs to snapshot {root.snapshot_id}, "
             f"not to {standing.snapshot_id}"
         )
-    return Mirror(table, head, standing.cursor, epoch, root, field_map, foreign)
+    return replace(mirror, root=root)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -30,10 +31,13 @@ from pyiceberg.table.snapshots import (
     update_snapshot_summaries,
 )
 from pyiceberg.table.update import (
+    AddSchemaUpdate,
     AddSnapshotUpdate,
+    AssertCurrentSchemaId,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
@@ -73,7 +77,7 @@ class RowDelta:
     """A snapshot in the making. `snapshot_id` identifies this attempt, whatever the catalog answers.
 
     `replaced` are deletes of the head that `delete_files` take the place of.
-    `expired` are snapshots that the same commit removes.
+    `expired` are snapshots that the same commit removes. `schema` becomes the current one.
     """
 
     table: Table
@@ -85,6 +89,7 @@ class RowDelta:
     properties: Mapping[str, str]
     replaced: Sequence[LiveDelete] = ()
     expired: Sequence[int] = ()
+    schema: Schema | None = None
     written: list[str] = field(default_factory=list)
 
     def commit(self) -> TableMetadata:
@@ -148,7 +153,7 @@ class RowDelta:
                 "sequence-number": sequence_number,
                 "manifest-list": path,
                 "summary": self._summarise(),
-                "schema-id": metadata.current_schema_id,
+                "schema-id": self.schema.schema_id if self.schema else metadata.current_schema_id,
                 "first-row-id": first_row_id,
                 "added-rows": None if after is None or first_row_id is None else after - first_row_id,
             }
@@ -160,6 +165,7 @@ class RowDelta:
             "type": SnapshotRefType.BRANCH,
         }
         updates: tuple[TableUpdate, ...] = (
+            *self._schema_updates(),
             AddSnapshotUpdate(snapshot=snapshot),
             SetSnapshotRefUpdate.model_validate(to_main),
             SetPropertiesUpdate(updates=dict(self.properties)),
@@ -167,7 +173,15 @@ class RowDelta:
             *(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [one]}) for one in self.expired),
         )
         fence = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id})
-        return updates, (AssertTableUUID(uuid=metadata.table_uuid), fence)
+        schema = AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id})
+        fences = (fence, schema) if self.schema else (fence,)
+        return updates, (AssertTableUUID(uuid=metadata.table_uuid), *fences)
+
+    def _schema_updates(self) -> tuple[TableUpdate, ...]:
+        if self.schema is None:
+            return ()
+        added = AddSchemaUpdate.model_validate({"schema": self.schema})
+        return added, SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
 
     def _branch_retention(self) -> dict[str, int]:
         """What somebody set on the branch, which moving it would otherwise reset."""

@@ -73,7 +73,7 @@ def choose_groups(runs: Sequence[Run], under_way: Sequence[Group], next_run: int
 
 def _due(runs: list[Run]) -> list[tuple[int, ...]]:
     """Full tiers among neighbours. A small run between large ones counts with them: age order must hold."""
-    tiers = np.maximum.accumulate([_tier(run.entries) for run in runs])
+    tiers = np.maximum.accumulate([tier_of(run.entries) for run in runs])
     groups: list[tuple[int, ...]] = []
     taken = 0
     for tier in np.unique(tiers):
@@ -90,7 +90,7 @@ def _due(runs: list[Run]) -> list[tuple[int, ...]]:
     return groups
 
 
-def _tier(entries: int) -> int:
+def tier_of(entries: int) -> int:
     """0 up to the smallest size, then one more for each FAN_IN times as many."""
     tier = 0
     while entries > _SMALLEST_TIER:

@@ -92,6 +92,9 @@ def test_every_command_says_where_it_is() -> None:
         "status",
         "resume",
         "maintain",
+        "verify",
+        "adopt",
+        "inspect-index",
         "config",
     ]
     for command in COMMANDS.values():

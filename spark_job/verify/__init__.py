@@ -1,0 +1,1 @@
+"""Verification: the mirror against its changelog, the key index against the mirror."""

@@ -1,0 +1,261 @@
+"""The deep check: all rows, all entries, all of the merged history; cut by key range so that memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+from icemirror.errors import Invalid
+from spark_job.change_file import ChangeFile
+from spark_job.collapse import Changes, concat_changes, read_changes
+from spark_job.field_map import FieldMap
+from spark_job.iceberg.view import LiveFile
+from spark_job.key_index.codec import KeyCodec
+from spark_job.key_index.damage import reading_segment
+from spark_job.key_index.keys import U64
+from spark_job.key_index.scan import read_entries
+from spark_job.key_index.segment import TOMBSTONE, SegmentInfo
+from spark_job.parquet_columns import column_names, open_parquet, read_columns
+from spark_job.shape import ChangelogShape
+from spark_job.source_rows import project_rows
+from spark_job.vectors import deleted_positions
+from spark_job.verify.compare_rows import (
+    ENTRY,
+    OF_HEAD,
+    OF_INDEX,
+    ROW,
+    TOMBSTONE_ENTRY,
+    Compared,
+    Spot,
+    compare_changelog,
+    compare_index,
+    no_keys,
+)
+from spark_job.verify.findings import MOST_PLACES, Kind
+from spark_job.verify.row_digest import digest_rows
+from spark_job.verify.subject import Subject
+
+_BATCH_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class MirrorFile:
+    """A data file of the head, of the index's snapshot, or of both: what is deleted there, or None if not listed."""
+
+    path: str
+    rows: int
+    ordinal: int
+    dead: NDArray[np.int64] | None
+    dead_then: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
+class DeepWork:
+    """Compares; sent to the tasks. The files are those of the changelog, then the mirror's, then the segments.
+
+    `compare_events`, `compare_entries`: which of the two comparisons are made.
+    """
+
+    changelog_io: FileIO
+    history: tuple[ChangeFile, ...]
+    io: FileIO
+    mirrored: tuple[MirrorFile, ...]
+    segments: tuple[SegmentInfo, ...]
+    gone: frozenset[int]
+    shape: ChangelogShape
+    field_map: FieldMap
+    schema: Schema
+    compare_events: bool
+    compare_entries: bool
+
+    @property
+    def files(self) -> tuple[ChangeFile, ...]:
+        """What is read. Segments weigh by their bytes only: keys are sampled from the others."""
+        rows = [ChangeFile(file.path, 64 * file.rows, file.rows, 0, 0) for file in self.mirrored]
+        entries = [ChangeFile(segment.path, segment.bytes, 0, 0, 0) for segment in self.segments]
+        return (*self.history, *rows, *entries)
+
+    @property
+    def codec(self) -> KeyCodec:
+        """How keys are encoded."""
+        return self.shape.codec
+
+    @property
+    def key_ids(self) -> tuple[int, ...]:
+        """The mirror's key columns."""
+        return tuple(self.field_map[key_id] for key_id in self.shape.key_ids)
+
+    def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
+        """Changelog or mirror, and the field ids of the key there."""
+        mirrored = any(one.path == file.path for one in self.mirrored)
+        return (self.io, self.key_ids) if mirrored else (self.changelog_io, self.shape.key_ids)
+
+    @property
+    def target(self) -> FileIO:
+        """The mirror; nothing is written."""
+        return self.io
+
+    def read(self, ordinals: range) -> Changes:
+        """Events, rows and entries of some files, told apart by their operation."""
+        return concat_changes([self._nothing(), *(self._read_file(at) for at in ordinals)])
+
+    def _nothing(self) -> Changes:
+        return Changes(
+            no_keys(self.codec.is_wide),
+            np.empty(0, np.uint8),
+            np.empty((0, self.shape.sequence.parts + 1), np.uint64),
+            np.empty(0, np.uint32),
+            np.empty(0, np.uint32),
+        )
+
+    def _read_file(self, at: int) -> Changes:
+        if at < len(self.history):
+            return self._read_events(at)
+        at -= len(self.history)
+        return self._read_rows(at) if at < len(self.mirrored) else self._read_entries(at - len(self.mirrored))
+
+    def _read_events(self, at: int) -> Changes:
+        file = self.history[at]
+        events = read_changes(self.changelog_io, file, at, self.shape)
+        digests = self._digests(self.changelog_io, file.path, self.field_map)
+        sequence = np.column_stack([events.sequence, digests])
+        return Changes(events.keys, events.operation, sequence, events.file, events.row)
+
+    def _read_rows(self, at: int) -> Changes:
+        file = self.mirrored[at]
+        with open_parquet(self.io, file.path) as parquet:
+            columns = read_columns(parquet, file.path, self.key_ids)
+        if any(column.null_count for column in columns):
+            raise Invalid(f"{file.path}: has rows without a key")
+        kind = np.full(len(columns[0]), ROW, dtype=np.uint8)
+        for dead, bit in ((file.dead, OF_HEAD), (file.dead_then, OF_INDEX)):
+            if dead is not None:
+                kind |= bit
+                kind[dead] ^= bit
+        sequence = np.zeros((len(kind), self.shape.sequence.parts + 1), dtype=np.uint64)
+        if self.compare_events and file.dead is not None:
+            same = {target: target for target in self.field_map.values()}
+            sequence[:, -1] = self._digests(self.io, file.path, same)
+        rows = Changes(
+            self.codec.encode(columns),
+            kind,
+            sequence,
+            np.full(len(kind), at, dtype=np.uint32),
+            np.arange(len(kind), dtype=np.uint32),
+        )
+        return rows.take(kind > ROW)
+
+    def _digests(self, io: FileIO, path: str, ids: FieldMap) -> U64:
+        """A number for each row of a file, in the mirror's columns."""
+        target = schema_to_pyarrow(self.schema)
+        with open_parquet(io, path) as parquet:
+            names = column_names(parquet, path)
+            sources = {ids[field_id]: name for field_id, name in names.items() if field_id in ids}
+            batches = parquet.iter_batches(_BATCH_ROWS, columns=list(sources.values()))
+            parts = [
+                digest_rows(project_rows(pa.Table.from_batches([batch]), path, sources, ids, target))
+                for batch in batches
+            ]
+        return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+
+    def _read_entries(self, at: int) -> Changes:
+        segment = self.segments[at]
+        with reading_segment(segment.path):
+            entries = read_entries(self.io, segment)
+        names = [TOMBSTONE if ordinal in self.gone else ordinal for ordinal in segment.files]
+        file = np.array([*names, TOMBSTONE], dtype=np.int64)[entries.file]  # −1 picks the last
+        dead = file == TOMBSTONE
+        sequence = np.zeros((len(file), self.shape.sequence.parts + 1), dtype=np.uint64)
+        sequence[:, -1] = at
+        return Changes(
+            entries.keys,
+            np.where(dead, TOMBSTONE_ENTRY, ENTRY).astype(np.uint8),
+            sequence,
+            np.where(dead, 0, file).astype(np.uint32),
+            np.where(dead, 0, entries.pos).astype(np.uint32),
+        )
+
+    def merge(self, read: Callable[[], Changes]) -> Compared:
+        """Compares a range of keys."""
+        changes = read()
+        counts: dict[Kind, int] = {}
+        spots: dict[Kind, tuple[Spot, ...]] = {}
+        ordinals = np.array([file.ordinal for file in self.mirrored], dtype=np.int64)
+        runs = np.array([segment.run for segment in self.segments], dtype=np.int64)
+        found = [
+            *(compare_changelog(changes) if self.compare_events else ()),
+            *(compare_index(changes, ordinals, runs) if self.compare_entries else ()),
+        ]
+        for kind, count, where in found:
+            if count:
+                counts[kind], spots[kind] = count, tuple(where)
+        kinds = changes.operation
+        return Compared(
+            counts,
+            spots,
+            rows=int((kinds >= ROW).sum()),
+            events=int((kinds < ENTRY).sum()),
+            entries=int(((kinds == ENTRY) | (kinds == TOMBSTONE_ENTRY)).sum()),
+        )
+
+
+def plan_deep(subject: Subject, *, with_index: bool) -> DeepWork:
+    """The work of a deep check; `with_index` is false where a segment cannot be read."""
+    root = subject.mirror.root
+    with_index = with_index and root is not None and subject.index_files is not None
+    then = (subject.index_files or {}) if with_index else {}
+    return DeepWork(
+        changelog_io=subject.changelog.io,
+        history=subject.history or (),
+        io=subject.io,
+        mirrored=_mirrored(subject, then),
+        segments=root.segments if root and with_index else (),
+        gone=root.gone if root else frozenset(),
+        shape=subject.shape,
+        field_map=subject.field_map,
+        schema=subject.mirror.table.schema(),
+        compare_events=subject.history is not None,
+        compare_entries=with_index,
+    )
+
+
+def _mirrored(subject: Subject, then: Mapping[str, LiveFile]) -> tuple[MirrorFile, ...]:
+    now = subject.head_files
+    root = subject.mirror.root
+    ordinals = {file.path: at for at, file in enumerate(root.files) if not file.gone} if root else {}
+    dead, dead_then = _dead(subject.io, now), _dead(subject.io, then)
+    return tuple(
+        MirrorFile(path, file.rows, ordinals.get(path, -1), dead.get(path), dead_then.get(path))
+        for path, file in {**then, **now}.items()
+    )
+
+
+def _dead(io: FileIO, files: Mapping[str, LiveFile]) -> dict[str, NDArray[np.int64]]:
+    """The deleted positions of each file, of those without any too."""
+    nothing = np.empty(0, dtype=np.int64)
+    deleted = deleted_positions(io, {path: file for path, file in files.items() if file.deleted})
+    return {path: np.unique(deleted.get(path, nothing)) for path in files}
+
+
+def fold(parts: list[Compared]) -> Compared:
+    """All ranges together."""
+    counts: dict[Kind, int] = {}
+    spots: dict[Kind, tuple[Spot, ...]] = {}
+    for part in parts:
+        for kind, count in part.counts.items():
+            counts[kind] = counts.get(kind, 0) + count
+            spots[kind] = (*spots.get(kind, ()), *part.spots[kind])[:MOST_PLACES]
+    return Compared(
+        counts,
+        spots,
+        rows=sum(part.rows for part in parts),
+        events=sum(part.events for part in parts),
+        entries=sum(part.entries for part in parts),
+    )

@@ -1,0 +1,105 @@
+"""Adopted tables under adversarial schedules, and `kill -9` around every step of an adoption."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from tests.sim.merge.verified import verify_deep
+
+from icemirror.crash import VARIABLE
+from icemirror.result import Merged
+from spark_job.adopt import adopt_table
+from spark_job.engine import InProcess
+from spark_job.iceberg.mirror import SOURCE, read_mirror
+from tests.mirrors import MirroredWorld
+from tests.oracle.key_pools import KEY_KINDS
+from tests.oracle.schedules import Schedule
+
+POINTS = ("adopt-indexed", "adopt-root-written", "adopt-commit", "adopted")
+
+_ADOPT = """
+import os, sys
+from pathlib import Path
+from icemirror.settings import load_settings
+from spark_job.adopt import adopt_table
+from spark_job.engine import InProcess, LazyEngine
+from spark_job.iceberg.tables import Catalogs
+from spark_job.pipeline import Pipeline
+settings = load_settings(Path(sys.argv[1]), os.environ)
+pipeline = Pipeline(settings, Catalogs(settings), LazyEngine(lambda: InProcess(2)), "killed", key_check_rows=None)
+adopt_table(pipeline, settings.tables[0], "head", dry_run=False)
+"""
+
+
+def _write_table(lab: MirroredWorld, dice: random.Random) -> Table:
+    """What the changelog says now, in several files that PyIceberg wrote, the columns in another order."""
+    names = set(lab.world.subject.columns.names)
+    fields = [field for field in lab.world.shape.schema.fields if field.name in names]
+    dice.shuffle(fields)
+    fields = [field.model_copy(update={"required": False}) for field in fields]
+    table = lab.pipeline.catalogs.get(None).create_table("lab.world", Schema(*fields))
+    rows = lab.world.expected_table()
+    rows = rows.select([field.name for field in table.schema().fields])
+    cuts = sorted(dice.choices(range(rows.num_rows + 1), k=2))
+    for start, end in zip((0, *cuts), (*cuts, rows.num_rows), strict=True):
+        if end > start:
+            table.append(rows.slice(start, end - start).cast(table.schema().as_arrow()))
+    return table
+
+
+@pytest.mark.parametrize("up_to", ["head", "none"])
+@pytest.mark.parametrize("key", sorted(KEY_KINDS))
+def test_an_adopted_table_equals_the_oracle_after_every_snapshot(
+    tmp_path: Path, key: str, up_to: str
+) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    engine = InProcess(dice.choice([1, 3]))
+    lab = MirroredWorld.make(tmp_path, Schedule(seed, key), engine, ask_files=False)
+    lab.world.commit_many(dice.choice([1, 3]))
+    _write_table(lab, dice)
+    adopted = adopt_table(lab.pipeline, lab.table, up_to, dry_run=False)
+    for _ in range(3):
+        lab.world.commit_many(dice.choice([1, 2]))
+        while isinstance(lab.pipeline.advance(lab.table), Merged):
+            pass
+    for snapshot in lab.mirror.snapshots():
+        ours = snapshot.summary and "icemirror.cursor" in snapshot.summary.additional_properties
+        if ours and (up_to == "head" or snapshot.snapshot_id != adopted.snapshot_id):
+            verdict = lab.world.verdict(lab.mirror, snapshot.snapshot_id)
+            assert verdict.equal, f"seed {seed}: {verdict}"
+    verify_deep(lab)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_adoption_leaves_the_table_or_a_mirror(tmp_path: Path, point: str) -> None:
+    lab = MirroredWorld.make(tmp_path, Schedule(seed=4, key="int"), InProcess(), ask_files=False)
+    lab.world.commit_many(2)
+    before = _write_table(lab, random.Random(4)).metadata
+    assert _adopt(lab, point) == -signal.SIGKILL, f"{point} was not reached"
+    if point == "adopted":
+        assert read_mirror(lab.mirror, "lab.world").live_rows == lab.mirror.scan().to_arrow().num_rows
+    else:
+        assert lab.mirror.metadata == before
+        assert _adopt(lab, None) == 0
+    assert SOURCE in lab.mirror.metadata.properties
+    lab.world.commit_many(2)
+    while isinstance(lab.pipeline.advance(lab.table), Merged):
+        pass
+    assert lab.world.verdict(lab.mirror).equal
+    verify_deep(lab)
+
+
+def _adopt(lab: MirroredWorld, crash_at: str | None) -> int:
+    environ = {**os.environ, VARIABLE: crash_at} if crash_at else dict(os.environ)
+    command = [sys.executable, "-c", _ADOPT, str(lab.settings.source_path)]
+    return subprocess.run(command, env=environ, capture_output=True, timeout=120, check=False).returncode

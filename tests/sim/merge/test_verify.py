@@ -1,0 +1,35 @@
+"""An honest mirror is equal by its own verification, whatever the schedule, and stays so when it is checked halfway."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from icemirror.result import Merged
+from spark_job.engine import InProcess
+from tests.mirrors import MirroredWorld
+from tests.oracle.key_pools import KEY_KINDS
+from tests.oracle.schedules import Schedule
+from tests.oracle.value_pools import VALUE_COLUMNS
+from tests.sim.merge.verified import verify_deep
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("key", sorted(KEY_KINDS))
+def test_an_honest_mirror_is_equal_after_every_slice(tmp_path: Path, key: str, version: int) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    options, tail = f"format_version: {version}", f"batch_size: {dice.choice([15, 60, 10_000])}\n"
+    schedule = Schedule(seed, key, tuple(VALUE_COLUMNS))
+    engine = InProcess(dice.choice([1, 3]))
+    lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, tail=tail, ask_files=False)
+    for _ in range(3):
+        lab.world.commit_many(dice.choice([1, 2]))
+        merged = isinstance(lab.pipeline.advance(lab.table), Merged)
+        verify_deep(lab)
+        while merged:
+            merged = isinstance(lab.pipeline.advance(lab.table), Merged)
+    verify_deep(lab)
