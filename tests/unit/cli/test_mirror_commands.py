@@ -1,0 +1,170 @@
+"""`verify`, `adopt` and `inspect-index` as people and scripts see them; none of them starts Spark for little tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icemirror.cli import console
+from icemirror.cli.main import run
+from spark_job import wiring
+from spark_job.iceberg import mirror as mirror_module
+from spark_job.immutable import ReadOnce
+from spark_job.key_index import blocks
+from tests.unit.merge import foreign
+from tests.unit.merge.damage import root_of
+from tests.unit.merge.lab import Lab, local_path
+from tests.unit.merge.tables import make_table
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that remembers nothing of the files, and has no Spark."""
+
+    def refuse(_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(wiring, "open_spark", refuse)
+    monkeypatch.setattr(blocks, "_directories", ReadOnce(0))
+    monkeypatch.setattr(mirror_module, "_roots", ReadOnce(0))
+    monkeypatch.setattr(console.out, "_width", 200)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@10 I2@20 I3@30")
+    return lab
+
+
+def command(lab: Lab, *arguments: str) -> int:
+    return run([*arguments, "-c", str(lab.settings.source_path), "--table", "lab.world"])
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    (line,) = capsys.readouterr().out.splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_inspect_index_tells_of_runs_and_segments(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.merge()
+    lab.tell("U2@40 D3@50")
+    lab.merge()
+    assert command(lab, "inspect-index", "--json") == 0
+    told = answer(capsys)
+    assert (told["live_rows"], told["entries"], told["tombstones"], told["files"]) == (2, 5, 1, 2)
+    assert (told["epoch"], told["of_head"], told["encoding"], told["unreadable"]) == (
+        2,
+        True,
+        "ordered-64",
+        [],
+    )
+    assert told["snapshot_id"] == told["head"]
+    assert told["root"].endswith(".root.puffin")
+    assert [run["entries"] for run in told["runs"]] == [2, 3]
+    assert told["bytes_per_key"] == round(told["bytes"] / 5, 2)
+    assert command(lab, "inspect-index") == 0
+    text = capsys.readouterr().out
+    assert re.search(r"snapshot +\d+ +of the head", text)
+    assert "█" in text
+
+
+def test_inspect_index_says_that_others_have_written(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.merge()
+    foreign.append(lab.mirror, [(9, "theirs")])
+    assert command(lab, "inspect-index") == 0
+    assert "others have written since" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["segment", "root"])
+def test_inspect_index_names_what_is_unreadable(
+    lab: Lab, capsys: pytest.CaptureFixture[str], part: str
+) -> None:
+    lab.merge()
+    segment = local_path(root_of(lab).segments[0].path)
+    path = segment if part == "segment" else next(segment.parent.glob("*.root.puffin"))
+    path.unlink()
+    assert command(lab, "inspect-index", "--json") == 3
+    told = answer(capsys)
+    assert [Path(one["path"]).name for one in told["unreadable"]] == [path.name]
+    assert command(lab, "inspect-index") == 3
+
+
+def test_inspect_index_of_no_mirror_is_refused(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(lab, "inspect-index") == 3
+    assert "there is no mirror yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [[], ["--deep"], ["--sample", "5"]])
+def test_verify_ends_with_0_if_all_is_equal(
+    lab: Lab, capsys: pytest.CaptureFixture[str], how: list[str]
+) -> None:
+    lab.merge()
+    assert command(lab, "verify", *how) == 0
+    assert "lab.world: equal" in capsys.readouterr().out
+    assert command(lab, "verify", "--json", *how) == 0
+    told = answer(capsys)
+    assert told["equal"] is True
+    assert told["findings"] == []
+
+
+def test_verify_ends_with_5_at_a_difference_and_shows_no_keys(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.merge()
+    foreign.append(lab.mirror, [(987654, "theirs")])
+    assert command(lab, "verify", "--deep") == 5
+    shown = capsys.readouterr()
+    assert re.search(r"foreign-row  1  the mirror has a row of a key", shown.out)
+    assert "987654" not in shown.out + shown.err
+    assert command(lab, "verify", "--deep", "--show-keys") == 5
+    assert "key 987654" in capsys.readouterr().out
+    assert command(lab, "verify", "--deep", "--allow-foreign") == 0
+
+
+def test_verify_takes_a_sample_or_all(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(lab, "verify", "--deep", "--sample", "5") == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
+def test_verify_of_no_mirror_is_refused(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(lab, "verify", "--json") == 3
+    assert answer(capsys)["error"]["kind"] == "invalid"
+
+
+def test_adopt_makes_a_mirror_that_verifies(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    make_table(lab, [(1, "I1@10"), (2, "I2@20"), (3, "I3@30")])
+    assert command(lab, "adopt", "--merged-up-to", "head", "--dry-run", "--json") == 0
+    told = answer(capsys)
+    assert (told["outcome"], told["snapshot_id"]) == ("checked", None)
+    assert command(lab, "adopt", "--merged-up-to", "head", "--json") == 0
+    told = answer(capsys)
+    assert (told["outcome"], told["live_rows"], told["sets_identifier_fields"]) == ("adopted", 3, True)
+    assert (
+        told["cursor"]["sources"][0]["snapshot_id"] == lab.changelog.refresh().current_snapshot().snapshot_id
+    )  # type: ignore[union-attr]
+    assert command(lab, "verify", "--deep") == 0
+
+
+def test_adopt_says_in_a_table_what_it_did(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    make_table(lab, [(1, "I1@10")])
+    assert command(lab, "adopt") == 0
+    assert re.search(r"lab\.world +adopted +1 +1 .* nothing", capsys.readouterr().out)
+
+
+def test_adopt_refuses_by_name(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.merge()
+    assert command(lab, "adopt", "--json") == 3
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["error"]["kind"] == "invalid"
+    assert "is a mirror already" in shown.err
+
+
+def test_adopt_takes_a_snapshot_or_two_words(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(lab, "adopt", "--merged-up-to", "yesterday") == 2
+    assert "neither a snapshot id" in capsys.readouterr().err
