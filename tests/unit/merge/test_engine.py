@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
 
+from spark_job.change_file import ChangeFile
 from spark_job.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds
 from spark_job.index_location import index_location
 from spark_job.shard import SliceWork
@@ -80,7 +81,7 @@ def test_the_mirror_does_not_depend_on_the_number_of_shards(tmp_path: Path, shar
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12), st.integers(1, 6))
 def test_file_groups_hold_every_file_once_and_in_order(sizes: list[int], groups: int) -> None:
     class Work:
-        files = tuple(type("File", (), {"events": size})() for size in sizes)
+        files = tuple(ChangeFile("", 16 * size, size if size % 2 else 0, 0, 0) for size in sizes)
 
     found = _file_groups(Work(), groups)  # type: ignore[arg-type]
     assert [at for group in found for at in group] == list(range(len(sizes)))
