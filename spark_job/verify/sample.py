@@ -14,6 +14,7 @@ from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.blocks import read_blocks, read_directory
 from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import Keys, Mask, concat_keys
+from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.root import Root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index, look_up
@@ -138,8 +139,8 @@ def _draw_keys(subject: Subject, segment: SegmentInfo, count: int, dice: Generat
     numbers = np.sort(dice.choice(segment.geometry.blocks, few, replace=False)).astype(np.intp)
     with reading_segment(segment.path):
         directory = read_directory(subject.io, segment)
-        with subject.io.new_input(segment.path).open() as stream:
-            blocks = read_blocks(stream, segment, directory, numbers)
+        with open_ranges(subject.io, segment.path) as source:
+            blocks = read_blocks(source, segment, directory, numbers)
     block = dice.integers(0, few, count)
     row = (dice.random(count) * blocks.filled[block]).astype(np.intp)
     low = blocks.columns["key_lo"][block, row].astype(np.uint64)

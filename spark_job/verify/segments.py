@@ -13,6 +13,7 @@ from spark_job.key_index.damage import DamagedSegment, reading_segment
 from spark_job.key_index.keys import Keys
 from spark_job.key_index.orders import read_orders
 from spark_job.key_index.puffin import read_blobs, read_span
+from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.segment import BLOCK_ROWS, SegmentInfo
 
 _ORDERS_AT_ONCE = 1 << 20
@@ -34,9 +35,9 @@ def _check(io: FileIO, segment: SegmentInfo) -> None:
     directory = read_directory(io, segment)
     numbers = np.arange(segment.geometry.blocks, dtype=np.intp)
     entries, before = 0, -1
-    with io.new_input(path).open() as stream:
+    with open_ranges(io, path) as source:
         for start in range(0, len(numbers), BLOCKS_AT_ONCE):
-            blocks = read_blocks(stream, segment, directory, numbers[start : start + BLOCKS_AT_ONCE])
+            blocks = read_blocks(source, segment, directory, numbers[start : start + BLOCKS_AT_ONCE])
             lengths = blocks.columns.get("length")
             entries += int(blocks.filled.sum()) if lengths is None else int(lengths.astype(np.int64).sum())
             keys = _keys(blocks)

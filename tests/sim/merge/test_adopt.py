@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from tests.sim.merge.verified import verify_deep
 
 from icemirror.crash import VARIABLE
 from icemirror.result import Merged
@@ -22,6 +21,7 @@ from spark_job.iceberg.mirror import SOURCE, read_mirror
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule
+from tests.sim.merge.verified import verify_deep
 
 POINTS = ("adopt-indexed", "adopt-root-written", "adopt-commit", "adopted")
 
