@@ -119,8 +119,8 @@ def _runs(report: IndexReport) -> Table:
             Text("█" * max(1, round(_BAR * run.bytes / max(largest, 1))), style="cyan"),
             f"{run.bytes_per_key:g}",
             "+".join(run.layouts),
-            run.first_key,
-            run.last_key,
+            _short(run.first_key),
+            _short(run.last_key),
             f"{run.files:,}",
             _age(run.written_at),
             "" if run.merging_into is None else f"→ {run.merging_into}",
@@ -130,6 +130,10 @@ def _runs(report: IndexReport) -> Table:
 
 def _order(order: tuple[int, ...] | None) -> str:
     return "none" if order is None else "/".join(f"{part:x}" for part in order)
+
+
+def _short(code: str) -> str:
+    return code if len(code) <= 16 else f"{code[:15]}…"
 
 
 def _age(written_at: int) -> str:
