@@ -73,7 +73,7 @@ def open_subject(pipeline: Pipeline, table: TableSettings) -> Subject:
         prepared = pipeline.prepare(table)
         if prepared.mirror is not None:
             mirror, changelog = prepared.mirror, prepared.changelog
-        history = tuple(pipeline.merged_files(prepared))
+        history = tuple(prepared.merged_files())
     if mirror.lost:
         findings += finding(Kind.ROOT, [f"{mirror.root_path}: is gone or fails its checksum"])
     subject = Subject(
