@@ -1,0 +1,1 @@
+"""The whole merge in one process without Spark, through seeded schedules of changes, faults and other writers."""

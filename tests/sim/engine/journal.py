@@ -1,0 +1,136 @@
+"""The changelog as its writer remembers it: every event of every file of every commit, outside of Iceberg."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+
+from icemirror.cursor import Source
+from tests.sim.engine import snapshots
+from tests.sim.engine.setting import Key, Setting, arrow_schema
+
+Order = tuple[int, int, int]  # the two parts of the sequence, and the changelog's commit
+Row = tuple[int, str | None, str]  # v, c, x as text: NaN equals NaN
+
+_OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
+_CATEGORIES = ("p", "q", None)
+_NUMBERS = (0.0, -0.0, float("nan"), None)
+
+
+def row_of(v: int, c: str | None, x: float | None) -> Row:
+    """A row's values, comparable exactly."""
+    return v, c, repr(x)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row of the changelog."""
+
+    key: Key
+    operation: str
+    lsn: int
+    ordinal: int
+    v: int
+    c: str | None
+    x: float | None
+
+    @property
+    def row(self) -> Row | None:
+        """What the mirror should have, if this event wins."""
+        return None if self.operation == "D" else row_of(self.v, self.c, self.x)
+
+
+@dataclass(frozen=True)
+class File:
+    """The events of one file, and the number of its commit."""
+
+    commit: int
+    number: int
+    events: tuple[Event, ...]
+
+
+@dataclass
+class Journal:
+    """Files in the order of events."""
+
+    files: list[File] = field(default_factory=list)
+    clock: int = 1000
+    revision: int = 0
+    snapshot_ids: dict[int, int] = field(default_factory=dict)  # commit number → snapshot
+    rewritten: bool = False  # some of the changelog's own memory of orders is gone
+
+    def merged(self, source: Source) -> int:
+        """How many files a cursor stands behind."""
+        if source.files_done is None:
+            return sum(file.commit <= source.sequence_number for file in self.files)
+        before = sum(file.commit < source.sequence_number for file in self.files)
+        return before + source.files_done
+
+    def tell(self, table: Table, setting: Setting, dice: random.Random) -> str:
+        """A commit of a few files: inserts, updates, deletes, ties, late events, repetitions, key reuse."""
+        number = table.metadata.next_sequence_number()
+        files = [self._events(setting, dice) for _ in range(dice.randint(1, setting.most_files))]
+        if self.files and dice.random() < 0.1:
+            files = [list(dice.choice(self.files).events)]
+        if dice.random() < 0.04:
+            files = []
+        data = [snapshots.write_parquet(table, as_arrow(setting, events), Record()) for events in files]
+        snapshot = snapshots.commit(table, "append", data)
+        self.snapshot_ids[number] = snapshot.snapshot_id
+        self.files += [File(number, at, tuple(events)) for at, events in enumerate(files)]
+        return f"append {[[f'{one.operation}{one.key}@{one.lsn}.{one.ordinal}' for one in file] for file in files]}"
+
+    def compact(self, table: Table, setting: Setting) -> str:
+        """All events in one file, by a snapshot that changes no rows."""
+        head = table.current_snapshot()
+        old = {
+            snapshots.delete_key(entry.data_file)
+            for manifest in snapshots.manifests_of(table.io, head)  # type: ignore[arg-type]
+            for entry in snapshots.entries_of(table.io, manifest)  # type: ignore[arg-type]
+        }
+        events = [event for file in self.files for event in file.events]
+        data = [snapshots.write_parquet(table, as_arrow(setting, events), Record())] if events else []
+        snapshot = snapshots.commit(table, "replace", data, gone=old)
+        self.snapshot_ids[snapshot.sequence_number or 0] = snapshot.snapshot_id
+        self.rewritten = True
+        return "compact the changelog"
+
+    def _events(self, setting: Setting, dice: random.Random) -> list[Event]:
+        events: list[Event] = []
+        for _ in range(dice.choice([1, 2, 3, 6])):
+            luck = dice.random()
+            known = [event for file in self.files[-6:] for event in file.events]
+            if known and luck < 0.12:
+                events.append(dice.choice(known))
+                continue
+            self.clock += dice.choice([0, 1, 1, 2])
+            late = dice.randint(1, 30) if luck > 0.8 else 0
+            self.revision += 1
+            events.append(
+                Event(
+                    key=dice.choice(setting.pool),
+                    operation=dice.choice("IIUUUDD"),
+                    lsn=self.clock - late,
+                    ordinal=dice.choice([0, 0, 1]),
+                    v=self.revision,
+                    c=dice.choice(_CATEGORIES),
+                    x=dice.choice(_NUMBERS),
+                )
+            )
+        return events
+
+
+def as_arrow(setting: Setting, events: list[Event]) -> pa.Table:
+    """A file of these events."""
+    columns: dict[str, list[object]] = {
+        name: [event.key[at] for event in events] for at, name in enumerate(setting.key_names)
+    }
+    columns |= {name: [getattr(event, name) for event in events] for name in "vcx"}
+    columns["cdc_operation"] = [_OPERATIONS[event.operation] for event in events]
+    columns["sequence_number"] = [f"{event.lsn:016x}/{event.ordinal:016x}" for event in events]
+    schema = arrow_schema(setting, setting.schema)
+    return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)

@@ -1,0 +1,200 @@
+"""Holds every snapshot of the mirror against the oracle, and the key index against the mirror."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from icemirror.cursor import Cursor
+from spark_job.key_index.root import Root, read_root
+from spark_job.key_index.scan import read_entries
+from spark_job.key_index.segment import SegmentInfo
+from spark_job.shape import resolve_shape
+from tests.sim.engine import snapshots
+from tests.sim.engine.journal import Journal, Order
+from tests.sim.engine.memory_io import MemoryIO
+from tests.sim.engine.oracle import NOTHING, State
+from tests.sim.engine.reader import Contents, Divergence, Place, Reader
+from tests.sim.engine.setting import Key, Setting
+
+CURSOR, EPOCH, LIVE_ROWS, ROOT = (f"icemirror.{name}" for name in ("cursor", "epoch", "live-rows", "index-root"))
+
+
+@dataclass
+class Judge:
+    """The oracle's state at each snapshot, and what must hold over all of them."""
+
+    io: MemoryIO
+    setting: Setting
+    journal: Journal
+    states: dict[int, State] = field(default_factory=dict)
+    by_others: dict[int, State] = field(default_factory=dict)
+    damaged: set[str] = field(default_factory=set)
+    referenced: set[str] = field(default_factory=set)
+    epoch: int = 0
+    checked: int = 0
+    _added: set[tuple[str, int | None]] = field(default_factory=set)
+    _codes: dict[int, Key] = field(default_factory=dict)
+    _entries: dict[tuple[str, int, int], list[tuple[int, int, int, Order]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.reader = Reader(self.io, self.setting.key_names)
+
+    def look(self, metadata: TableMetadata, healed: bool) -> None:
+        """A commit was made on the mirror: its head is judged, once."""
+        head = metadata.current_snapshot()
+        if head is None or head.snapshot_id in self.states:
+            return
+        contents = self.reader.read(head)
+        self.referenced |= contents.paths
+        self._no_path_twice(head)
+        if head.snapshot_id in self.by_others:
+            state = self.by_others[head.snapshot_id]
+            _compare_rows(state, contents)
+        else:
+            state = self._judge_merge(metadata, head, contents, healed)
+        self.states[head.snapshot_id] = state
+        self.checked += 1
+
+    def before(self, head: Snapshot | None) -> State:
+        """The state that a commit on this head builds on."""
+        return self.states[head.snapshot_id] if head else State()
+
+    def _judge_merge(
+        self, metadata: TableMetadata, head: Snapshot, contents: Contents, healed: bool
+    ) -> State:
+        if head.summary is None or CURSOR not in head.summary.additional_properties:
+            raise Divergence(f"nobody made snapshot {head.snapshot_id}")
+        summary = head.summary.additional_properties
+        source = Cursor.model_validate_json(summary[CURSOR]).source
+        parent = State() if head.parent_snapshot_id is None else self.states[head.parent_snapshot_id]
+        merged = self.journal.merged(source)
+        done = float("inf") if source.files_done is None else source.files_done
+        position = (source.sequence_number, done)
+        if parent.merged > merged or (parent.orders or parent.merged) and position <= parent.position:
+            raise Divergence(f"the cursor moved from {parent.position} to {position}")
+        state = parent.after_merge(self.journal.files[parent.merged : merged], merged, position)
+        _compare_rows(state, contents)
+        if int(summary[LIVE_ROWS]) != len(contents.rows):
+            raise Divergence(f"{summary[LIVE_ROWS]} live rows in the summary, {len(contents.rows)} in the table")
+        if int(summary[EPOCH]) <= self.epoch:
+            raise Divergence(f"epoch {summary[EPOCH]} after {self.epoch}")
+        self.epoch = int(summary[EPOCH])
+        root = read_root(self.io, summary[ROOT])
+        self.referenced |= {summary[ROOT], *(segment.path for segment in root.segments)}
+        if root.snapshot_id != head.snapshot_id:
+            raise Divergence("the root is that of another snapshot")
+        missing = {one.path for one in root.segments if one.path not in self.io.files} - self.damaged
+        if missing:
+            raise Divergence(f"the root names {missing}, which are gone")
+        if self.damaged.isdisjoint(one.path for one in root.segments):
+            state = self._judge_index(metadata, root, contents, state, healed)
+        return state
+
+    def _judge_index(
+        self, metadata: TableMetadata, root: Root, contents: Contents, state: State, healed: bool
+    ) -> State:
+        """Every live key → its exact place, nothing extra; and of every key the order."""
+        index = self._read_index(metadata, root)
+        live = {key: place for key, (place, _) in index.items() if place is not None}
+        places = contents.places()
+        if live != places:
+            wrong = {key: (live.get(key), places.get(key)) for key in live.keys() | places.keys()}
+            wrong = {key: pair for key, pair in wrong.items() if pair[0] != pair[1]}
+            raise Divergence(f"key → (index, mirror): {wrong}")
+        counted = {file.path: (file.rows, file.live) for file in root.files if not file.gone}
+        expected = {
+            path: (file.record_count, file.record_count - len(contents.deleted.get(path, ())))
+            for path, file in contents.data.items()
+        }
+        if counted != expected:
+            raise Divergence(f"the root counts {counted}, the table has {expected}")
+        orders = {key: order for key, (_, order) in index.items()}
+        if healed:
+            self._judge_healed(state, orders)
+            return replace(state, orders=orders)
+        if orders != state.orders:
+            raise Divergence(f"key → order (index, oracle): {_differences(orders, state.orders)}")
+        return state
+
+    def _judge_healed(self, state: State, orders: dict[Key, Order]) -> None:
+        """A rebuilt order is the same, where the changelog tells; else it lies between what it told and the newest."""
+        history: dict[Key, Order] = {}
+        for file in self.journal.files[: state.merged]:
+            for event in file.events:
+                order = (event.lsn, event.ordinal, file.commit)
+                history[event.key] = max(history.get(event.key, NOTHING), order)
+        for key in orders.keys() | state.orders.keys():
+            got, true = orders.get(key), state.orders.get(key)
+            if got == true:
+                continue
+            loose = key in state.touched or self.journal.rewritten
+            known = history.get(key)
+            least = min(true or NOTHING, known) if known else true
+            if loose and got is None and known is None and key not in state.rows:
+                continue
+            if loose and got is not None and (least or NOTHING)[:2] <= got[:2] <= state.greatest[:2]:
+                continue
+            raise Divergence(f"after a rebuild, {key} has the order {got}, not {true} ({known} in the changelog)")
+
+    def _read_index(self, metadata: TableMetadata, root: Root) -> dict[Key, tuple[Place | None, Order]]:
+        """The newest entry of each key, by reading all segments."""
+        codes = self._key_of_codes(metadata)
+        index: dict[Key, tuple[Place | None, Order]] = {}
+        for segment in root.segments:
+            for code, ordinal, pos, order in self._entries_of(segment):
+                file = root.files[segment.files[ordinal]] if ordinal >= 0 else None
+                place = None if file is None or file.gone else (file.path, pos)
+                index.setdefault(codes[code], (place, order))
+        return index
+
+    def _entries_of(self, segment: SegmentInfo) -> list[tuple[int, int, int, Order]]:
+        key = segment.path, segment.first_key, segment.last_key
+        if key not in self._entries:
+            entries = read_entries(self.io, segment)
+            orders: list[list[int]] = entries.orders.tolist()
+            self._entries[key] = [
+                (entries.keys.at(at), int(entries.file[at]), int(entries.pos[at]), (one, two, commit))
+                for at, (one, two, commit) in enumerate(orders)
+            ]
+        return self._entries[key]
+
+    def _key_of_codes(self, metadata: TableMetadata) -> dict[int, Key]:
+        if not self._codes:
+            shape = resolve_shape(self.setting.settings.tables[0], self.setting.schema)
+            keys = list(self.setting.pool)
+            codes = shape.of_mirror(metadata.table_uuid).codec.encode(self.setting.key_arrays(keys))
+            self._codes = {codes.at(at): key for at, key in enumerate(keys)}
+        return self._codes
+
+    def _no_path_twice(self, head: Snapshot) -> None:
+        for manifest in snapshots.manifests_of(self.io, head):
+            if manifest.added_snapshot_id != head.snapshot_id:
+                continue
+            for entry in snapshots.entries_of(self.io, manifest):
+                if entry.snapshot_id != head.snapshot_id:
+                    continue
+                key = snapshots.delete_key(entry.data_file)
+                if key in self._added:
+                    raise Divergence(f"{key} was added twice")
+                self._added.add(key)
+                if entry.data_file.content is DataFileContent.DATA:
+                    self._added.add((entry.data_file.file_path, None))
+
+
+def _compare_rows(state: State, contents: Contents) -> None:
+    rows = contents.by_key()
+    if rows != state.rows:
+        raise Divergence(f"key → row (mirror, oracle): {_differences(rows, state.rows)}")
+
+
+def _differences(left: object, right: object) -> dict[object, tuple[object, object]]:
+    one, other = dict(left), dict(right)  # type: ignore[call-overload]
+    return {
+        key: (one.get(key), other.get(key))
+        for key in one.keys() | other.keys()
+        if one.get(key) != other.get(key)
+    }

@@ -1,0 +1,138 @@
+"""A catalog in memory whose commits may be lost before or after their effect, or land late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from itertools import count
+from typing import Any
+
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import AddSnapshotUpdate, update_table_metadata
+
+from tests.sim.engine.memory_io import MemoryIO
+
+
+class Fault(StrEnum):
+    """What happens to one commit on the mirror."""
+
+    LOST_BEFORE = "lost before"  # no effect, an error that does not say so
+    LOST_AFTER = "lost after"  # done, but the answer is lost
+    BLIND_AFTER = "blind after"  # done, the answer is lost, and the look as well
+    LATE = "late"  # no effect yet; it is done some steps later
+    REFUSED_AFTER = "refused after"  # done, and a transport's second try is refused
+
+
+class MemoryCatalog(NoopCatalog):
+    """Tables by name; metadata stays an object. `fault` meets the next commit that a merge makes."""
+
+    def __init__(self, io: MemoryIO, observe: Callable[[TableMetadata], None]) -> None:
+        super().__init__("memory")
+        self.io = io
+        self.tables: dict[tuple[str, ...], tuple[TableMetadata, str]] = {}
+        self.fault: Fault | None = None
+        self.late: list[Callable[[], None]] = []
+        self._observe = observe
+        self._blind = False
+        self._versions = count()
+
+    def create_namespace_if_not_exists(self, namespace: Any, properties: Any = None) -> None:
+        """All namespaces are there."""
+
+    def create_table(
+        self,
+        identifier: Any,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: Any = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: Any = UNSORTED_SORT_ORDER,
+        properties: Any = None,
+    ) -> Table:
+        name = self.identifier_to_tuple(identifier)
+        if name in self.tables:
+            raise TableAlreadyExistsError(str(name))
+        place = f"memory://lake/{'/'.join(name)}"
+        metadata = new_table_metadata(schema, partition_spec, sort_order, place, properties or {})
+        if metadata.format_version >= 3:
+            metadata = metadata.model_copy(update={"next_row_id": 0})
+        self.put(name, metadata)
+        return self.load_table(name)
+
+    def load_table(self, identifier: Any) -> Table:
+        if self._blind:
+            self._blind = False
+            raise ConnectionError("the catalog does not answer")
+        name = self.identifier_to_tuple(identifier)
+        if name not in self.tables:
+            raise NoSuchTableError(str(name))
+        metadata, version = self.tables[name]
+        return Table(name, metadata, version, self.io, self)
+
+    def put(self, name: tuple[str, ...], metadata: TableMetadata) -> None:
+        """Makes this the table's metadata."""
+        self.tables[name] = (metadata, f"memory://meta/{next(self._versions)}")
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        if self.io.dead:
+            raise ConnectionError("the process is dead")
+        name = table.name()
+        fault = self._take_fault(updates)
+        match fault:
+            case Fault.LOST_BEFORE:
+                raise CommitStateUnknownException("no answer")
+            case Fault.LATE:
+                self.late.append(lambda: self._apply(name, requirements, updates))
+                raise CommitStateUnknownException("no answer yet")
+        self._apply(name, requirements, updates)
+        match fault:
+            case Fault.REFUSED_AFTER:
+                raise CommitFailedException("branch main has changed")
+            case Fault.LOST_AFTER | Fault.BLIND_AFTER:
+                self._blind = fault is Fault.BLIND_AFTER
+                raise CommitStateUnknownException("no answer")
+        metadata, version = self.tables[name]
+        return CommitTableResponse(metadata=metadata, metadata_location=version)
+
+    def land_late(self) -> int:
+        """What was on its way arrives, if the catalog still takes it; how many did."""
+        landed = 0
+        waiting, self.late = self.late, []
+        for commit in waiting:
+            try:
+                commit()
+                landed += 1
+            except CommitFailedException:
+                continue
+        return landed
+
+    def _take_fault(self, updates: Any) -> Fault | None:
+        ours = any(
+            isinstance(update, AddSnapshotUpdate)
+            and update.snapshot.summary is not None
+            and "icemirror.cursor" in update.snapshot.summary.additional_properties
+            for update in updates
+        )
+        fault, self.fault = (self.fault, None) if ours else (None, self.fault)
+        return fault
+
+    def _apply(self, name: tuple[str, ...], requirements: Any, updates: Any) -> None:
+        metadata, _ = self.tables[name]
+        for requirement in requirements:
+            requirement.validate(metadata)
+        try:
+            self.put(name, update_table_metadata(metadata, updates))
+        except ValueError as error:  # a sequence number that others have used meanwhile
+            raise CommitFailedException(str(error)) from error
+        self._observe(self.tables[name][0])
+
+

@@ -1,0 +1,60 @@
+"""What the mirror must hold at each of its snapshots: the journal replayed row by row, and what others did to it.
+
+A row that another writer adds has the order that its key had when the merge last committed, live or deleted; one of
+a key that was never there counts as the greatest change merged so far. A row that another writer deletes leaves a
+tombstone of the row's order, unless the merge never saw it. An update by another writer keeps the row's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tests.sim.engine.journal import File, Order, Row
+from tests.sim.engine.setting import Key
+
+NOTHING: Order = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class State:
+    """One snapshot. `orders` are those of the last merge at or before it, of live rows and tombstones alike.
+
+    `touched`: keys whose order is not the changelog's, because others wrote or deleted their rows.
+    """
+
+    merged: int = 0
+    position: tuple[int, float] = (0, float("inf"))
+    orders: Mapping[Key, Order] = field(default_factory=dict)
+    rows: Mapping[Key, Row] = field(default_factory=dict)
+    touched: frozenset[Key] = frozenset()
+
+    @property
+    def greatest(self) -> Order:
+        """The greatest change merged so far."""
+        return max(self.orders.values(), default=NOTHING)
+
+    def after_others(self, rows: Mapping[Key, Row]) -> State:
+        """Another writer made these the rows."""
+        changed = {
+            key for key in rows.keys() | self.rows.keys() if rows.get(key) != self.rows.get(key)
+        }
+        return replace(self, rows=rows, touched=self.touched | changed)
+
+    def after_merge(self, files: list[File], merged: int, position: tuple[int, float]) -> State:
+        """A merge took in these files."""
+        greatest = self.greatest
+        orders = {**{key: greatest for key in self.rows}, **self.orders}
+        rows, touched = dict(self.rows), set(self.touched)
+        for file in files:
+            for event in file.events:
+                order = (event.lsn, event.ordinal, file.commit)
+                if order < orders.get(event.key, NOTHING):
+                    continue
+                orders[event.key] = order
+                touched.discard(event.key)
+                if event.row is None:
+                    rows.pop(event.key, None)
+                else:
+                    rows[event.key] = event.row
+        return State(merged, position, orders, rows, frozenset(key for key in touched if key in orders))

@@ -1,0 +1,118 @@
+"""The merge as one process of many: it can be stopped at its named points, die there, and start again forgetful."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from spark_job import catch_up, commit_slice, data_files, deletes, engine, heal, index_merge, pipeline, row_lineage, shard
+from spark_job.iceberg import mirror, view
+from spark_job.immutable import ReadOnce
+from spark_job.key_index import blocks, compaction, lookup, scan, segment, tiers
+from tests.sim.engine import quick_avro
+from tests.sim.engine.setting import Setting
+
+_WITH_POINTS = (catch_up, commit_slice, heal, index_merge, pipeline, shard)
+_WITH_THREADS = (data_files, deletes, engine, row_lineage)
+_WITH_BLOCKS = (blocks, lookup, scan, segment)
+
+
+class Points:
+    """Counts the points that are passed; `act` is called at the one that was asked for."""
+
+    def __init__(self) -> None:
+        self.passed: list[str] = []
+        self._at, self._act = 0, None  # type: int, Callable[[str], None] | None
+
+    def expect(self, at: int, act: Callable[[str], None] | None) -> None:
+        """Act at the so-manieth point from now."""
+        self.passed, self._at, self._act = [], at, act
+
+    def reach(self, name: str) -> None:
+        """Stands in for the product's own."""
+        self.passed.append(name)
+        if self._act is not None and len(self.passed) >= self._at:
+            act, self._act = self._act, None
+            act(name)
+
+
+class _Inline:
+    """A pool that does everything at once, in this thread: quick, and the same every time."""
+
+    def __init__(self, _workers: int) -> None: ...
+
+    def __enter__(self) -> _Inline:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(call(*arguments))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def map(self, call: Callable[..., Any], *columns: Any) -> list[Any]:
+        return [call(*row) for row in zip(*columns, strict=False)]
+
+
+def restart() -> None:
+    """Another process, which remembers nothing of the files."""
+    mirror._roots = ReadOnce(8)
+    view._contents = ReadOnce(4096)
+    blocks._directories = ReadOnce(256)
+
+
+class Clock:
+    """Wall time as machines have it: up to an hour off, now this way, now that."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice, self._now = dice, 1_800_000_000.0
+
+    def time(self) -> float:
+        self._now += 1
+        return self._now + self._dice.uniform(-3600, 3600)
+
+    def perf_counter(self) -> float:
+        return time.perf_counter()
+
+
+@contextmanager
+def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
+    """Everything around the product that a seed needs: points, no threads, known identifiers, small sizes."""
+    dice = random.Random(seed)
+    clock = Clock(random.Random(seed + 1))
+    with ExitStack() as stack:
+        for change in quick_avro.patches():
+            stack.enter_context(change)
+
+        def set_to(module: ModuleType, name: str, value: object) -> None:
+            stack.enter_context(patch.object(module, name, value))
+
+        for module in _WITH_POINTS:
+            set_to(module, "reach", points.reach)
+        for module in _WITH_THREADS:
+            set_to(module, "ThreadPoolExecutor", _Inline)
+        for module in _WITH_BLOCKS:
+            set_to(module, "BLOCK_ROWS", setting.block_rows)
+        for module in (commit_slice, catch_up):
+            set_to(module, "time", clock)
+        set_to(uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
+        set_to(tiers, "FAN_IN", setting.fan_in)
+        set_to(tiers, "_SMALLEST_TIER", setting.smallest_tier)
+        set_to(tiers, "_LEAST_WORK", setting.least_work)
+        set_to(tiers, "_WORK_FOR_ENTRY", 1)
+        for module in (tiers, compaction):
+            set_to(module, "PIECE_ENTRIES", setting.piece_entries)
+        restart()
+        yield
+    restart()

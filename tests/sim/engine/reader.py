@@ -1,0 +1,144 @@
+"""Reads a snapshot of the mirror straight from its manifests and files, without the product's view of them."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.snapshots import Snapshot
+from pyroaring import BitMap64
+
+from spark_job.iceberg.v3_fields import content_span, referenced_data_file
+from tests.sim.engine import snapshots
+from tests.sim.engine.journal import Row, row_of
+from tests.sim.engine.memory_io import MemoryIO
+from tests.sim.engine.setting import Key
+
+Place = tuple[str, int]
+
+
+class Divergence(AssertionError):
+    """Something that must hold does not."""
+
+
+@dataclass
+class Contents:
+    """What a reader finds: each live row with its place; the files; deleted places by data file."""
+
+    rows: dict[Place, tuple[Key, Row]] = field(default_factory=dict)
+    data: dict[str, DataFile] = field(default_factory=dict)
+    deletes: list[DataFile] = field(default_factory=list)
+    deleted: dict[str, set[int]] = field(default_factory=dict)
+    paths: set[str] = field(default_factory=set)
+
+    def by_key(self) -> dict[Key, Row]:
+        """The rows, of which each key has one."""
+        found: dict[Key, Row] = {}
+        for key, row in self.rows.values():
+            if key in found:
+                raise Divergence(f"the key {key} has two rows: {found[key]} and {row}")
+            found[key] = row
+        return found
+
+    def places(self) -> dict[Key, Place]:
+        """Where the row of each key is."""
+        return {key: place for place, (key, _) in self.rows.items()}
+
+
+class Reader:
+    """Remembers files, which never change."""
+
+    def __init__(self, io: MemoryIO, key_names: list[str]) -> None:
+        self._io, self._names = io, key_names
+        self._rows: dict[str, list[tuple[Key, Row]]] = {}
+        self._deletes: dict[tuple[str, int | None], list[Place]] = {}
+
+    def read(self, snapshot: Snapshot | None) -> Contents:
+        """All of a snapshot; every file that it names must be there."""
+        contents = Contents()
+        if snapshot is None:
+            return contents
+        contents.paths.add(snapshot.manifest_list)
+        for manifest in snapshots.manifests_of(self._io, snapshot):
+            contents.paths.add(manifest.manifest_path)
+            for entry in snapshots.entries_of(self._io, manifest):
+                file = entry.data_file
+                if file.content is DataFileContent.DATA:
+                    if file.file_path in contents.data:
+                        raise Divergence(f"{file.file_path} is in the snapshot twice")
+                    contents.data[file.file_path] = file
+                else:
+                    contents.deletes.append(file)
+        contents.paths.update(contents.data, (file.file_path for file in contents.deletes))
+        for path in contents.paths:
+            if path not in self._io.files:
+                raise Divergence(f"{path} is gone, although snapshot {snapshot.snapshot_id} names it")
+        self._apply_deletes(contents)
+        for path, file in contents.data.items():
+            rows = self._read_rows(path)
+            if len(rows) != file.record_count:
+                raise Divergence(f"{path} has {len(rows)} rows, the manifest says {file.record_count}")
+            dead = contents.deleted.get(path, ())
+            contents.rows.update(((path, at), row) for at, row in enumerate(rows) if at not in dead)
+        return contents
+
+    def _apply_deletes(self, contents: Contents) -> None:
+        vectors = [file for file in contents.deletes if file.file_format is FileFormat.PUFFIN]
+        ruled = [referenced_data_file(file) for file in vectors]
+        if len(set(ruled)) != len(ruled):
+            raise Divergence("a data file has two deletion vectors")
+        for file in contents.deletes:
+            vector = file.file_format is FileFormat.PUFFIN
+            places = self._read_vector(file) if vector else self._read_deletes(file)
+            if len(places) != file.record_count:
+                raise Divergence(f"{file.file_path}: {len(places)} deletes, not {file.record_count}")
+            for path, at in places:
+                if path not in contents.data:
+                    if vector:
+                        raise Divergence(f"a deletion vector for {path}, which is not there")
+                    continue
+                if not 0 <= at < contents.data[path].record_count:
+                    raise Divergence(f"{path}: row {at} is deleted, but there is none")
+                if vector or path not in ruled:
+                    gone = contents.deleted.setdefault(path, set())
+                    if at in gone:
+                        raise Divergence(f"{path}: row {at} is deleted twice")
+                    gone.add(at)
+
+    def _read_rows(self, path: str) -> list[tuple[Key, Row]]:
+        if path not in self._rows:
+            table = pq.ParquetFile(pa.BufferReader(self._io.read(path))).read()
+            keys: Any = zip(*(table[name].to_pylist() for name in self._names), strict=True)
+            values = (table[name].to_pylist() for name in "vcx")
+            rows = zip(*values, strict=True)
+            self._rows[path] = [(_plain(key), row_of(*row)) for key, row in zip(keys, rows, strict=True)]
+        return self._rows[path]
+
+    def _read_deletes(self, file: DataFile) -> list[Place]:
+        key = file.file_path, None
+        if key not in self._deletes:
+            table = pq.ParquetFile(pa.BufferReader(self._io.read(file.file_path))).read()
+            self._deletes[key] = list(
+                zip(table["file_path"].to_pylist(), table["pos"].to_pylist(), strict=True)
+            )
+        return self._deletes[key]
+
+    def _read_vector(self, file: DataFile) -> list[Place]:
+        span, target = content_span(file), referenced_data_file(file)
+        assert span is not None
+        assert target is not None
+        key = file.file_path, span[0]
+        if key not in self._deletes:
+            blob = self._io.read(file.file_path)[span[0] : span[0] + span[1]]
+            (length,) = struct.unpack_from(">I", blob)
+            bitmap = BitMap64.deserialize(blob[8 : 4 + length])
+            self._deletes[key] = [(target, int(at)) for at in bitmap]
+        return self._deletes[key]
+
+
+def _plain(key: tuple[Any, ...]) -> Key:
+    return tuple(part.bytes if hasattr(part, "bytes") else part for part in key)

@@ -1,0 +1,122 @@
+"""What a seed chooses before its story begins: the table, the limits, and the sizes that make rare things frequent."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, IcebergType, LongType, StringType, UUIDType
+
+from icemirror.settings import Settings, load_settings
+from tests.mirrors import write_config
+from tests.unit.merge.lab import changelog_schema
+
+Key = tuple[Any, ...]
+
+_KINDS: dict[str, tuple[tuple[tuple[str, IcebergType], ...], tuple[Key, ...]]] = {
+    "long": (
+        (("id", LongType()),),
+        (*((number,) for number in range(100, 118)), (-(2**63),), (2**63 - 1,), (0,), (-1,)),
+    ),
+    "uuid": (
+        (("id", UUIDType()),),
+        tuple(
+            (number.to_bytes(16, "big"),)
+            for number in (*range(2**64 - 8, 2**64 + 8), 0, 2**128 - 1, 2**127, 2**127 - 1)
+        ),
+    ),
+    "string": ((("id", StringType()),), tuple((text,) for text in ("", " ", "é", *"abcdefghijklmnopq"))),
+    "composite": (
+        (("a", LongType()), ("b", StringType())),
+        tuple((number, text) for number in (1, 12, 123) for text in ("", "2", "23", "3", "x", "y", "z")),
+    ),
+}
+PARTITIONS = ("", 'partition_by: ["bucket[2](c)"]', 'partition_by: ["c"]')
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The table of one seed."""
+
+    kind: str
+    version: int
+    partition: str
+    batch_size: int
+    shards: int
+    fan_in: int
+    smallest_tier: int
+    least_work: int
+    piece_entries: int
+    block_rows: int
+    most_files: int
+    pool: tuple[Key, ...]
+
+    @classmethod
+    def choose(cls, dice: random.Random) -> Setting:
+        """The setting of a seed."""
+        kind = dice.choice(sorted(_KINDS))
+        keys = list(_KINDS[kind][1])
+        dice.shuffle(keys)
+        return cls(
+            kind=kind,
+            version=dice.choice([2, 3]),
+            partition=dice.choice(PARTITIONS),
+            batch_size=dice.choice([3, 8, 1000]),
+            shards=dice.choice([1, 1, 2, 3]),
+            fan_in=dice.choice([2, 2, 3]),
+            smallest_tier=dice.choice([2, 6]),
+            least_work=dice.choice([3, 8, 1000]),
+            piece_entries=dice.choice([2, 5, 1000]),
+            block_rows=dice.choice([2, 4, 1024]),
+            most_files=dice.choice([1, 3]),
+            pool=tuple(keys[: dice.choice([6, 12, 20])]),
+        )
+
+    @property
+    def key_columns(self) -> tuple[tuple[str, IcebergType], ...]:
+        return _KINDS[self.kind][0]
+
+    @property
+    def key_names(self) -> list[str]:
+        return [name for name, _ in self.key_columns]
+
+    @property
+    def schema(self) -> Schema:
+        """Of the changelog: key, a number that tells revisions apart, a category, a value with NULL and NaN."""
+        values: tuple[tuple[str, IcebergType], ...] = (("v", LongType()), ("c", StringType()), ("x", DoubleType()))
+        return changelog_schema(*self.key_columns, *values, keys=self.key_names)
+
+    @property
+    def settings(self) -> Settings:
+        options = f"format_version: {self.version}\n{self.partition}"
+        return _settings(options, f"batch_size: {self.batch_size}\n")
+
+    def key_arrays(self, keys: list[Key]) -> list[pa.Array]:
+        """Key columns as the merge reads them from Parquet."""
+        types = {"long": pa.int64(), "uuid": pa.binary(16), "string": pa.large_string()}
+        kinds = [pa.int64(), pa.large_string()] if self.kind == "composite" else [types[self.kind]]
+        return [pa.array([key[at] for key in keys], kind) for at, kind in enumerate(kinds)]
+
+
+@lru_cache(maxsize=256)
+def _settings(options: str, tail: str) -> Settings:
+    with tempfile.TemporaryDirectory(prefix="icemirror-sim-") as folder:
+        return load_settings(write_config(Path(folder), options, tail), os.environ)
+
+
+_arrow: dict[tuple[str, bool], pa.Schema] = {}
+
+
+def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:
+    """A schema with field ids, converted once for each kind of key."""
+    if (setting.kind, mirror) not in _arrow:
+        _arrow[setting.kind, mirror] = schema_to_pyarrow(schema)
+    return _arrow[setting.kind, mirror]

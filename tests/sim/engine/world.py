@@ -1,0 +1,370 @@
+"""One seed: a changelog, a mirror, the merge between them, and everything that may happen to them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
+
+from icemirror.cursor import Cursor
+from icemirror.errors import CommitUnknown
+from icemirror.result import Merged
+from spark_job.engine import InProcess, LazyEngine
+from spark_job.iceberg.seams import allow_v3_metadata
+from spark_job.iceberg.tables import Catalogs
+from spark_job.pipeline import Pipeline
+from tests.sim.engine import snapshots
+from tests.sim.engine.journal import Journal
+from tests.sim.engine.judge import CURSOR, Judge
+from tests.sim.engine.memory_catalog import Fault, MemoryCatalog
+from tests.sim.engine.memory_io import Died, MemoryIO
+from tests.sim.engine.others import Other
+from tests.sim.engine.process import Points, restart, stage
+from tests.sim.engine.reader import Divergence
+from tests.sim.engine.setting import Setting
+
+CHANGELOG, MIRROR = ("lab", "world_changelog"), ("lab", "world")
+STEPS = 60
+_MOST_PASSED = 14
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a seed was about."""
+
+    snapshots: int
+    story: list[str]
+
+
+class World:
+    """`run` tells the whole story, or raises what does not hold."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.setting = Setting.choose(self.dice)
+        self.story = [repr(self.setting)]
+        self.points = Points()
+        self.io = MemoryIO()
+        self.catalog = MemoryCatalog(self.io, self._observe)
+        self.journal = Journal()
+        self.judge = Judge(self.io, self.setting, self.journal)
+        self._ids = count(1_000_000)
+        self._unjudged: list[TableMetadata] = []
+        self._depth = 0
+        self._leaky = False  # somebody died, or nobody knows: files may be left behind
+
+    def run(self, steps: int = STEPS) -> Outcome:
+        """Up to so many steps, then a quiet end."""
+        snapshots.forget()
+        with stage(self.setting, self.points, self.seed):
+            settings = self.setting.settings
+            catalogs = Catalogs(settings)
+            catalogs._open[None] = self.catalog
+            engine = LazyEngine(lambda: InProcess(self.setting.shards))
+            self.pipeline = Pipeline(settings, catalogs, engine, "sim", key_check_rows=None)
+            self.catalog.create_table(CHANGELOG, self.setting.schema, properties={"format-version": "2"})
+            for _ in range(self.dice.choice([steps // 3, steps, steps])):
+                self.step()
+            self._end()
+        return Outcome(self.judge.checked, self.story)
+
+    def step(self) -> None:
+        """One thing happens."""
+        doings: list[tuple[Callable[[], str | None], int]] = [
+            (self._tell, 30),
+            (self._merge, 26),
+            (self._merge_with_trouble, 16),
+            (self._write_by_others, 10),
+            (self._damage, 4),
+            (self._expire_mirror, 3),
+            (self._expire_changelog, 3),
+            (self._compact_changelog, 2),
+            (self._roll_back, 2),
+            (self._restart, 3),
+            (self._land, 2),
+            (self._upgrade, 1),
+        ]
+        doing = self.dice.choices([one for one, _ in doings], [weight for _, weight in doings])[0]
+        place = len(self.story)
+        self.story.append(doing.__name__)
+        said = doing()
+        self.story[place] = f"{'  ' * self._depth}{said or doing.__name__ + ': nothing to do'}"
+        self._judge()
+
+    @property
+    def changelog(self) -> Table:
+        return self.catalog.load_table(CHANGELOG)
+
+    @property
+    def mirror(self) -> Table | None:
+        return self.catalog.load_table(MIRROR) if MIRROR in self.catalog.tables else None
+
+    def _observe(self, metadata: TableMetadata) -> None:
+        if metadata.location.endswith("/world"):
+            healed = "healed" in self.points.passed
+            self._unjudged.append((metadata, healed))  # type: ignore[arg-type]
+
+    def _judge(self) -> None:
+        waiting, self._unjudged = self._unjudged, []
+        for metadata, healed in waiting:  # type: ignore[misc]
+            self.judge.look(metadata, healed)
+
+    def _tell(self) -> str:
+        return self.journal.tell(self.changelog, self.setting, self.dice)
+
+    def _merge(self) -> str:
+        self.points.expect(0, None)
+        return self._advance("merge")
+
+    def _advance(self, what: str) -> str:
+        slices = 0
+        try:
+            for _ in range(self.dice.choice([1, 2, 50])):
+                step = self.pipeline.advance(self.pipeline.settings.tables[0])
+                self._judge()
+                if not isinstance(step, Merged):
+                    break
+                slices += 1
+                self.points.passed = []
+        except Died:
+            self.io.dead = False
+            self._leaky = True
+            restart()
+            return f"{what}: {slices} slices, then died at {self.points.passed[-1]}"
+        except CommitUnknown as error:
+            self._leaky = True
+            return f"{what}: {slices} slices, then {error}"
+        return f"{what}: {slices} slices"
+
+    def _merge_with_trouble(self) -> str | None:
+        kind = self.dice.choice(["die", "die", "fault", "fault", "interlude", "interlude"])
+        at = self.dice.randint(1, _MOST_PASSED)
+        match kind:
+            case "die":
+                self.points.expect(at, self._die)
+                return self._advance(f"merge to die at point {at}")
+            case "fault":
+                self.points.expect(0, None)
+                fault = self.dice.choice(list(Fault))
+                self.catalog.fault = fault
+                said = self._advance(f"merge whose commit is {fault}")
+                self.catalog.fault = None
+                return said
+            case _:
+                if self._depth:
+                    return None
+                self.points.expect(at, self._interlude)
+                return self._advance(f"merge with an interlude at point {at}")
+
+    def _die(self, name: str) -> None:
+        self.io.dead = True
+        raise Died(name)
+
+    def _interlude(self, name: str) -> None:
+        """Others are at work while this merge stands still."""
+        passed, fault = self.points.passed, self.catalog.fault
+        self.story.append(f"  at {name}:")
+        self._depth += 1
+        for _ in range(self.dice.randint(1, 4)):
+            self.step()
+        self._depth -= 1
+        self.points.expect(0, None)
+        self.points.passed, self.catalog.fault = passed, fault
+
+    def _write_by_others(self) -> str | None:
+        table = self.mirror
+        head = table.current_snapshot() if table else None
+        if table is None or head is None:
+            return None
+        other = Other(table, self.judge.reader.read(head), self.setting, self.dice)
+        said = other.write()
+        snapshot_id = next(self._ids)
+        self.judge.by_others[snapshot_id] = self.judge.before(head).after_others(other.rows)
+        other.commit(snapshot_id)
+        return said
+
+    def _damage(self) -> str | None:
+        table = self.mirror
+        head = table.current_snapshot() if table else None
+        if head is None:
+            return None
+        files = sorted(
+            path
+            for path in self.io.files
+            if path.endswith((".segment.puffin", ".root.puffin")) and path not in self.judge.damaged
+        )
+        if not files:
+            return None
+        self._leaky = True
+        path = self.dice.choice(files[-12:] if self.dice.random() < 0.5 else files)
+        content = bytearray(self.io.files[path])
+        how = self.dice.choice(["removed", "cut", "flipped"])
+        match how:
+            case "removed":
+                del self.io.files[path]
+            case "cut":
+                self.io.files[path] = bytes(content[: self.dice.randrange(len(content))])
+            case _:
+                content[self.dice.randrange(len(content))] ^= 1 << self.dice.randrange(8)
+                self.io.files[path] = bytes(content)
+        self.judge.damaged.add(path)
+        if self.dice.random() < 0.7:
+            restart()
+        return f"{path.rsplit('/', 1)[-1]} is {how}"
+
+    def _standing(self, table: Table) -> list[int]:
+        """The merge's own snapshots in the history of the head, newest first."""
+        by_id = {one.snapshot_id: one for one in table.metadata.snapshots}
+        at, ours = table.current_snapshot(), []
+        while at is not None:
+            if at.summary and CURSOR in at.summary.additional_properties:
+                ours.append(at.snapshot_id)
+            at = by_id.get(at.parent_snapshot_id or 0)
+        return ours
+
+    def _expire_mirror(self) -> str | None:
+        table = self.mirror
+        head = table.current_snapshot() if table else None
+        if table is None or head is None:
+            return None
+        ours = self._standing(table)
+        anchored = str(ours[0]) in table.metadata.properties[CURSOR] if ours else False
+        order = [one.snapshot_id for one in table.metadata.snapshots]
+        last = order.index(ours[0]) + (1 if anchored else 0) if ours else 0
+        return self._expire(table, [one for one in order[:last] if one != head.snapshot_id], "mirror")
+
+    def _expire_changelog(self) -> str | None:
+        """Up to the cursor, or anything before the first merge began."""
+        table = self.changelog
+        head = table.current_snapshot()
+        if head is None or self._depth:
+            return None
+        order = [one.snapshot_id for one in table.metadata.snapshots]
+        cursors = [
+            Cursor.model_validate_json(one.summary.additional_properties[CURSOR]).source
+            for one in (self.mirror.metadata.snapshots if self.mirror else ())
+            if one.summary and CURSOR in one.summary.additional_properties
+        ]
+        head_of_mirror = self.mirror.current_snapshot() if self.mirror else None
+        if head_of_mirror is None:
+            if self.journal.rewritten:
+                return None
+            return self._expire(table, order[:-1], "changelog")
+        if not cursors:
+            return None
+        oldest = min(order.index(one.snapshot_id) for one in cursors)
+        return self._expire(table, order[:oldest], "changelog")
+
+    def _expire(self, table: Table, ids: list[int], what: str) -> str | None:
+        ids = ids[: self.dice.randint(0, len(ids))]
+        if not ids:
+            return None
+        if what == "changelog":
+            self.journal.rewritten = True
+        if self.dice.random() < 0.5:
+            self.catalog.commit_table(table, (), (RemoveSnapshotsUpdate(snapshot_ids=ids),))  # type: ignore[call-arg]
+            return f"expire {len(ids)} snapshots of the {what} like PyIceberg"
+        kept = [one for one in table.metadata.snapshots if one.snapshot_id not in ids]
+        log = [one for one in table.metadata.snapshot_log if one.snapshot_id not in ids]
+        changed = table.metadata.model_copy(update={"snapshots": kept, "snapshot_log": log})
+        self.catalog.put(table.name(), changed)
+        return f"expire {len(ids)} snapshots of the {what} like Java"
+
+    def _compact_changelog(self) -> str | None:
+        if self.changelog.current_snapshot() is None or self._depth:
+            return None
+        return self.journal.compact(self.changelog, self.setting)
+
+    def _roll_back(self) -> str | None:
+        table = self.mirror
+        if table is None or table.current_snapshot() is None:
+            return None
+        known = {one.snapshot_id for one in self.changelog.metadata.snapshots}
+        ours = [
+            one.snapshot_id
+            for one in table.metadata.snapshots
+            if one.summary
+            and CURSOR in one.summary.additional_properties
+            and Cursor.model_validate_json(one.summary.additional_properties[CURSOR]).source.snapshot_id
+            in known
+        ]
+        if not ours:
+            return None
+        chosen = self.dice.choice(ours[-4:])
+        to_main = {"ref-name": "main", "snapshot-id": chosen, "type": "branch"}
+        self.catalog.commit_table(table, (), (SetSnapshotRefUpdate.model_validate(to_main),))
+        return f"roll the mirror back to {chosen}"
+
+    def _restart(self) -> str:
+        restart()
+        return "restart"
+
+    def _land(self) -> str | None:
+        if not self.catalog.late:
+            return None
+        landed = self.catalog.land_late()
+        return f"{landed} late commits land"
+
+    def _upgrade(self) -> str | None:
+        table = self.mirror
+        if table is None or table.metadata.format_version != 2 or table.current_snapshot() is None:
+            return None
+        allow_v3_metadata()
+        document = table.metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
+        document |= {"format-version": 3, "next-row-id": 0}
+        self.catalog.put(MIRROR, TableMetadataUtil.parse_obj(document))
+        return "the mirror is upgraded to version 3"
+
+    def _end(self) -> None:
+        """What was late lands or not, and a quiet merge takes in the rest."""
+        self.story.append("the end")
+        with suppress(CommitFailedException):
+            self.catalog.land_late()
+        self._judge()
+        if self.dice.random() < 0.5:
+            restart()
+        self.points.expect(0, None)
+        for _ in range(1000):
+            if not isinstance(self.pipeline.advance(self.pipeline.settings.tables[0]), Merged):
+                break
+            self._judge()
+            self.points.passed = []
+        self._judge()
+        table = self.mirror
+        if table is None or table.current_snapshot() is None:
+            if self.journal.files:
+                raise Divergence("there is no mirror at the end")
+            return
+        ours = [self.judge.states[one] for one in self._standing(table)[:1]]
+        if ours and ours[0].merged != len(self.journal.files):
+            raise Divergence(f"{ours[0].merged} of {len(self.journal.files)} files are merged at the end")
+        for snapshot in table.metadata.snapshots:
+            self.judge.reader.read(snapshot)
+        self._nothing_left_behind()
+
+    def _nothing_left_behind(self) -> None:
+        lake = "memory://lake/lab/"
+        kept = {path for path in self.io.files if not path.startswith(f"{lake}world_changelog")}
+        left = kept - self.judge.referenced
+        if left and not self._leaky:
+            raise Divergence(f"files that nobody knows: {sorted(left)}")
+
+
+def run_seed(seed: int, steps: int = STEPS) -> Outcome:
+    """The story of a seed; what fails carries the story with it."""
+    world = World(seed)
+    try:
+        return world.run(steps)
+    except Exception as error:
+        error.add_note("\n".join(world.story))
+        raise
+
+
