@@ -111,6 +111,7 @@ def commit_slice(
         discard(io, [*written, *(delta.written if delta else ())])
         raise
     committed = time.perf_counter()
+    discard(io, _passing(merged, root))
     clean_up(table, expiry, after)
     seconds = {
         "deletes": prepared - began,
@@ -231,6 +232,12 @@ def _data_files(shards: Sequence[ShardResult]) -> list[DataFile]:
             file.spec_id = spec_id
             files.append(file)
     return files
+
+
+def _passing(merged: MergedIndex, root: Root) -> list[str]:
+    """Segments that were written for this commit and merged away in it."""
+    kept = {segment.path for segment in root.segments}
+    return [segment.path for segment in merged.added if segment.path not in kept]
 
 
 def _new_segments(shards: Sequence[ShardResult], merged: MergedIndex) -> list[SegmentInfo]:

@@ -17,12 +17,13 @@ from pyiceberg.io import FileIO
 from icemirror.crash import reach
 from icemirror.errors import Invalid
 from icemirror.telemetry.logs import get_log
-from spark_job.catch_up import IndexedShard
+from spark_job.catch_up import IndexedShard, greatest_order
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
 from spark_job.engine import Engine
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
+from spark_job.key_index import orders as order_column
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64, Keys, are_among, concat_keys, last_not_above
 from spark_job.key_index.numbered import write_entries
@@ -30,7 +31,7 @@ from spark_job.key_index.root import IndexedFile, Root
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.locate import Index, look_up
 from spark_job.parquet_columns import open_parquet, read_columns
-from spark_job.shape import ChangelogShape, Operation
+from spark_job.shape import ChangelogShape
 from spark_job.vectors import deleted_positions
 
 ROW = 2
@@ -133,8 +134,7 @@ class HealWork:
         rows, dead = (_by_key(changes.take(changes.operation == kind)) for kind in (ROW, _DEAD_ROW))
         snapshots = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
         orders = np.column_stack([events.sequence, snapshots[events.file]])
-        buried = events.keys if self.everything else events.keys.take(events.operation == Operation.DELETE)
-        tombs = concat_keys([buried, self._without_successor(dead).keys])
+        tombs = concat_keys([self._without_row(events.keys, dead), self._without_successor(dead).keys])
         tombs = tombs.take(tombs.argsort())
         tombs = tombs.take(_first_of_each(tombs) & ~are_among(tombs, rows.keys))
         keys = concat_keys([rows.keys, tombs])
@@ -149,6 +149,20 @@ class HealWork:
         order = keys.argsort()
         keys = keys.take(order)
         return Entries(keys, file[order], pos[order], self._orders(keys, events.keys, orders))
+
+    def _without_row(self, keys: Keys, dead: Changes) -> Keys:
+        """Keys that the segment may bury: those of which the older ones have no live row.
+
+        Whether the last event was a delete does not tell: others may have deleted a row, or brought one back. Where a
+        newer segment knows a key, a tombstone too many does nothing.
+        """
+        if self.everything:
+            return keys
+        claimed = look_up(self.older, keys, self.newest)
+        ordinals = np.array([file.ordinal for file in self.covered], dtype=np.int64)
+        gone = _places(ordinals[dead.file.astype(np.intp) - len(self.history)], dead.row)
+        lives = (claimed.file >= 0) & ~np.isin(_places(claimed.file, claimed.pos), gone)
+        return keys.take(~lives)
 
     def _without_successor(self, dead: Changes) -> Changes:
         """Deleted rows that the segment covered, or that the older ones would take for live."""
@@ -165,6 +179,11 @@ class HealWork:
         if there.any():
             found[there] = orders[last_not_above(known, keys.take(there))]
         return found
+
+
+def _places(file: NDArray[np.signedinteger], pos: NDArray[np.integer]) -> NDArray[np.int64]:
+    """File and position as one number."""
+    return (file.astype(np.int64) << np.int64(32)) | pos.astype(np.int64)
 
 
 def _by_key(changes: Changes) -> Changes:
@@ -219,7 +238,11 @@ class Healer:
                 for file in live.values()
             ),
         )
-        segments = self._run(self._work(mirror, root, None, ()), root.next_run, 0)
+        work = self._work(mirror, root, None, ())
+        newest = (
+            greatest_order(mirror.root, len(work.newest)) if mirror.root else self._greatest(work.history)
+        )
+        segments = self._run(replace(work, newest=newest), root.next_run, 0)
         root = root.model_copy(update={"segments": segments, "next_run": root.next_run + 1})
         return replace(mirror, root=root, lost=False, foreign=False), segments
 
@@ -266,6 +289,17 @@ class Healer:
             location=self.location,
             everything=lost is None,
         )
+
+    def _greatest(self, history: Sequence[ChangeFile]) -> tuple[int, ...]:
+        """The newest change that was merged, by the changelog."""
+        nothing = (0,) * (self.shape.sequence.parts + 1)
+        return max((self._greatest_of(file) for file in history if file.events), default=nothing)
+
+    def _greatest_of(self, file: ChangeFile) -> tuple[int, ...]:
+        with open_parquet(self.changelog_io, file.path) as parquet:
+            columns = read_columns(parquet, file.path, self.shape.sequence.field_ids)
+        sequence = self.shape.sequence.encode(columns, file.path)
+        return (*order_column.greatest_order(sequence), file.sequence_number)
 
     def _history(self) -> tuple[ChangeFile, ...]:
         try:

@@ -78,6 +78,7 @@ class World:
 
     def step(self) -> None:
         """One thing happens."""
+        self._judge()
         doings: list[tuple[Callable[[], str | None], int]] = [
             (self._tell, 30),
             (self._merge, 26),
