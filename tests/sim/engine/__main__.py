@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tests.sim.engine.bugs import BUGS
 from tests.sim.engine.world import run_seed
 
 
@@ -11,8 +12,9 @@ def main() -> None:
     """Runs one seed and prints what happened in it."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim.engine", description=__doc__)
     parser.add_argument("seed", type=int)
+    parser.add_argument("--bug", choices=sorted(BUGS), help="with this mistake planted in the product")
     options = parser.parse_args()
-    outcome = run_seed(options.seed)
+    outcome = run_seed(options.seed, BUGS[options.bug] if options.bug else None)
     print("\n".join(outcome.story))
     print(f"seed {options.seed}: {outcome.snapshots} snapshots of the mirror, all as they should be")
 

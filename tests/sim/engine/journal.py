@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -74,6 +74,8 @@ class Journal:
         """A commit of a few files: inserts, updates, deletes, ties, late events, repetitions, key reuse."""
         number = table.metadata.next_sequence_number()
         files = [self._events(setting, dice) for _ in range(dice.randint(1, setting.most_files))]
+        if len(files) > 1 and dice.random() < 0.5:
+            self._tie(files, dice)
         if self.files and dice.random() < 0.1:
             files = [list(dice.choice(self.files).events)]
         if dice.random() < 0.04:
@@ -98,6 +100,13 @@ class Journal:
         self.snapshot_ids[snapshot.sequence_number or 0] = snapshot.snapshot_id
         self.rewritten = True
         return "compact the changelog"
+
+    def _tie(self, files: list[list[Event]], dice: random.Random) -> None:
+        """An event of one file has a rival in each later one, of the same key and sequence."""
+        rival = dice.choice(files[0])
+        for file in files[1:]:
+            self.revision += 1
+            file.append(replace(rival, operation=dice.choice("UUD"), v=self.revision))
 
     def _events(self, setting: Setting, dice: random.Random) -> list[Event]:
         events: list[Event] = []

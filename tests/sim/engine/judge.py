@@ -23,6 +23,15 @@ from tests.sim.engine.setting import Key, Setting
 CURSOR, EPOCH, LIVE_ROWS, ROOT = (f"icemirror.{name}" for name in ("cursor", "epoch", "live-rows", "index-root"))
 
 
+@dataclass(frozen=True)
+class Commit:
+    """A change of the mirror's metadata; `healed`: made by a merge that rebuilt a part of the index."""
+
+    before: TableMetadata
+    after: TableMetadata
+    healed: bool
+
+
 @dataclass
 class Judge:
     """The oracle's state at each snapshot, and what must hold over all of them."""
@@ -43,11 +52,13 @@ class Judge:
     def __post_init__(self) -> None:
         self.reader = Reader(self.io, self.setting.key_names)
 
-    def look(self, metadata: TableMetadata, healed: bool) -> None:
+    def look(self, commit: Commit) -> None:
         """A commit was made on the mirror: its head is judged, once."""
-        head = metadata.current_snapshot()
+        head, before = commit.after.current_snapshot(), commit.before.current_snapshot()
         if head is None or head.snapshot_id in self.states:
             return
+        if head.parent_snapshot_id != (before.snapshot_id if before else None):
+            raise Divergence(f"snapshot {head.snapshot_id} was committed on a head that it did not know")
         contents = self.reader.read(head)
         self.referenced |= contents.paths
         self._no_path_twice(head)
@@ -55,7 +66,7 @@ class Judge:
             state = self.by_others[head.snapshot_id]
             _compare_rows(state, contents)
         else:
-            state = self._judge_merge(metadata, head, contents, healed)
+            state = self._judge_merge(commit.after, head, contents, commit.healed)
         self.states[head.snapshot_id] = state
         self.checked += 1
 

@@ -36,7 +36,7 @@ class Fault(StrEnum):
 class MemoryCatalog(NoopCatalog):
     """Tables by name; metadata stays an object. `fault` meets the next commit that a merge makes."""
 
-    def __init__(self, io: MemoryIO, observe: Callable[[TableMetadata], None]) -> None:
+    def __init__(self, io: MemoryIO, observe: Callable[[TableMetadata, TableMetadata], None]) -> None:
         super().__init__("memory")
         self.io = io
         self.tables: dict[tuple[str, ...], tuple[TableMetadata, str]] = {}
@@ -133,6 +133,6 @@ class MemoryCatalog(NoopCatalog):
             self.put(name, update_table_metadata(metadata, updates))
         except ValueError as error:  # a sequence number that others have used meanwhile
             raise CommitFailedException(str(error)) from error
-        self._observe(self.tables[name][0])
+        self._observe(metadata, self.tables[name][0])
 
 

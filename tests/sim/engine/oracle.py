@@ -57,4 +57,4 @@ class State:
                     rows.pop(event.key, None)
                 else:
                     rows[event.key] = event.row
-        return State(merged, position, orders, rows, frozenset(key for key in touched if key in orders))
+        return State(merged, position, orders, rows, frozenset(touched))

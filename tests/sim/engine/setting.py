@@ -57,6 +57,7 @@ class Setting:
     piece_entries: int
     block_rows: int
     most_files: int
+    calm: bool  # nobody dies, nothing is lost or damaged: then no file may be left behind
     pool: tuple[Key, ...]
 
     @classmethod
@@ -77,6 +78,7 @@ class Setting:
             piece_entries=dice.choice([2, 5, 1000]),
             block_rows=dice.choice([2, 4, 1024]),
             most_files=dice.choice([1, 3]),
+            calm=dice.random() < 0.25,
             pool=tuple(keys[: dice.choice([6, 12, 20])]),
         )
 

@@ -14,15 +14,16 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
 from icemirror.cursor import Cursor
-from icemirror.errors import CommitUnknown
+from icemirror.errors import CommitUnknown, Transient
 from icemirror.result import Merged
 from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.tables import Catalogs
 from spark_job.pipeline import Pipeline
 from tests.sim.engine import snapshots
+from tests.sim.engine.bugs import Bug
 from tests.sim.engine.journal import Journal
-from tests.sim.engine.judge import CURSOR, Judge
+from tests.sim.engine.judge import CURSOR, Commit, Judge
 from tests.sim.engine.memory_catalog import Fault, MemoryCatalog
 from tests.sim.engine.memory_io import Died, MemoryIO
 from tests.sim.engine.others import Other
@@ -46,8 +47,9 @@ class Outcome:
 class World:
     """`run` tells the whole story, or raises what does not hold."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, bug: Bug | None = None) -> None:
         self.seed = seed
+        self.bug = bug or Bug(())
         self.dice = random.Random(seed)
         self.setting = Setting.choose(self.dice)
         self.story = [repr(self.setting)]
@@ -57,14 +59,14 @@ class World:
         self.journal = Journal()
         self.judge = Judge(self.io, self.setting, self.journal)
         self._ids = count(1_000_000)
-        self._unjudged: list[TableMetadata] = []
+        self._unjudged: list[Commit] = []
         self._depth = 0
         self._leaky = False  # somebody died, or nobody knows: files may be left behind
 
     def run(self, steps: int = STEPS) -> Outcome:
         """Up to so many steps, then a quiet end."""
         snapshots.forget()
-        with stage(self.setting, self.points, self.seed):
+        with stage(self.setting, self.points, self.seed), self.bug.planted():
             settings = self.setting.settings
             catalogs = Catalogs(settings)
             catalogs._open[None] = self.catalog
@@ -108,15 +110,14 @@ class World:
     def mirror(self) -> Table | None:
         return self.catalog.load_table(MIRROR) if MIRROR in self.catalog.tables else None
 
-    def _observe(self, metadata: TableMetadata) -> None:
-        if metadata.location.endswith("/world"):
-            healed = "healed" in self.points.passed
-            self._unjudged.append((metadata, healed))  # type: ignore[arg-type]
+    def _observe(self, before: TableMetadata, after: TableMetadata) -> None:
+        if after.location.endswith("/world"):
+            self._unjudged.append(Commit(before, after, "healed" in self.points.passed))
 
     def _judge(self) -> None:
         waiting, self._unjudged = self._unjudged, []
-        for metadata, healed in waiting:  # type: ignore[misc]
-            self.judge.look(metadata, healed)
+        for commit in waiting:
+            self.judge.look(commit)
 
     def _tell(self) -> str:
         return self.journal.tell(self.changelog, self.setting, self.dice)
@@ -126,7 +127,7 @@ class World:
         return self._advance("merge")
 
     def _advance(self, what: str) -> str:
-        slices = 0
+        slices, faulty = 0, self.catalog.fault is not None
         try:
             for _ in range(self.dice.choice([1, 2, 50])):
                 step = self.pipeline.advance(self.pipeline.settings.tables[0])
@@ -140,13 +141,15 @@ class World:
             self._leaky = True
             restart()
             return f"{what}: {slices} slices, then died at {self.points.passed[-1]}"
-        except CommitUnknown as error:
+        except (CommitUnknown, Transient) as error:
+            if not faulty:
+                raise
             self._leaky = True
             return f"{what}: {slices} slices, then {error}"
         return f"{what}: {slices} slices"
 
     def _merge_with_trouble(self) -> str | None:
-        kind = self.dice.choice(["die", "die", "fault", "fault", "interlude", "interlude"])
+        kind = "interlude" if self.setting.calm else self.dice.choice(["die", "fault", "interlude"])
         at = self.dice.randint(1, _MOST_PASSED)
         match kind:
             case "die":
@@ -195,7 +198,7 @@ class World:
     def _damage(self) -> str | None:
         table = self.mirror
         head = table.current_snapshot() if table else None
-        if head is None:
+        if head is None or self.setting.calm:
             return None
         files = sorted(
             path
@@ -359,9 +362,9 @@ class World:
             raise Divergence(f"files that nobody knows: {sorted(left)}")
 
 
-def run_seed(seed: int, steps: int = STEPS) -> Outcome:
+def run_seed(seed: int, bug: Bug | None = None, steps: int = STEPS) -> Outcome:
     """The story of a seed; what fails carries the story with it."""
-    world = World(seed)
+    world = World(seed, bug)
     try:
         return world.run(steps)
     except Exception as error:
