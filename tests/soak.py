@@ -1,7 +1,8 @@
-"""`make soak`: fresh random schedules through the whole merge for a while, and the deep bounds of the protocol.
+"""`make soak`: the deep bounds of the protocol, then the whole merge for a while: in memory through faults and other
+writers, over random schedules on files, and through broken catalogs and storage.
 
-Each run goes on counting where the last one stopped (`soak.json` in the cache). A seed that fails prints itself,
-is kept in the report, and stops the run.
+Each run goes on counting where the last one stopped (`soak.json` in the cache). A seed that fails prints itself and
+is kept in the report; one of a schedule stops the run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tests.oracle.key_pools import KEY_KINDS
 from tests.services import processes
 from tests.services.fault_lakes import KINDS, FaultServers
 from tests.services.fault_run import COMMITS, run_faults
+from tests.sim.engine.bugs import BUGS
+from tests.sim.engine.soak import COMMAND, Total, first_seed_that_finds, tell_for
 from tests.sim.merge.test_schedules import run_schedule
 from tests.sim.protocol.soak import explore
 
@@ -37,10 +40,15 @@ class Report:
     fault_seeds: int = 0
     fault_seconds: float = 0.0
     surfaced: dict[str, int] = field(default_factory=dict)
+    engine: Total = field(default_factory=Total)
+    planted: dict[str, int | None] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Report:
-        return cls(**json.loads(path.read_text())) if path.exists() else cls()
+        if not path.exists():
+            return cls()
+        stored = json.loads(path.read_text())
+        return cls(**{**stored, "engine": Total(**stored.get("engine", {}))})
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,10 +108,33 @@ def soak_faults(report: Report, path: Path, seconds: float, commits: int = COMMI
     return True
 
 
+def soak_engine(report: Report, path: Path, seconds: float) -> bool:
+    """Seeds of the simulation until the time is over; False if any failed."""
+    good = True
+    for told in tell_for(seconds, report.engine.next_seed):
+        report.engine.add(told)
+        report.save(path)
+        if told.why:
+            good = False
+            print(f"{told.why}\nFAILED: {COMMAND} {told.seed}", flush=True)
+    return good
+
+
+def hunt_planted(report: Report, path: Path) -> bool:
+    """Every planted mistake that no run has found yet; False if one stays hidden."""
+    for name in sorted(BUGS):
+        if report.planted.get(name) is None:
+            report.planted[name] = first_seed_that_finds(name)
+            report.save(path)
+            print(f"planted: {name}: seed {report.planted[name]}", flush=True)
+    return all(report.planted[name] is not None for name in BUGS)
+
+
 def main() -> int:
-    """The protocol first, then schedules, then schedules through faults."""
+    """The protocol first, then planted mistakes and seeds of the simulation, schedules, schedules through faults."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=1800, help="how long to run schedules")
+    parser.add_argument("--engine-seconds", type=float, default=1800, help="how long to run seeds in memory")
     parser.add_argument(
         "--fault-seconds", type=float, default=1800, help="how long to run them through faults"
     )
@@ -115,11 +146,18 @@ def main() -> int:
         if why:
             return 1
     report = Report.load(options.report)
-    good = soak(report, options.report, options.seconds)
+    good = hunt_planted(report, options.report)
+    good = soak_engine(report, options.report, options.engine_seconds) and good
+    good = soak(report, options.report, options.seconds) and good
     try:
         good = good and soak_faults(report, options.report, options.fault_seconds)
     except (maven.Unavailable, processes.Unavailable) as error:
         print(f"no faults: {error}", flush=True)
+    engine = report.engine
+    print(
+        f"{engine.seeds} seeds in memory in {engine.seconds:.0f} s so far, {engine.snapshots} snapshots judged, "
+        f"{len(engine.failed)} failed; died at {engine.deaths}"
+    )
     print(
         f"{report.seeds} schedules in {report.seconds:.0f} s so far, {len(report.failed)} failed: {options.report}"
     )

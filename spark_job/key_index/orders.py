@@ -54,7 +54,7 @@ def read_orders(io: FileIO, path: str, span: Span, entries: U64, parts: int) -> 
             groups = (entries // _ROW_GROUP_ENTRIES).astype(np.intp)
             wanted, place = np.unique(groups, return_inverse=True)
             table = file.read_row_groups(wanted.tolist())
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: a name that is no text
             if window.failure is not None:
                 raise window.failure from error
             raise Corrupt(f"{path}: the orders of the key index cannot be read ({error})") from error

@@ -14,13 +14,12 @@ class Died(BaseException):
 
 
 class MemoryIO(FileIO):
-    """Path → bytes. `dead`: of a process that was killed; `lost`: paths that were deleted, for the story of a failure."""
+    """Path → bytes. `dead`: of a process that was killed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.files: dict[str, bytes] = {}
         self.dead = False
-        self.deleted: set[str] = set()
 
     def new_input(self, location: str) -> InputFile:
         return _Input(location, self)
@@ -35,7 +34,6 @@ class MemoryIO(FileIO):
         if path not in self.files:
             raise FileNotFoundError(path)
         del self.files[path]
-        self.deleted.add(path)
 
     def read(self, path: str) -> bytes:
         """The content of a file."""

@@ -36,15 +36,13 @@ class State:
 
     def after_others(self, rows: Mapping[Key, Row]) -> State:
         """Another writer made these the rows."""
-        changed = {
-            key for key in rows.keys() | self.rows.keys() if rows.get(key) != self.rows.get(key)
-        }
+        changed = {key for key in rows.keys() | self.rows.keys() if rows.get(key) != self.rows.get(key)}
         return replace(self, rows=rows, touched=self.touched | changed)
 
     def after_merge(self, files: list[File], merged: int, position: tuple[int, float]) -> State:
         """A merge took in these files."""
         greatest = self.greatest
-        orders = {**{key: greatest for key in self.rows}, **self.orders}
+        orders = {**dict.fromkeys(self.rows, greatest), **self.orders}
         rows, touched = dict(self.rows), set(self.touched)
         for file in files:
             for event in file.events:

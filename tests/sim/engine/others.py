@@ -135,9 +135,7 @@ class Other:
             )
             groups.setdefault(partition, []).append(row)
         for partition, group in groups.items():
-            self._data.append(
-                snapshots.write_parquet(self.table, self._arrow(group), Record(*partition))
-            )
+            self._data.append(snapshots.write_parquet(self.table, self._arrow(group), Record(*partition)))
 
     def _arrow(self, rows: Sequence[Values]) -> pa.Table:
         schema = arrow_schema(self.setting, self.table.metadata.schema(), mirror=True)

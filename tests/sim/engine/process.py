@@ -12,7 +12,18 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from spark_job import catch_up, commit_slice, data_files, deletes, engine, heal, index_merge, pipeline, row_lineage, shard
+from spark_job import (
+    catch_up,
+    commit_slice,
+    data_files,
+    deletes,
+    engine,
+    heal,
+    index_merge,
+    pipeline,
+    row_lineage,
+    shard,
+)
 from spark_job.iceberg import mirror, view
 from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks, compaction, lookup, scan, segment, tiers
@@ -24,21 +35,44 @@ _WITH_THREADS = (data_files, deletes, engine, row_lineage)
 _WITH_BLOCKS = (blocks, lookup, scan, segment)
 
 
+NAMES = (
+    "create-mirror",
+    "mirror-created",
+    "healed",
+    "caught-up",
+    "index-merged",
+    "write-data",
+    "data-written",
+    "segment-written",
+    "write-deletes",
+    "deletes-written",
+    "root-written",
+    "commit",
+    "committed",
+)
+
+
 class Points:
-    """Counts the points that are passed; `act` is called at the one that was asked for."""
+    """Knows the points that were passed; `act` is called once, at the one that was asked for."""
 
     def __init__(self) -> None:
         self.passed: list[str] = []
-        self._at, self._act = 0, None  # type: int, Callable[[str], None] | None
+        self._name, self._left = "", 0
+        self._act: Callable[[str], None] | None = None
 
-    def expect(self, at: int, act: Callable[[str], None] | None) -> None:
-        """Act at the so-manieth point from now."""
-        self.passed, self._at, self._act = [], at, act
+    def expect(self, name: str, time: int, act: Callable[[str], None] | None) -> None:
+        """Act when this point is passed so many times from now."""
+        self.passed, self._name, self._left, self._act = [], name, time, act
+
+    def expect_nothing(self) -> None:
+        """Let all pass."""
+        self.expect("", 0, None)
 
     def reach(self, name: str) -> None:
         """Stands in for the product's own."""
         self.passed.append(name)
-        if self._act is not None and len(self.passed) >= self._at:
+        self._left -= name == self._name
+        if self._act is not None and name == self._name and self._left <= 0:
             act, self._act = self._act, None
             act(name)
 

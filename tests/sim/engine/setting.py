@@ -72,10 +72,10 @@ class Setting:
             partition=dice.choice(PARTITIONS),
             batch_size=dice.choice([3, 8, 1000]),
             shards=dice.choice([1, 1, 2, 3]),
-            fan_in=dice.choice([2, 2, 3]),
+            fan_in=dice.choice([2, 3, 4]),
             smallest_tier=dice.choice([2, 6]),
             least_work=dice.choice([3, 8, 1000]),
-            piece_entries=dice.choice([2, 5, 1000]),
+            piece_entries=dice.choice([6, 1000, 1000]),
             block_rows=dice.choice([2, 4, 1024]),
             most_files=dice.choice([1, 3]),
             calm=dice.random() < 0.25,
@@ -93,7 +93,11 @@ class Setting:
     @property
     def schema(self) -> Schema:
         """Of the changelog: key, a number that tells revisions apart, a category, a value with NULL and NaN."""
-        values: tuple[tuple[str, IcebergType], ...] = (("v", LongType()), ("c", StringType()), ("x", DoubleType()))
+        values: tuple[tuple[str, IcebergType], ...] = (
+            ("v", LongType()),
+            ("c", StringType()),
+            ("x", DoubleType()),
+        )
         return changelog_schema(*self.key_columns, *values, keys=self.key_names)
 
     @property

@@ -27,21 +27,21 @@ from tests.sim.engine.judge import CURSOR, Commit, Judge
 from tests.sim.engine.memory_catalog import Fault, MemoryCatalog
 from tests.sim.engine.memory_io import Died, MemoryIO
 from tests.sim.engine.others import Other
-from tests.sim.engine.process import Points, restart, stage
+from tests.sim.engine.process import NAMES, Points, restart, stage
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.setting import Setting
 
 CHANGELOG, MIRROR = ("lab", "world_changelog"), ("lab", "world")
 STEPS = 60
-_MOST_PASSED = 14
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a seed was about."""
+    """What a seed was about: judged snapshots, what happened, and the points at which a merge died."""
 
     snapshots: int
     story: list[str]
+    deaths: list[str]
 
 
 class World:
@@ -60,6 +60,7 @@ class World:
         self.judge = Judge(self.io, self.setting, self.journal)
         self._ids = count(1_000_000)
         self._unjudged: list[Commit] = []
+        self._deaths: list[str] = []
         self._depth = 0
         self._leaky = False  # somebody died, or nobody knows: files may be left behind
 
@@ -76,7 +77,7 @@ class World:
             for _ in range(self.dice.choice([steps // 3, steps, steps])):
                 self.step()
             self._end()
-        return Outcome(self.judge.checked, self.story)
+        return Outcome(self.judge.checked, self.story, self._deaths)
 
     def step(self) -> None:
         """One thing happens."""
@@ -123,8 +124,16 @@ class World:
         return self.journal.tell(self.changelog, self.setting, self.dice)
 
     def _merge(self) -> str:
-        self.points.expect(0, None)
-        return self._advance("merge")
+        told = self._something_to_merge()
+        self.points.expect_nothing()
+        return self._advance(f"{told}merge")
+
+    def _something_to_merge(self) -> str:
+        """A commit on the changelog, mostly, if there is nothing to merge."""
+        table = self.mirror
+        ours = self._standing(table)[:1] if table else []
+        behind = sum(self.judge.states[one].merged for one in ours) < len(self.journal.files)
+        return "" if behind or self.dice.random() < 0.1 else f"{self._tell()}; "
 
     def _advance(self, what: str) -> str:
         slices, faulty = 0, self.catalog.fault is not None
@@ -150,25 +159,27 @@ class World:
 
     def _merge_with_trouble(self) -> str | None:
         kind = "interlude" if self.setting.calm else self.dice.choice(["die", "fault", "interlude"])
-        at = self.dice.randint(1, _MOST_PASSED)
+        told = self._something_to_merge()
+        point, time = self.dice.choice(NAMES), self.dice.choice([1, 1, 2])
         match kind:
             case "die":
-                self.points.expect(at, self._die)
-                return self._advance(f"merge to die at point {at}")
+                self.points.expect(point, time, self._die)
+                return self._advance(f"{told}merge to die at {point} {time}")
             case "fault":
-                self.points.expect(0, None)
+                self.points.expect_nothing()
                 fault = self.dice.choice(list(Fault))
                 self.catalog.fault = fault
-                said = self._advance(f"merge whose commit is {fault}")
+                said = self._advance(f"{told}merge whose commit is {fault}")
                 self.catalog.fault = None
                 return said
             case _:
                 if self._depth:
                     return None
-                self.points.expect(at, self._interlude)
-                return self._advance(f"merge with an interlude at point {at}")
+                self.points.expect(point, time, self._interlude)
+                return self._advance(f"{told}merge with an interlude at {point} {time}")
 
     def _die(self, name: str) -> None:
+        self._deaths.append(name)
         self.io.dead = True
         raise Died(name)
 
@@ -180,7 +191,7 @@ class World:
         for _ in range(self.dice.randint(1, 4)):
             self.step()
         self._depth -= 1
-        self.points.expect(0, None)
+        self.points.expect_nothing()
         self.points.passed, self.catalog.fault = passed, fault
 
     def _write_by_others(self) -> str | None:
@@ -208,7 +219,8 @@ class World:
         if not files:
             return None
         self._leaky = True
-        path = self.dice.choice(files[-12:] if self.dice.random() < 0.5 else files)
+        now = [path for path in files if path in self.judge.index]
+        path = self.dice.choice(now if now and self.dice.random() < 0.8 else files)
         content = bytearray(self.io.files[path])
         how = self.dice.choice(["removed", "cut", "flipped"])
         match how:
@@ -243,7 +255,16 @@ class World:
         anchored = str(ours[0]) in table.metadata.properties[CURSOR] if ours else False
         order = [one.snapshot_id for one in table.metadata.snapshots]
         last = order.index(ours[0]) + (1 if anchored else 0) if ours else 0
-        return self._expire(table, [one for one in order[:last] if one != head.snapshot_id], "mirror")
+        held = {one.snapshot_id: self.judge.reader.read(one).paths for one in table.metadata.snapshots}
+        said = self._expire(table, [one for one in order[:last] if one != head.snapshot_id], "mirror")
+        if said is None or self._depth or self.catalog.late or self.dice.random() < 0.4:
+            return said
+        left = {one.snapshot_id for one in self.catalog.load_table(MIRROR).metadata.snapshots}
+        kept = set().union(*(paths for one, paths in held.items() if one in left))
+        gone = set().union(*(paths for one, paths in held.items() if one not in left)) - kept
+        for path in gone:
+            del self.io.files[path]
+        return f"{said}, and {len(gone)} files"
 
     def _expire_changelog(self) -> str | None:
         """Up to the cursor, or anything before the first merge began."""
@@ -335,7 +356,7 @@ class World:
         self._judge()
         if self.dice.random() < 0.5:
             restart()
-        self.points.expect(0, None)
+        self.points.expect_nothing()
         for _ in range(1000):
             if not isinstance(self.pipeline.advance(self.pipeline.settings.tables[0]), Merged):
                 break
@@ -370,5 +391,3 @@ def run_seed(seed: int, bug: Bug | None = None, steps: int = STEPS) -> Outcome:
     except Exception as error:
         error.add_note("\n".join(world.story))
         raise
-
-

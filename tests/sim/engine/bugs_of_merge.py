@@ -1,0 +1,294 @@
+"""Mistakes in planning, collapsing, locating, writing and committing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from icemirror.errors import CommitUnknown, Conflict
+from spark_job import collapse, commit_slice, engine, locate, pipeline, shard, vectors
+from spark_job.iceberg import lineage, mirror, row_delta
+from spark_job.iceberg.discard import discard
+from spark_job.iceberg.view import live_files
+from spark_job.key_index import segment
+from spark_job.key_index.root import Root
+from spark_job.locate import ABSENT
+from tests.sim.engine.planting import BUGS, Bug, instead, plant
+
+# Commit
+
+
+@plant((row_delta.RowDelta, "_prepare"))
+def fence_off(prepare: Any) -> Any:
+    def wrong(self: Any) -> Any:
+        self.table = self.table.catalog.load_table(self.table.name())
+        updates, (uuid, _fence) = prepare(self)
+        return updates, (uuid,)
+
+    return wrong
+
+
+@plant((row_delta.RowDelta, "_look_for"))
+def unknown_outcome_taken_for_a_failure(_look: Any) -> Any:
+    def wrong(self: Any, error: Exception) -> bool:
+        raise Conflict("it failed, surely") from error
+
+    return wrong
+
+
+@plant((pipeline, "commit_slice"))
+def commit_retried_without_looking(commit: Any) -> Any:
+    def wrong(mirrored: Any, *arguments: Any) -> Any:
+        try:
+            return commit(mirrored, *arguments)
+        except CommitUnknown:
+            table = mirrored.table.catalog.load_table(mirrored.table.name())
+            return commit(replace(mirrored, table=table, head=table.current_snapshot()), *arguments)
+
+    return wrong
+
+
+@plant((pipeline, "commit_slice"))
+def cursor_not_moved(commit: Any) -> Any:
+    def wrong(mirrored: Any, part: Any, *arguments: Any) -> Any:
+        return commit(mirrored, replace(part, cursor=mirrored.cursor or part.cursor), *arguments)
+
+    return wrong
+
+
+@plant((pipeline, "commit_slice"))
+def files_discarded_after_success(commit: Any) -> Any:
+    def wrong(mirrored: Any, part: Any, shards: Any, *arguments: Any) -> Any:
+        outcome = commit(mirrored, part, shards, *arguments)
+        discard(mirrored.table.io, [path for one in shards for path in one.paths])
+        return outcome
+
+    return wrong
+
+
+@plant((commit_slice, "discard"))
+def files_of_a_lost_race_left_behind(_discard: Any) -> Any:
+    return lambda _io, _paths: None
+
+
+@plant((pipeline.Pipeline, "_merge"))
+def slice_merged_twice(merge: Any) -> Any:
+    def wrong(self: Any, prepared: Any, part: Any, *arguments: Any) -> Any:
+        merged = merge(self, prepared, part, *arguments)
+        fresh = self.prepare(prepared.settings)
+        merge(self, replace(prepared, mirror=fresh.mirror), part, *arguments)
+        return merged
+
+    return wrong
+
+
+@plant((mirror, "_read_anchor"), name="epoch not raised after a rollback")
+def _no_anchor_epoch(read: Any) -> Any:
+    def wrong(properties: Any) -> Any:
+        anchor = read(properties)
+        return anchor.model_copy(update={"epoch": 0}) if anchor else None
+
+    return wrong
+
+
+@plant((mirror, "_find_standing"))
+def cursor_taken_from_the_property(find: Any) -> Any:
+    def wrong(table: Any, name: str, head: Any, anchor: Any) -> Any:
+        if anchor is None:
+            return find(table, name, head, anchor)
+        root = table.metadata.properties[mirror.INDEX_ROOT]
+        return mirror._Standing(anchor.snapshot_id, anchor.cursor, anchor.epoch, root)
+
+    return wrong
+
+
+class _AnyRoot:
+    """Finds the root by the property, and says that it is the right one."""
+
+    wanted = 0
+
+    def find(self, find: Any) -> Any:
+        def wrong(table: Any, *arguments: Any) -> Any:
+            standing = find(table, *arguments)
+            self.wanted = standing.snapshot_id
+            return replace(standing, root_path=table.metadata.properties[mirror.INDEX_ROOT])
+
+        return wrong
+
+    def read(self, read: Any) -> Any:
+        def wrong(io: Any, path: str) -> Root:
+            root: Root = read(io, path)
+            return root.model_copy(update={"snapshot_id": self.wanted})
+
+        return wrong
+
+
+_any = _AnyRoot()
+BUGS["root of another snapshot accepted"] = Bug(
+    ((mirror, "_find_standing", _any.find), (mirror, "read_root", _any.read))
+)
+
+
+# Plan
+
+
+@plant((pipeline, "plan_slices"))
+def files_done_ignored(plan: Any) -> Any:
+    return lambda uuid, snapshots, _done, limits: plan(uuid, snapshots, {}, limits)
+
+
+@plant((lineage, "_is_append"))
+def compaction_of_the_changelog_merged_again(_is: Any) -> Any:
+    return lambda snapshot: True
+
+
+@plant((engine, "cut_by_key"))
+def last_shard_forgotten(cut: Any) -> Any:
+    return lambda changes, bounds: cut(changes, bounds)[: max(1, len(bounds))]
+
+
+# Collapse and decide
+
+
+@plant((shard, "decide"))
+def stale_compared_with_greaterinstead_of_not_less(decide: Any) -> Any:
+    return lambda changes, located, replay: decide(changes, located, replay=True)
+
+
+@plant((shard, "decide"))
+def late_events_applied(decide: Any) -> Any:
+    def wrong(changes: Any, located: Any, replay: bool) -> Any:
+        return decide(changes, replace(located, newer=np.ones_like(located.newer)), replay=replay)
+
+    return wrong
+
+
+@plant((shard, "decide"))
+def delete_of_an_absent_key_leaves_no_tombstone(decide: Any) -> Any:
+    def wrong(changes: Any, located: Any, replay: bool) -> Any:
+        fate = decide(changes, located, replay=replay)
+        return replace(fate, tombstones=fate.tombstones & (located.file >= 0))
+
+    return wrong
+
+
+@plant((shard, "collapse_changes"))
+def ties_won_by_the_earlier_file(collapse_changes: Any) -> Any:
+    return lambda changes: collapse_changes(changes.take(np.arange(len(changes))[::-1]))
+
+
+@plant((collapse, "is_sorted"))
+def last_event_of_a_file_wins(_is_sorted: Any) -> Any:
+    return lambda _sequence: True
+
+
+@plant((shard.SliceWork, "orders"))
+def orders_without_the_commit(orders: Any) -> Any:
+    def wrong(self: Any, changes: Any) -> Any:
+        found = orders(self, changes)
+        found[:, -1] = 0
+        return found
+
+    return wrong
+
+
+# Locate
+
+
+def _forgetful(locate_keys: Any) -> Any:
+    def wrong(*arguments: Any) -> Any:
+        located = locate_keys(*arguments)
+        file = located.file.copy()
+        file[::3] = ABSENT
+        return replace(located, file=file)
+
+    return wrong
+
+
+BUGS["lookup forgets rows, and no count is checked"] = Bug(
+    ((shard, "locate_keys", _forgetful), (commit_slice, "_check_counts", instead(None)))
+)
+
+
+@plant((locate, "_ask"))
+def lookup_falls_through_tombstones(ask: Any) -> Any:
+    def wrong(index: Any, keys: Any) -> Any:
+        left = np.arange(len(keys))
+        for one in index.segments:
+            for where, hits, found in ask(replace(index, segments=(one,)), keys.take(left)):
+                known = index.ordinals(where)[found.file] >= 0
+                picked = locate.Found(
+                    *(column[known] for column in (found.asked, found.file, found.pos, found.entry))
+                )
+                yield where, left[hits[known]], picked
+                left = np.delete(left, hits[known])
+
+    return wrong
+
+
+@plant((segment.order_column, "greatest_order"))
+def segment_knows_its_least_order_as_greatest(_greatest: Any) -> Any:
+    return lambda orders: min(tuple(map(int, row)) for row in orders)
+
+
+def _few_bits(resolve: Any) -> Any:
+    def wrong(*arguments: Any) -> Any:
+        shape = resolve(*arguments)
+        return shape if shape.codec.lossless else replace(shape, codec=replace(shape.codec, hash_bits=4))
+
+    return wrong
+
+
+FOUR_BITS = Bug(((pipeline, "resolve_shape", _few_bits),))
+BUGS["hash of four bits, and no key is checked"] = Bug(
+    (
+        *FOUR_BITS.changes,
+        (shard, "check_keys", instead(None)),
+        (shard, "check_events", instead(None)),
+        (collapse, "_refuse_collisions", instead(None)),
+    )
+)
+
+
+# Write
+
+
+@plant((commit_slice, "write_deletes"))
+def position_deletes_off_by_one(write: Any) -> Any:
+    def wrong(io: Any, metadata: Any, doomed: Any, live: Any) -> Any:
+        moved = {path: (np.sort((rows + 1) % live[path].rows)) for path, rows in doomed.items()}
+        return write(io, metadata, moved, live)
+
+    return wrong
+
+
+@plant((commit_slice, "_doomed"))
+def row_that_changes_partition_stays_in_the_old_one(doomed: Any) -> Any:
+    def wrong(mirrored: Any, shards: Any) -> Any:
+        new = {str(file.partition) for one in shards for file in one.data_files}
+        live = live_files(mirrored.table.io, mirrored.head)
+        found = doomed(mirrored, shards)
+        return {path: rows for path, rows in found.items() if not new or str(live[path].partition) in new}
+
+    return wrong
+
+
+@plant((vectors, "_merge"))
+def vector_without_the_earlier_one(_merge: Any) -> Any:
+    return lambda _target, _earlier, positions: positions
+
+
+@plant((commit_slice, "replaced_deletes"))
+def earlier_vector_left_beside_the_new_one(_replaced: Any) -> Any:
+    return lambda *_arguments: []
+
+
+@plant((shard, "write_rows"))
+def indexed_position_off_by_one(write: Any) -> Any:
+    def wrong(*arguments: Any) -> Any:
+        written = write(*arguments)
+        return replace(written, pos=np.where(written.pos > 0, written.pos - 1, written.pos))
+
+    return wrong

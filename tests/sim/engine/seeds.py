@@ -1,0 +1,52 @@
+"""Seeds that found something once: mistakes of the product that were mended, and the planted ones."""
+
+from __future__ import annotations
+
+REGRESSIONS: tuple[int, ...] = ()
+
+# The first seed that finds each planted mistake.
+FOUND_BY: dict[str, int] = {
+    "fence off": 3,
+    "unknown outcome taken for a failure": 1,
+    "commit retried without looking": 1,
+    "cursor not moved": 0,
+    "files discarded after success": 0,
+    "files of a lost race left behind": 11,
+    "slice merged twice": 0,
+    "epoch not raised after a rollback": 0,
+    "cursor taken from the property": 0,
+    "root of another snapshot accepted": 0,
+    "files done ignored": 1,
+    "compaction of the changelog merged again": 0,
+    "last shard forgotten": 2,
+    "stale compared with greater instead of not less": 1,
+    "late events applied": 0,
+    "delete of an absent key leaves no tombstone": 0,
+    "ties won by the earlier file": 0,
+    "last event of a file wins": 0,
+    "orders without the commit": 0,
+    "lookup forgets rows, and no count is checked": 0,
+    "lookup falls through tombstones": 0,
+    "segment knows its least order as greatest": 1,
+    "hash of four bits, and no key is checked": 2,
+    "position deletes off by one": 0,
+    "row that changes partition stays in the old one": 3,
+    "vector without the earlier one": 0,
+    "earlier vector left beside the new one": 0,
+    "indexed position off by one": 0,
+    "tombstones dropped in an index merge": 0,
+    "oldest wins in an index merge": 0,
+    "trimmed range off by one": 0,
+    "merged segments put last": 0,
+    "index merge keeps ordinals of the segment": 0,
+    "ordinals not moved when files are forgotten": 2,
+    "deleted rows not caught up with": 0,
+    "rows of others have order zero": 2,
+    "compacted rows become the newest": 0,
+    "files that others removed not noticed": 0,
+    "tombstones not rebuilt": 16,
+    "rows of others buried by a rebuild": 17,
+    "rebuilt entries have order zero": 13,
+    "events not merged yet used in a rebuild": 17,
+    "damaged segment dropped": 17,
+}
