@@ -144,3 +144,13 @@ def damaged_segment_dropped(_heal: Any) -> Any:
         return replace(mirrored, root=root.model_copy(update={"segments": kept})), ()
 
     return wrong
+
+
+@plant((heal, "greatest_order"), (heal.Healer, "_greatest"))
+def rows_of_others_have_order_zero_once_all_is_rebuilt(_greatest: Any) -> Any:
+    return lambda *_arguments: (0, 0, 0)
+
+
+@plant((commit_slice, "_passing"))
+def segment_that_was_merged_away_at_once_left_behind(_passing: Any) -> Any:
+    return lambda *_arguments: []

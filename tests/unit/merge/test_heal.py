@@ -56,12 +56,16 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
 
 
+def misname_the_orders(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"part_0", b"p\xf4rt_0"))
+
+
 DAMAGE: list[Callable[[Path], None]] = [remove, flip_a_byte, cut]
 LATE = "U1@89=old U2@69=old I3@79=old U5@51=new D6@59 I9@84=old U7@95=same I8@1=late"
 AFTER = {1: "U1@90", 2: "U2@70", 4: "I4@40", 5: "new", 6: "I6@60", 7: "same", 8: "late"}
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("damage", [*DAMAGE, misname_the_orders])
 @pytest.mark.parametrize("which", range(5))
 def test_any_segment_is_rebuilt_with_its_orders_and_tombstones(
     lab: Lab, which: int, damage: Callable[[Path], None]
@@ -121,3 +125,58 @@ def test_damage_and_a_foreign_writer_at_once(tmp_path: Path) -> None:
     lab.tell("U1@9=old U2@21=new U3@29=old")
     lab.merge()
     assert lab.rows() == {1: "I1@10", 2: "new", 7: "theirs"}
+
+
+def test_a_row_that_others_deleted_with_its_file_stays_deleted_when_the_segment_is_lost_later(
+    tmp_path: Path,
+) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@10 I2@20 I3@25")
+    lab.merge()
+    (first,) = segments(lab)
+    lab.mirror.delete("id = 1")
+    lab.tell("I4@30")
+    lab.merge()
+    first.unlink()
+    lab.tell("U1@9=old U2@31")
+    lab.merge()
+    assert lab.rows() == {2: "U2@31", 3: "I3@25", 4: "I4@30"}
+
+
+def test_a_row_that_others_brought_back_stays_when_a_newer_segment_is_lost(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@10 I2@20")
+    lab.merge()
+    lab.tell("D1@30")
+    lab.merge()
+    foreign.append(lab.mirror, [(1, "theirs")])
+    lab.tell("U2@40")
+    lab.merge()
+    before = set(segments(lab))
+    lab.tell("I0@50 I3@51")
+    lab.merge()
+    for path in set(segments(lab)) - before:
+        path.unlink()
+    lab.tell("U0@60 U3@61")
+    lab.merge()
+    assert lab.rows()[1] == "theirs"
+    lab.tell("U1@70=new")
+    lab.merge()
+    assert lab.rows() == {0: "U0@60", 1: "new", 2: "U2@40", 3: "U3@61"}
+
+
+def test_a_row_of_others_counts_as_the_newest_when_the_root_is_lost(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@10 I2@20")
+    lab.merge()
+    foreign.append(lab.mirror, [(7, "theirs")])
+    lab.tell("U2@30")
+    lab.merge()
+    for path in roots(lab):
+        path.unlink()
+    lab.tell("U7@25=old")
+    lab.merge()
+    assert lab.rows()[7] == "theirs"
+    lab.tell("U7@31=new")
+    lab.merge()
+    assert lab.rows()[7] == "new"
