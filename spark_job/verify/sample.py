@@ -17,7 +17,7 @@ from spark_job.key_index.keys import Keys, Mask, concat_keys
 from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.root import Root
 from spark_job.key_index.segment import SegmentInfo
-from spark_job.locate import Index, look_up
+from spark_job.locate import Index, Located, locate_keys
 from spark_job.parquet_columns import open_parquet, read_at
 from spark_job.vectors import deleted_positions
 from spark_job.verify.findings import Kind
@@ -78,8 +78,10 @@ def _check_rows(
     position: list[NDArray[np.int64]] = []
     for at, share in shares.items():
         path = listed[at].path
-        alive = np.setdiff1d(np.arange(listed[at].rows), dead[path])
-        rows = np.sort(dice.choice(alive, min(share, len(alive)), replace=False))
+        alive = np.ones(listed[at].rows, dtype=np.bool_)
+        alive[dead[path]] = False
+        choices = np.flatnonzero(alive)
+        rows = np.sort(dice.choice(choices, min(share, len(choices)), replace=False))
         keys.append(_keys_at(subject, path, rows))
         path_of += [path] * len(rows)
         position.append(rows)
@@ -87,7 +89,7 @@ def _check_rows(
         return 0
     asked, pos = concat_keys(keys), np.concatenate(position)
     order = asked.argsort()
-    known = look_up(index, asked.take(order), _lowest(root))
+    known = _where(index, root, asked.take(order))
     for place, file, found in zip(order.tolist(), known.file.tolist(), known.pos.tolist(), strict=True):
         path, row = path_of[place], int(pos[place])
         if file < 0:
@@ -113,8 +115,11 @@ def _check_entries(
         return 0
     keys = concat_keys(drawn)
     keys = keys.take(keys.argsort())
-    known = look_up(index, keys, _lowest(root))
-    for ordinal in np.unique(known.file[known.file >= 0]).tolist():
+    known = _where(index, root, keys)
+    pointed = np.unique(known.file[known.file >= 0]).tolist()
+    listed = [root.files[ordinal].path for ordinal in pointed]
+    dead = deleted_positions(subject.io, {path: files[path] for path in listed if path in files})
+    for ordinal in pointed:
         path = root.files[ordinal].path
         here = np.flatnonzero(known.file == ordinal)
         here = here[np.argsort(known.pos[here])]
@@ -123,7 +128,7 @@ def _check_entries(
         if live is None:
             wrong.setdefault(Kind.NO_SUCH_ROW, []).extend((path, int(row)) for row in rows)
             continue
-        there = (rows < live.rows) & ~np.isin(rows, deleted_positions(subject.io, {path: live})[path])
+        there = (rows < live.rows) & ~np.isin(rows, dead[path])
         bad = list(rows[~there])
         if there.any():
             same = _same(_keys_at(subject, path, rows[there]), keys.take(here[there]))
@@ -166,5 +171,7 @@ def _same(one: Keys, other: Keys) -> Mask:
     return same
 
 
-def _lowest(root: Root) -> tuple[int, ...]:
-    return (0,) * len(root.segments[0].greatest) if root.segments else (0,)
+def _where(index: Index, root: Root, keys: Keys) -> Located:
+    """Where the rows of these keys are; asked with the greatest of orders, so that those of the index are not read."""
+    parts = len(root.segments[0].greatest) if root.segments else 1
+    return locate_keys(index, keys, np.full((len(keys), parts), np.iinfo(np.uint64).max, dtype=np.uint64))

@@ -313,6 +313,13 @@ def test_keys_are_shown_only_if_asked_for(lab2: Lab) -> None:
     assert deep(lab2, show_keys=True).findings[0].keys == ("500123",)
 
 
+def test_late_events_count_by_their_sequence_and_not_by_when_they_came(lab: Lab) -> None:
+    lab.tell("U2@60=late D1@89 I3@79=late U4@5=new")
+    lab.merge()
+    assert lab.rows()[4] == "new"
+    assert deep(lab).equal
+
+
 def test_what_is_not_merged_yet_is_no_difference(lab: Lab) -> None:
     lab.tell("I300@300 D1@301")
     assert deep(lab).equal
