@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
@@ -20,7 +21,7 @@ from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import read_mirror
 from tests.mirrors import upgrade_like_java
 from tests.unit.merge.lab import Lab
-from tests.unit.merge.tables import PLAIN, add_rows, delete_rows, make_table
+from tests.unit.merge.tables import PLAIN, add_rows, delete_positions, delete_rows, list_file, make_table
 
 ROWS = [(1, "I1@10"), (2, "U2@25"), (4, "I4@40"), (5, "I5@50")]
 
@@ -180,6 +181,31 @@ def test_a_deleted_double_is_no_double(lab: Lab) -> None:
     lab.tell("U2@60")
     lab.merge()
     assert lab.rows() == {**dict(ROWS), 2: "U2@60"}
+
+
+def test_equality_deletes_are_refused(lab: Lab) -> None:
+    told(lab)
+    make_table(lab, ROWS)
+    list_file(lab, content=DataFileContent.EQUALITY_DELETES, equality_ids=[1])
+    with pytest.raises(Invalid, match="equality deletes"):
+        adopt(lab)
+
+
+def test_a_row_that_is_deleted_twice_is_refused(lab: Lab) -> None:
+    told(lab)
+    make_table(lab, ROWS)
+    delete_positions(lab, [0, 1])
+    delete_positions(lab, [1])
+    with pytest.raises(Invalid, match="some rows are deleted twice"):
+        adopt(lab)
+
+
+def test_data_files_other_than_parquet_are_refused(lab: Lab) -> None:
+    told(lab)
+    make_table(lab, ROWS)
+    list_file(lab, file_format=FileFormat.ORC)
+    with pytest.raises(Invalid, match="is a file of ORC"):
+        adopt(lab)
 
 
 def test_a_table_of_format_version_1_is_refused(lab: Lab) -> None:
