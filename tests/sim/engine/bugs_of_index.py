@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_job import catch_up, commit_slice, heal, pipeline
+from spark_job import catch_up, commit_slice, heal, pipeline, stock
 from spark_job.iceberg import lineage
 from spark_job.key_index import compaction
 from spark_job.key_index.root import Root
@@ -19,15 +19,9 @@ from tests.sim.engine.planting import plant
 @plant((compaction, "_newest"))
 def tombstones_dropped_in_an_index_merge(newest: Any) -> Any:
     def wrong(parts: Any) -> Any:
-        kept = newest(parts)
+        kept, places = newest(parts)
         live = kept.file >= 0
-        return replace(
-            kept,
-            keys=kept.keys.take(live),
-            file=kept.file[live],
-            pos=kept.pos[live],
-            orders=kept.orders[live],
-        )
+        return compaction._take(kept, live), places[live]
 
     return wrong
 
@@ -124,11 +118,11 @@ def rebuilt_entries_have_order_zero(orders: Any) -> Any:
     return lambda *arguments: np.zeros_like(orders(*arguments))
 
 
-@plant((pipeline.Pipeline, "_merged_files"))
+@plant((stock.Prepared, "merged_files"))
 def events_not_merged_yet_used_in_a_rebuild(_files: Any) -> Any:
-    def wrong(self: Any, prepared: Any) -> Any:
-        history = lineage.history_since(prepared.changelog, "", None)
-        files = lineage.added_files(prepared.changelog.io, "", history)
+    def wrong(self: Any) -> Any:
+        history = lineage.history_since(self.changelog, "", None)
+        files = lineage.added_files(self.changelog.io, "", history)
         return [file for one in history.snapshots for file in files.get(one.snapshot_id, ())]
 
     return wrong

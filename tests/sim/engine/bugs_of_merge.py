@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from icemirror.errors import CommitUnknown, Conflict
-from spark_job import collapse, commit_slice, engine, locate, pipeline, shard, vectors
+from spark_job import collapse, commit_slice, delete_tiers, engine, locate, pipeline, shard, stock, vectors
 from spark_job.iceberg import lineage, mirror, row_delta
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.view import live_files
@@ -32,7 +32,7 @@ def fence_off(prepare: Any) -> Any:
 
 @plant((row_delta.RowDelta, "_look_for"))
 def unknown_outcome_taken_for_a_failure(_look: Any) -> Any:
-    def wrong(self: Any, error: Exception) -> bool:
+    def wrong(self: Any, error: Exception) -> None:
         raise Conflict("it failed, surely") from error
 
     return wrong
@@ -134,7 +134,7 @@ BUGS["root of another snapshot accepted"] = Bug(
 # Plan
 
 
-@plant((pipeline, "plan_slices"))
+@plant((stock, "plan_slices"))
 def files_done_ignored(plan: Any) -> Any:
     return lambda uuid, snapshots, _done, limits: plan(uuid, snapshots, {}, limits)
 
@@ -257,9 +257,9 @@ BUGS["hash of four bits, and no key is checked"] = Bug(
 
 @plant((commit_slice, "write_deletes"))
 def position_deletes_off_by_one(write: Any) -> Any:
-    def wrong(io: Any, metadata: Any, doomed: Any, live: Any) -> Any:
+    def wrong(io: Any, metadata: Any, doomed: Any, live: Any, written: Any) -> Any:
         moved = {path: (np.sort((rows + 1) % live[path].rows)) for path, rows in doomed.items()}
-        return write(io, metadata, moved, live)
+        return write(io, metadata, moved, live, written)
 
     return wrong
 
@@ -280,7 +280,7 @@ def vector_without_the_earlier_one(_merge: Any) -> Any:
     return lambda _target, _earlier, positions: positions
 
 
-@plant((commit_slice, "replaced_deletes"))
+@plant((delete_tiers, "replaced_deletes"))
 def earlier_vector_left_beside_the_new_one(_replaced: Any) -> Any:
     return lambda *_arguments: []
 

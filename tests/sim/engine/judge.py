@@ -133,6 +133,7 @@ class Judge:
         if counted != expected:
             raise Divergence(f"the root counts {counted}, the table has {expected}")
         orders = {key: order for key, (_, order) in index.items()}
+        state = self._let_go(state, orders, root.expired)
         if healed:
             self._judge_healed(state, orders)
             return replace(state, orders=orders)
@@ -140,13 +141,32 @@ class Judge:
             raise Divergence(f"key → order (index, oracle): {_differences(orders, state.orders)}")
         return state
 
-    def _judge_healed(self, state: State, orders: dict[Key, Order]) -> None:
-        """A rebuilt order is the same, where the changelog tells; else it lies between what it told and the newest."""
+    def _let_go(self, state: State, orders: dict[Key, Order], newest: tuple[int, ...] | None) -> State:
+        """Tombstones that are not in the index any more, none newer than the root says: the changelog tells of them."""
+        gone = {
+            key
+            for key, order in state.orders.items()
+            if key not in orders and key not in state.rows and newest is not None and order <= newest
+        }
+        if not gone:
+            return state
+        history = self._history(state)
+        told = {key: history[key] for key in gone if key in history}
+        kept = {key: order for key, order in state.orders.items() if key not in gone}
+        return replace(state, orders=kept, expired={**state.expired, **told})
+
+    def _history(self, state: State) -> dict[Key, Order]:
+        """The greatest event of each key that is merged."""
         history: dict[Key, Order] = {}
         for file in self.journal.files[: state.merged]:
             for event in file.events:
                 order = (event.lsn, event.ordinal, file.commit)
                 history[event.key] = max(history.get(event.key, NOTHING), order)
+        return history
+
+    def _judge_healed(self, state: State, orders: dict[Key, Order]) -> None:
+        """A rebuilt order is the same, where the changelog tells; else it lies between what it told and the newest."""
+        history = self._history(state)
         for key in orders.keys() | state.orders.keys():
             got, true = orders.get(key), state.orders.get(key)
             if got == true:

@@ -61,7 +61,7 @@ class MemoryCatalog(NoopCatalog):
         name = self.identifier_to_tuple(identifier)
         if name in self.tables:
             raise TableAlreadyExistsError(str(name))
-        place = f"memory://lake/{'/'.join(name)}"
+        place = f"file:///lake/{'/'.join(name)}"
         metadata = new_table_metadata(schema, partition_spec, sort_order, place, properties or {})
         if metadata.format_version >= 3:
             metadata = metadata.model_copy(update={"next_row_id": 0})
@@ -80,7 +80,7 @@ class MemoryCatalog(NoopCatalog):
 
     def put(self, name: tuple[str, ...], metadata: TableMetadata) -> None:
         """Makes this the table's metadata."""
-        self.tables[name] = (metadata, f"memory://meta/{next(self._versions)}")
+        self.tables[name] = (metadata, f"file:///meta/{next(self._versions)}")
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         if self.io.dead:

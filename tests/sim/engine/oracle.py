@@ -20,7 +20,8 @@ NOTHING: Order = (0, 0, 0)
 class State:
     """One snapshot. `orders` are those of the last merge at or before it, of live rows and tombstones alike.
 
-    `touched`: keys whose order is not the changelog's, because others wrote or deleted their rows.
+    `touched`: keys whose order is not the changelog's, because others wrote or deleted their rows. `expired`: orders of
+    tombstones that the index has let go, and of which the changelog still tells.
     """
 
     merged: int = 0
@@ -28,6 +29,7 @@ class State:
     orders: Mapping[Key, Order] = field(default_factory=dict)
     rows: Mapping[Key, Row] = field(default_factory=dict)
     touched: frozenset[Key] = frozenset()
+    expired: Mapping[Key, Order] = field(default_factory=dict)
 
     @property
     def greatest(self) -> Order:
@@ -43,16 +45,17 @@ class State:
         """A merge took in these files."""
         greatest = self.greatest
         orders = {**dict.fromkeys(self.rows, greatest), **self.orders}
-        rows, touched = dict(self.rows), set(self.touched)
+        rows, touched, expired = dict(self.rows), set(self.touched), dict(self.expired)
         for file in files:
             for event in file.events:
                 order = (event.lsn, event.ordinal, file.commit)
-                if order < orders.get(event.key, NOTHING):
+                if order < orders.get(event.key, expired.get(event.key, NOTHING)):
                     continue
                 orders[event.key] = order
+                expired.pop(event.key, None)
                 touched.discard(event.key)
                 if event.row is None:
                     rows.pop(event.key, None)
                 else:
                     rows[event.key] = event.row
-        return State(merged, position, orders, rows, frozenset(touched))
+        return State(merged, position, orders, rows, frozenset(touched), expired)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,26 +13,13 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from spark_job import (
-    catch_up,
-    commit_slice,
-    data_files,
-    deletes,
-    engine,
-    heal,
-    index_merge,
-    pipeline,
-    row_lineage,
-    shard,
-)
+from spark_job import catch_up, commit_slice, pipeline
 from spark_job.iceberg import mirror, view
 from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks, compaction, lookup, scan, segment, tiers
 from tests.sim.engine import quick_avro
 from tests.sim.engine.setting import Setting
 
-_WITH_POINTS = (catch_up, commit_slice, heal, index_merge, pipeline, shard)
-_WITH_THREADS = (data_files, deletes, engine, row_lineage)
 _WITH_BLOCKS = (blocks, lookup, scan, segment)
 
 
@@ -49,6 +37,8 @@ NAMES = (
     "root-written",
     "commit",
     "committed",
+    "delete-expired",
+    "expired-deleted",
 )
 
 
@@ -103,6 +93,7 @@ def restart() -> None:
     """Another process, which remembers nothing of the files."""
     mirror._roots = ReadOnce(8)
     view._contents = ReadOnce(4096)
+    view._counts = ReadOnce(4096)
     blocks._directories = ReadOnce(256)
 
 
@@ -132,13 +123,13 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
         def set_to(module: ModuleType, name: str, value: object) -> None:
             stack.enter_context(patch.object(module, name, value))
 
-        for module in _WITH_POINTS:
-            set_to(module, "reach", points.reach)
-        for module in _WITH_THREADS:
-            set_to(module, "ThreadPoolExecutor", _Inline)
+        for module in [one for name, one in sys.modules.items() if name.startswith("spark_job.")]:
+            for name, value in (("reach", points.reach), ("ThreadPoolExecutor", _Inline)):
+                if hasattr(module, name):
+                    set_to(module, name, value)
         for module in _WITH_BLOCKS:
             set_to(module, "BLOCK_ROWS", setting.block_rows)
-        for module in (commit_slice, catch_up):
+        for module in (commit_slice, catch_up, pipeline):
             set_to(module, "time", clock)
         set_to(uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
         set_to(tiers, "FAN_IN", setting.fan_in)
