@@ -16,12 +16,14 @@ from pyiceberg.typedef import Record
 from pyroaring import BitMap64
 
 from spark_job.iceberg.v3_fields import content_span, delete_key, referenced_data_file
+from spark_job.key_index.puffin import Blob, write_puffin
 from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Row, row_of
 from tests.sim.engine.reader import Contents, Place
 from tests.sim.engine.setting import Key, Setting, arrow_schema
 
 Values = tuple[Key, int, str | None, float | None]
+_ROW_POSITION = 2147483645
 _DELETES = pa.schema(
     [
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
@@ -183,15 +185,17 @@ class Other:
         content = b"\xd1\xd3\x39\x64" + BitMap64(sorted(every)).serialize()
         blob = struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
         where = f"{self.table.metadata.location}/data/{uuid.uuid4()}-deletes.puffin"
-        with self.table.io.new_output(where).create() as stream:
-            stream.write(b"PFA1" + blob)
+        properties = {"referenced-data-file": path, "cardinality": str(len(every))}
+        _, (span,) = write_puffin(
+            self.table.io, where, [Blob("deletion-vector-v1", blob, properties, (_ROW_POSITION,))]
+        )
         return self._describe(
             where,
             self.contents.data[path],
             len(every),
             file_format=FileFormat.PUFFIN,
             referenced_data_file=path,
-            content_offset=4,
+            content_offset=span.offset,
             content_size_in_bytes=len(blob),
         )
 
