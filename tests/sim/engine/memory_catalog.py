@@ -7,6 +7,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Any
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -20,6 +21,7 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSnapshotUpdate, _apply_table_update, _TableMetadataUpdateContext
 
+from spark_job.iceberg.tables import Catalogs
 from tests.sim.engine.memory_io import MemoryIO
 
 
@@ -142,3 +144,10 @@ def _updated(metadata: TableMetadata, updates: Any) -> TableMetadata:
     for update in updates:
         metadata = _apply_table_update(update, metadata, changes)
     return metadata
+
+
+class OneCatalog(Catalogs):
+    """Not the file that the configuration names."""
+
+    def existing(self, name: str | None) -> Catalog:
+        return self.get(name)

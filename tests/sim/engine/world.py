@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -19,13 +18,12 @@ from icemirror.errors import CommitUnknown, Transient
 from icemirror.result import Merged
 from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.seams import allow_v3_metadata
-from spark_job.iceberg.tables import Catalogs
 from spark_job.pipeline import Pipeline
 from tests.sim.engine import snapshots
 from tests.sim.engine.bugs import Bug
 from tests.sim.engine.journal import Journal
 from tests.sim.engine.judge import CURSOR, Commit, Judge
-from tests.sim.engine.memory_catalog import Fault, MemoryCatalog
+from tests.sim.engine.memory_catalog import Fault, MemoryCatalog, OneCatalog
 from tests.sim.engine.memory_io import Died, MemoryIO
 from tests.sim.engine.others import Other
 from tests.sim.engine.process import NAMES, Points, restart, stage
@@ -43,13 +41,6 @@ class Outcome:
     snapshots: int
     story: list[str]
     deaths: list[str]
-
-
-class _OneCatalog(Catalogs):
-    """Not the file that the configuration names."""
-
-    def existing(self, name: str | None) -> Catalog:
-        return self.get(name)
 
 
 class World:
@@ -77,7 +68,7 @@ class World:
         snapshots.forget()
         with stage(self.setting, self.points, self.seed), self.bug.planted():
             settings = self.setting.settings
-            catalogs = _OneCatalog(settings)
+            catalogs = OneCatalog(settings)
             catalogs._open[None] = self.catalog
             engine = LazyEngine(lambda: InProcess(self.setting.shards))
             self.pipeline = Pipeline(settings, catalogs, engine, "sim", key_check_rows=None)
