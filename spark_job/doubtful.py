@@ -1,4 +1,4 @@
-"""Late inserts of keys that the index does not know any more, because tombstones expire.
+"""Late events of keys that the index does not know any more, because tombstones expire.
 
 Such a key was never there, or it was deleted so long ago that its tombstone has expired. Only the changelog can tell,
 and only an event that is not newer than the newest expired tombstone raises the question.
@@ -18,18 +18,18 @@ from spark_job.collapse import Changes, read_changes
 from spark_job.key_index.keys import U64, Mask, are_among, last_not_above
 from spark_job.key_index.orders import compare_orders, exceeds
 from spark_job.locate import ABSENT, Located
-from spark_job.shape import ChangelogShape, Operation
+from spark_job.shape import ChangelogShape
 
 
 class NeedsHistory(Conflict):
     """The slice must be planned again, with the changelog's history at hand."""
 
 
-def find_doubtful(changes: Changes, orders: U64, located: Located, expired: tuple[int, ...] | None) -> Mask:
-    """The upserts whose key may have had a tombstone that is newer."""
+def find_doubtful(orders: U64, located: Located, expired: tuple[int, ...] | None) -> Mask:
+    """The events whose key may have had a tombstone that is newer: a late delete must not leave an older one."""
     if expired is None:
-        return np.zeros(len(changes), dtype=np.bool_)
-    absent: Mask = (located.file == ABSENT) & (changes.operation == Operation.UPSERT)
+        return np.zeros(len(orders), dtype=np.bool_)
+    absent: Mask = located.file == ABSENT
     return absent & ~exceeds(orders, expired)
 
 
@@ -42,7 +42,7 @@ def settle(
     located: Located,
     doubtful: Mask,
 ) -> Located:
-    """What was located; a doubtful upsert is marked as older where the changelog has a newer event of its key."""
+    """What was located; a doubtful event is marked as older where the changelog has a newer event of its key."""
     places = np.flatnonzero(doubtful)
     keys, asked = changes.keys.take(places), orders[places]
     older = np.zeros(len(places), dtype=np.bool_)

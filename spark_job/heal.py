@@ -7,6 +7,7 @@ that no replay turns it back. A row that others deleted is known only by its del
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -242,7 +243,7 @@ class Healer:
         newest = (
             greatest_order(mirror.root, len(work.newest)) if mirror.root else self._greatest(work.history)
         )
-        segments = self._run(replace(work, newest=newest), root.next_run, 0)
+        segments = self._run(replace(work, newest=newest), root.next_run, int(time.time() * 1000))
         root = root.model_copy(update={"segments": segments, "next_run": root.next_run + 1})
         return replace(mirror, root=root, lost=False, foreign=False), segments
 

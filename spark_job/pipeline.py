@@ -18,6 +18,7 @@ from spark_job.engine import LazyEngine, run_beside
 from spark_job.field_map import mirror_schema
 from spark_job.heal import Healer
 from spark_job.iceberg.create import create_mirror, partition_spec
+from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
@@ -129,11 +130,15 @@ class Pipeline:
             mirror, healed = healer.heal(mirror, damaged)
             mirror, caught = catch_up(self.engine, mirror, shape, location)
             expire_before = int(1000 * (time.time() - table.tombstone_retention))
-            merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
-            work = self._work(prepared, mirror, part, location)
-            if ask_history:
-                work = replace(work, history=tuple(prepared.merged_files()))
-            shards, merged = run_beside(self.engine, work if part.files else None, merge)
+            try:
+                merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
+                work = self._work(prepared, mirror, part, location)
+                if ask_history:
+                    work = replace(work, history=tuple(prepared.merged_files()))
+                shards, merged = run_beside(self.engine, work if part.files else None, merge)
+            except BaseException:
+                discard(mirror.table.io, [segment.path for segment in (*healed, *caught)])
+                raise
             index = apply_merge(
                 mirror.root.segments if mirror.root else (), merge, merged, (*healed, *caught)
             )

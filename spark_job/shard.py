@@ -147,7 +147,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
 
 
 def _settle(work: SliceWork, changes: Changes, orders: U64, located: Located) -> Located:
-    doubtful = find_doubtful(changes, orders, located, work.expired)
+    doubtful = find_doubtful(orders, located, work.expired)
     if not doubtful.any():
         return located
     if work.history is None:

@@ -53,6 +53,15 @@ def test_old_tombstones_are_forgotten_and_late_events_still_do_not_come_back(
     assert lab.rows()[1] == "back"
 
 
+def test_a_late_delete_of_a_forgotten_key_leaves_no_older_tombstone(tmp_path: Path) -> None:
+    lab = make(tmp_path, "0s")
+    lab.tell("D3@40")
+    lab.merge()
+    lab.tell("U3@45=old")
+    assert lab.merge().slices[0].stale == 1
+    assert 3 not in lab.rows()
+
+
 def test_young_tombstones_stay(tmp_path: Path) -> None:
     lab = make(tmp_path, "1h")
     assert sum(segment.tombstones for segment in root(lab).segments) == 3
@@ -84,7 +93,7 @@ def test_only_events_that_are_not_newer_than_what_expired_cost_a_look_at_the_cha
     lab = make(tmp_path, "0s")
     asked: list[object] = []
     monkeypatch.setattr(Prepared, "merged_files", lambda prepared: asked.append(prepared) or [])
-    lab.tell("I20@300 I21@61 D22@5 U2@110")
+    lab.tell("I20@300 I21@61 D22@500 U2@110")
     lab.merge()
     assert not asked
     lab.tell("I23@59")
