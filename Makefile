@@ -12,7 +12,7 @@ demo: setup ## Changelogs, a trigger, Spark and mirrors on this machine, end to 
 	@.venv/bin/icemirror demo
 
 test: lint ## Lint, then all tests, in two processes
-	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: setup ## Style, types and the directions of imports
 	@.venv/bin/ruff check --quiet .

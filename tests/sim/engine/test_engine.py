@@ -15,7 +15,7 @@ from tests.sim.engine.seeds import FOUND_BY, REGRESSIONS
 from tests.sim.engine.soak import COMMAND, Total, first_seed_that_finds, tell, tell_for
 from tests.sim.engine.world import World, run_seed
 
-FRESH_SECONDS = 60
+FRESH_SECONDS = 30
 MOST_SEEDS = 30  # where the noted one does not find a mistake any more; the soak looks in 500
 
 

@@ -1,4 +1,4 @@
-"""Hundreds of small merges: the mirror stays right, its metadata and its files stay as few as at the beginning."""
+"""Many small merges: the mirror stays right, its metadata and its files stay as few as at the beginning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.referenced import referenced_files, stored_files
 
-MERGES = 320
+MERGES = 150
 KEPT = 20
 OPTIONS = f"""table_properties:
   icemirror.max-snapshots: "{KEPT}"
@@ -25,7 +25,7 @@ OPTIONS = f"""table_properties:
 
 
 @pytest.mark.timeout(1200)
-def test_the_last_of_hundreds_of_merges_costs_what_an_early_one_does(tmp_path: Path) -> None:
+def test_the_last_of_many_merges_costs_what_an_early_one_does(tmp_path: Path) -> None:
     schedule = Schedule(21, "int", columns=("double",), largest_commit=6)
     lab = MirroredWorld.make(tmp_path, schedule, InProcess(), options=OPTIONS, ask_files=False)
     seconds: list[float] = []
@@ -53,10 +53,10 @@ def test_the_last_of_hundreds_of_merges_costs_what_an_early_one_does(tmp_path: P
     head = lab.mirror.current_snapshot()
     assert head is not None
     assert len(head.manifests(lab.mirror.io)) <= 62
-    full = metadata_bytes[KEPT + 10 : KEPT + 60]
-    assert max(metadata_bytes[-50:]) <= 1.1 * max(full)
+    full = metadata_bytes[KEPT + 10 : KEPT + 50]
+    assert max(metadata_bytes[-40:]) <= 1.1 * max(full)
     # Medians, and a ratio far below what growth would give: the machine may be busy.
-    early, late = seconds[KEPT + 10 : KEPT + 90], seconds[-80:]
+    early, late = seconds[KEPT + 10 : KEPT + 50], seconds[-40:]
     assert statistics.median(late) <= 3 * statistics.median(early), json.dumps([early, late])
     left = clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60, dry_run=True)
     assert left.files == 0
