@@ -11,6 +11,7 @@ import pytest
 
 from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.index_location import index_location
+from spark_job.key_index import tiers
 from spark_job.key_index.root import Root, read_root
 from tests.interop.cases import Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
@@ -29,7 +30,10 @@ SEGMENT, ROOT = ".segment.puffin", ".root.puffin"
     ],
     ids=str,
 )
-def test_next_merge_goes_on_from_the_same_index(tmp_path: Path, java: IcebergJava, case: Case) -> None:
+def test_next_merge_goes_on_from_the_same_index(
+    tmp_path: Path, java: IcebergJava, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "FAN_IN", 100)  # no merging of runs: what is new must be the slice's own
     lab = make_lab(tmp_path, case)
     index, root = index_files(lab), current_root(lab)
     assert len(index) == len(root.segments) + len(snapshot_ids(lab.mirror)), "segments, and a root a snapshot"
