@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from tests.need import do_without
 from tests.need import need as need_or_skip
 
 TESTS = Path(__file__).parent
+
+# Several processes are told the width of the terminal, to which commands would fit their tables.
+os.environ.pop("COLUMNS", None)
 
 # What fails fast comes first. A folder that is not named here comes last.
 FOLDERS = ("unit", "sim", "spark", "services", "interop", "infra", "browser")

@@ -131,6 +131,7 @@ def test_a_job_that_may_not_delete_merges_all_the_same(
     monkeypatch.setattr(PyArrowFileIO, "delete", refuse)
     merge_often(lab, 5)
     tried.clear()
+    caplog.clear()
     with caplog.at_level(logging.INFO):
         merge_often(lab, 1, first=6)
     lines = [record for record in caplog.records if record.message == "snapshots expired"]
