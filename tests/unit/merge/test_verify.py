@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyiceberg.table.metadata import new_table_metadata
 
 from icemirror.cursor import Cursor
 from spark_job.engine import InProcess
@@ -332,8 +335,11 @@ def test_many_differences_are_counted_and_few_are_named(lab2: Lab) -> None:
     assert (found.count, len(found.places)) == (100, 5)
 
 
-def test_damage_under_hashed_keys_is_found(tmp_path: Path) -> None:
+def test_damage_under_hashed_keys_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path, options="primary_keys: [name]", engine=InProcess(2))
+    # Hashes are salted with the mirror's uuid: with one of our own, the same keys are damaged every time.
+    one_uuid = partial(new_table_metadata, table_uuid=UUID(int=1))
+    monkeypatch.setattr("pyiceberg.catalog.sql.new_table_metadata", one_uuid)
     lab.tell(" ".join(f"I{key}@{key}=key{key}" for key in range(1, 40)))
     lab.merge()
     lab.tell("D3@80=key3 U5@81=key5")
@@ -341,9 +347,10 @@ def test_damage_under_hashed_keys_is_found(tmp_path: Path) -> None:
     assert deep(lab).equal
     assert fast(lab).equal
     rewrite_segment(lab, len(root_of(lab).segments) - 1, move_rows)
-    assert set(counts(deep(lab))) == {Kind.WRONG_PLACE}
+    assert counts(deep(lab)) == {Kind.WRONG_PLACE: 2}
     assert Kind.WRONG_PLACE in counts(fast(lab))
     foreign.delete_rows(lab.mirror, [7])
     foreign.append(lab.mirror, [(8, "key8"), (99, "key3")])
-    assert Kind.WRONG_PLACE in counts(deep(lab))
-    assert {Kind.MISSING_ROW, Kind.DOUBLED_KEY} <= set(counts(deep(lab)))
+    assert counts(deep(lab)) == {
+        Kind.WRONG_PLACE: 2, Kind.MISSING_ROW: 1, Kind.DOUBLED_KEY: 1, Kind.DELETED_ROW: 1
+    }  # fmt: skip
