@@ -53,9 +53,12 @@ def write_rows(
     parts = [rows.slice(start, end - start) for start, end in pairwise(bounds)]
     whole = written_schema(schema, rows)
     target = _Target(io, metadata, whole, sort_order_id, [] if written is None else written)
-    # Opening and closing files is mostly waiting; few are open at once, however many partitions there are.
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        files = list(chain.from_iterable(pool.map(target.write, split.partitions, parts)))
+    if len(parts) == 1:
+        files = target.write(split.partitions[0], parts[0])
+    else:
+        # Opening and closing files is mostly waiting; few are open at once, however many partitions there are.
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            files = list(chain.from_iterable(pool.map(target.write, split.partitions, parts)))
     file = np.empty(rows.num_rows, dtype=np.int32)
     pos = np.empty(rows.num_rows, dtype=np.int64)
     counts = np.array([one.record_count for one in files], dtype=np.int64)

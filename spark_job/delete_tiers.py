@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,13 @@ from pyiceberg.table.metadata import TableMetadata
 from icemirror.errors import Corrupt
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile, replaced_deletes
 from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.round_trips import for_each
 
 Positions = NDArray[np.int64]
 
 # A partition with fewer files is left alone; a file with more rows is never written again.
 _FEW_FILES = 8
 _MOST_ROWS = 500_000
-_READERS = 4
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,10 @@ def plan_deletes(
         return DeletePlan(doomed, replaced_deletes(metadata, doomed, live))
     taken = choose_taken(doomed, live)
     positions: dict[str, list[Positions]] = {path: [part] for path, part in doomed.items()}
-    with ThreadPoolExecutor(_READERS) as pool:
-        for found in pool.map(lambda delete: _read(io, delete), taken):
-            for path, part in found.items():
-                if path in live:  # a delete may outlive its data file
-                    positions.setdefault(path, []).append(part)
+    for found in for_each(partial(_read, io), taken, metadata.location):
+        for path, part in found.items():
+            if path in live:  # a delete may outlive its data file
+                positions.setdefault(path, []).append(part)
     return DeletePlan({path: _join(path, parts) for path, parts in positions.items()}, taken)
 
 

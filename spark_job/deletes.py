@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveFile
+from spark_job.round_trips import for_each
 from spark_job.vectors import write_vectors
 
 # Reserved field ids of the spec, "Position Delete Files".
@@ -30,7 +30,7 @@ _SCHEMA = pa.schema(
 )
 # One delete file for each data file is kindest to readers; beyond this many, one for each partition.
 _MOST_FILES = 64
-_WRITERS = 4
+_MANY_ROWS = 100_000
 
 
 def write_deletes(
@@ -59,11 +59,12 @@ def write_deletes(
     if written is not None:
         written.extend(targets)
 
-    def write(target: str, paths: Sequence[str]) -> DataFile:
+    def write(file: tuple[str, Sequence[str]]) -> DataFile:
+        target, paths = file
         return _write_file(io, target, paths, doomed, live[paths[0]])
 
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        return list(pool.map(write, targets, groups))
+    many = sum(map(len, doomed.values())) > _MANY_ROWS
+    return for_each(write, list(zip(targets, groups, strict=True)), metadata.location, heavy=many)
 
 
 def _write_file(

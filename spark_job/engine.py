@@ -83,13 +83,14 @@ def run_beside(
     """Runs a slice, and what is to be merged of the index: beside it, in this process, where that is little."""
     little = merge.entries <= _LITTLE_INDEX_ENTRIES
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(run_merge, merge) if little else None
+        waiting = pool.submit(run_merge, merge) if little and merge.pieces else None
         shards: list[Result] = []
         merged: list[MergedPiece] = []
         try:
             shards = engine.run(work) if work else []
             with named():
-                merged = waiting.result() if waiting else engine.merge_index(merge)
+                if merge.pieces:
+                    merged = waiting.result() if waiting else engine.merge_index(merge)
         except BaseException:
             if waiting and waiting.exception() is None:
                 merged = waiting.result()

@@ -8,7 +8,6 @@ Spec: https://iceberg.apache.org/spec/#row-lineage
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +20,12 @@ from icemirror.errors import Corrupt, Invalid
 from spark_job.key_index.keys import Indices
 from spark_job.parquet_columns import column_names, open_parquet, read_at
 from spark_job.projection import FIELD_ID
+from spark_job.round_trips import for_each
 
 # Reserved field ids of the spec. The second one is always NULL here: a row that is written was changed.
 _COLUMNS = {"_row_id": 2147483540, "_last_updated_sequence_number": 2147483539}
 ROW_ID = _COLUMNS["_row_id"]
 LINEAGE_IDS = frozenset(_COLUMNS.values())
-_READERS = 8
 
 
 def require_free_names(name: str, schema: Schema) -> None:
@@ -50,7 +49,8 @@ def old_row_ids(
     order = order[file[order] >= 0]
     ordinals, starts = np.unique(file[order], return_index=True)
 
-    def read(ordinal: int, places: Indices) -> None:
+    def read(piece: tuple[int, Indices]) -> None:
+        ordinal, places = piece
         first = first_row_ids[ordinal]
         if first is not None:
             ids[places] = first + pos[places]
@@ -61,9 +61,8 @@ def old_row_ids(
             ids[places[there]] = written.drop_null().to_numpy()
             known[places[there]] = True
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        pieces = np.split(order, starts[1:])
-        list(pool.map(read, ordinals.tolist(), pieces))
+    pieces = list(zip(ordinals.tolist(), np.split(order, starts[1:]), strict=True)) if len(ordinals) else []
+    for_each(read, pieces, paths[pieces[0][0]] if pieces else "")
     return pa.array(ids, mask=~known)
 
 

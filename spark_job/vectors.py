@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -23,11 +22,11 @@ from spark_job.iceberg.discard import discard
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
 from spark_job.key_index.puffin import Blob, Span, read_span, write_puffin
 from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.round_trips import for_each
 
 Positions = NDArray[np.int64]
 
 _ROW_POSITION_ID = 2147483645  # `_pos`: reserved field ids of the spec
-_READERS = 8
 
 
 def write_vectors(
@@ -110,14 +109,14 @@ def deleted_positions(io: FileIO, targets: Mapping[str, LiveFile]) -> dict[str, 
         for delete in target.deletes:
             wanted[delete].append(target)
     parts: dict[str, list[Positions]] = {path: [np.empty(0, np.int64)] for path in targets}
-    with ThreadPoolExecutor(_READERS) as pool:
-        for found in pool.map(partial(_read, io), wanted, wanted.values()):
-            for path, positions in found.items():
-                parts[path].append(positions)
+    for found in for_each(partial(_read, io), list(wanted.items()), next(iter(targets), "")):
+        for path, positions in found.items():
+            parts[path].append(positions)
     return {path: np.concatenate(found) for path, found in parts.items()}
 
 
-def _read(io: FileIO, delete: LiveDelete, targets: list[LiveFile]) -> dict[str, Positions]:
+def _read(io: FileIO, wanted: tuple[LiveDelete, list[LiveFile]]) -> dict[str, Positions]:
+    delete, targets = wanted
     if delete.is_vector:
         return {target.path: _read_vector(io, delete, target.rows) for target in targets}
     return _read_position_deletes(io, delete, [target.path for target in targets])

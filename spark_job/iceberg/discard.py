@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from pyiceberg.io import FileIO
 
-_DELETERS = 8
+from spark_job.round_trips import for_each
+
 _MOST_REFUSALS = 3
 
 
@@ -53,6 +53,5 @@ def discard(io: FileIO, paths: Iterable[str]) -> Discarded:
     wanted = list(dict.fromkeys(paths))
     if not wanted:
         return Discarded()
-    with ThreadPoolExecutor(min(_DELETERS, len(wanted))) as pool:
-        ends = list(pool.map(delete, wanted))
+    ends = for_each(delete, wanted, wanted[0])
     return Discarded(ends.count(_End.DELETED), ends.count(_End.LEFT), reasons[0] if reasons else None)

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from icemirror.cursor import Source
 from icemirror.errors import REBUILD, Invalid
 from spark_job.change_file import ChangeFile
-from spark_job.iceberg.seams import list_manifests
+from spark_job.iceberg.seams import list_manifests, read_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _entries(
             )
         if not wanted(manifest):
             continue
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+        for entry in read_entries(io, manifest):
             file = entry.data_file
             yield _Entry(
                 path=file.file_path,

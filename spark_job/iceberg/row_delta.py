@@ -45,11 +45,11 @@ from pyiceberg.table.update import (
 )
 
 from icemirror.errors import CommitUnknown, Conflict, Corrupt
+from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import (
     NewList,
     NewManifest,
     allow_v3_metadata,
-    list_manifests,
     next_row_id,
     write_added,
     write_list,
@@ -222,7 +222,7 @@ class RowDelta:
             added.extend(
                 write_added(self._new_manifest(content, spec_id), group) for spec_id, group in by_spec.items()
             )
-        existing = list_manifests(self.table.io, self.head.manifest_list) if self.head else []
+        existing = known_manifests(self.table.io, self.head) if self.head else ()
         live = [
             manifest for manifest in existing if manifest.has_added_files() or manifest.has_existing_files()
         ]

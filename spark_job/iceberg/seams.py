@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.manifest import (
@@ -29,13 +29,17 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
     PartitionFieldSummary,
     _inherit_from_manifest,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel, TableVersion
+from pyiceberg.types import StructType
 
 from icemirror.errors import Invalid
+from spark_job.iceberg.avro import RecordFile, RecordFormat, RecordReader
 from spark_job.iceberg.v3_fields import (
     NEWEST,
     DeleteKey,
@@ -45,6 +49,17 @@ from spark_job.iceberg.v3_fields import (
     pad,
     set_first_row_id,
     set_manifest_first_row_id,
+)
+
+_ENTRIES = RecordReader(
+    MANIFEST_ENTRY_SCHEMAS[NEWEST],
+    types={-1: ManifestEntry, 2: DataFile},
+    enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+)
+_MANIFESTS = RecordReader(
+    MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
+    types={-1: ManifestFile, 508: PartitionFieldSummary},
+    enums={517: ManifestContent},
 )
 
 
@@ -106,21 +121,22 @@ class _Writer(ManifestWriterV2):
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "deletes" if self._content is ManifestContent.DELETES else "data"}
 
-    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        """PyIceberg's own takes records for those of v2."""
-        schema = self._with_partition(self._version)
-        return AvroOutputFile[ManifestEntry](
-            output_file=self._output_file,
-            file_schema=schema,
-            record_schema=schema,
-            schema_name="manifest_entry",
-            metadata=self._meta,
-        )
+    def new_writer(self) -> RecordFile:  # type: ignore[override]
+        """One block for all entries; PyIceberg's own takes records for those of v2, and compresses each by itself."""
+        entries = _entry_format(self._version, self._spec.partition_type(self._schema))
+        return RecordFile(self._output_file, entries, self._meta)
 
     def prepare_entry(self, entry: ManifestEntry) -> ManifestEntry:
         """The entry with as many fields as the version has."""
         pad(entry.data_file, len(DATA_FILE_TYPE[self._version].fields))
         return super().prepare_entry(entry)
+
+
+@lru_cache(256)
+def _entry_format(version: TableVersion, partition: StructType) -> RecordFormat:
+    file = data_file_with_partition(partition_type=partition, format_version=version)
+    schema = manifest_entry_schema_with_data_file(format_version=version, data_file=file)
+    return RecordFormat.of(schema, "manifest_entry")
 
 
 def write_added(new: NewManifest, files: list[DataFile]) -> ManifestFile:
@@ -151,32 +167,23 @@ def write_merged(
 
 def list_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
     """The manifests of a snapshot, with the fields of v3."""
-    with AvroFile[ManifestFile](
-        io.new_input(manifest_list),
-        MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
-        return list(reader)
+    return _MANIFESTS.read(io.new_input(manifest_list))
 
 
-def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """The live entries of a manifest, with the fields of v3 (PyIceberg drops them) and what they inherit."""
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[NEWEST],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        entries = [
-            _inherit_from_manifest(entry, manifest)
-            for entry in reader
-            if entry.status != ManifestEntryStatus.DELETED
-        ]
+def read_entries(io: FileIO, manifest: ManifestFile, *, deleted: bool = False) -> list[ManifestEntry]:
+    """The live entries of a manifest, with the fields of v3 (PyIceberg drops them) and what they inherit.
+
+    `deleted`: those as well that it names as taken away.
+    """
+    entries = [
+        _inherit_from_manifest(entry, manifest)
+        for entry in _ENTRIES.read(io.new_input(manifest.manifest_path))
+        if deleted or entry.status is not ManifestEntryStatus.DELETED
+    ]
     number = manifest_first_row_id(manifest) if manifest.content is ManifestContent.DATA else None
     if number is not None:
         for entry in entries:  # the spec, "First Row ID Inheritance"
-            if first_row_id(entry.data_file) is None:
+            if entry.status is not ManifestEntryStatus.DELETED and first_row_id(entry.data_file) is None:
                 set_first_row_id(entry.data_file, number)
                 number += entry.data_file.record_count
     return entries
@@ -194,6 +201,11 @@ class NewList:
     first_row_id: int | None = None
 
 
+@cache
+def _list_format(version: TableVersion) -> RecordFormat:
+    return RecordFormat.of(MANIFEST_LIST_FILE_SCHEMAS[version], "manifest_file")
+
+
 class _ListWriter(ManifestListWriterV2):
     """Writes a list of v2, or of v3 with data manifests numbered on from the first row id."""
 
@@ -206,20 +218,15 @@ class _ListWriter(ManifestListWriterV2):
 
     def __enter__(self) -> _ListWriter:
         """PyIceberg's own takes records for those of v2."""
-        schema = MANIFEST_LIST_FILE_SCHEMAS[self._format_version]
-        self._writer = AvroOutputFile[ManifestFile](
-            output_file=self._output_file,
-            record_schema=schema,
-            file_schema=schema,
-            schema_name="manifest_file",
-            metadata=self._meta,
-        )
-        self._writer.__enter__()
+        manifests = _list_format(self._format_version)
+        self._writer = RecordFile(self._output_file, manifests, self._meta)  # type: ignore[assignment]
         return self
 
     def prepare_manifest(self, manifest_file: ManifestFile) -> ManifestFile:
         """The manifest with its numbers; the spec, "First Row ID Assignment"."""
-        manifest = super().prepare_manifest(manifest_file)
+        manifest = super().prepare_manifest(
+            ManifestFile(*manifest_file._data)
+        )  # others may hold the one given
         if self.next_row_id is None:
             return manifest
         pad(manifest, len(MANIFEST_LIST_FILE_SCHEMAS[NEWEST].fields))

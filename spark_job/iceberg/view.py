@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow.parquet as pq
@@ -14,7 +14,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from icemirror.errors import Corrupt, Invalid
-from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.manifests import known_manifests
+from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.v3_fields import (
     DeleteKey,
     content_span,
@@ -75,25 +76,34 @@ class _Deleted:
 
 @dataclass(frozen=True)
 class _Contents:
-    data: tuple[LiveFile, ...]
+    data: Mapping[str, LiveFile]
     deleted: tuple[_Deleted, ...]
 
+    def __len__(self) -> int:
+        return 1 + len(self.data) + len(self.deleted)
 
-_contents: ReadOnce[_Contents] = ReadOnce(4096)
-_counts: ReadOnce[list[tuple[str, int]]] = ReadOnce(4096)
+
+_MOST_FILES = 200_000
+_contents: ReadOnce[_Contents] = ReadOnce(_MOST_FILES, len)
+_counts: ReadOnce[list[tuple[str, int]]] = ReadOnce(_MOST_FILES, lambda counts: 1 + len(counts))
+_views: ReadOnce[Mapping[str, LiveFile]] = ReadOnce(_MOST_FILES, lambda files: 1 + len(files))
 
 
-def live_files(io: FileIO, snapshot: Snapshot | None) -> dict[str, LiveFile]:
+def live_files(io: FileIO, snapshot: Snapshot | None) -> Mapping[str, LiveFile]:
     """The data files of a snapshot by path."""
     if snapshot is None:
         return {}
+    return _views.get(snapshot.manifest_list, lambda: _view(io, snapshot))
+
+
+def _view(io: FileIO, snapshot: Snapshot) -> dict[str, LiveFile]:
     files: dict[str, LiveFile] = {}
     deleted: dict[str, list[_Deleted]] = {}
-    for manifest in list_manifests(io, snapshot.manifest_list):
+    for manifest in known_manifests(io, snapshot):
         # The first snapshot after an upgrade to v3 numbers the manifests that it finds.
         content = f"{manifest.manifest_path}#{manifest_first_row_id(manifest)}"
         contents = _contents.get(content, partial(_read_manifest, io, manifest))
-        files.update((file.path, file) for file in contents.data)
+        files.update(contents.data)
         for one in contents.deleted:
             deleted.setdefault(one.data_path, []).append(one)
     for path, found in deleted.items():
@@ -120,21 +130,31 @@ def _with_deletes(file: LiveFile, found: list[_Deleted]) -> LiveFile:
             "Rewrite the table's position deletes with the engine that wrote them."
         )
     counted = vectors or found
-    return replace(file, deleted=sum(one.count for one in counted), deletes=tuple(one.by for one in counted))
+    return LiveFile(
+        file.path,
+        file.rows,
+        sum(one.count for one in counted),
+        file.spec_id,
+        file.partition,
+        file.first_row_id,
+        tuple(one.by for one in counted),
+    )
 
 
 def _read_manifest(io: FileIO, manifest: ManifestFile) -> _Contents:
     entries = [entry.data_file for entry in read_entries(io, manifest)]
     if manifest.content is ManifestContent.DATA:
-        data = [
-            LiveFile(file.file_path, file.record_count, 0, file.spec_id, file.partition, first_row_id(file))
+        data = {
+            file.file_path: LiveFile(
+                file.file_path, file.record_count, 0, file.spec_id, file.partition, first_row_id(file)
+            )
             for file in entries
-        ]
-        return _Contents(tuple(data), ())
+        }
+        return _Contents(data, ())
     deleted: list[_Deleted] = []
     for file in entries:
         deleted.extend(_read_delete(io, file, manifest.manifest_path))
-    return _Contents((), tuple(deleted))
+    return _Contents({}, tuple(deleted))
 
 
 def _read_delete(io: FileIO, file: DataFile, manifest: str) -> list[_Deleted]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,12 +10,14 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
+from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.iceberg.seams import list_manifests
+from spark_job.iceberg.seams import read_entries
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import read_root
+from spark_job.round_trips import for_each
 
-_READERS = 8
+_MOST_FILES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +28,23 @@ class Entries:
     removed: frozenset[str]
 
 
-_lists: ReadOnce[list[ManifestFile]] = ReadOnce(256)
-_entries: ReadOnce[Entries] = ReadOnce(256)
+_entries: ReadOnce[Entries] = ReadOnce(_MOST_FILES, lambda named: 1 + len(named.live) + len(named.removed))
 _indexes: ReadOnce[frozenset[str]] = ReadOnce(256)
 
 
-def manifests_of(io: FileIO, snapshots: Iterable[Snapshot]) -> dict[int, list[ManifestFile]]:
+def manifests_of(io: FileIO, snapshots: Sequence[Snapshot]) -> dict[int, tuple[ManifestFile, ...]]:
     """The manifests of each snapshot."""
-
-    def read(snapshot: Snapshot) -> tuple[int, list[ManifestFile]]:
-        path = snapshot.manifest_list
-        return snapshot.snapshot_id, _lists.get(path, partial(list_manifests, io, path))
-
-    with ThreadPoolExecutor(_READERS) as pool:
-        return dict(pool.map(read, snapshots))
+    found = for_each(partial(known_manifests, io), snapshots, snapshots[0].manifest_list if snapshots else "")
+    return {snapshot.snapshot_id: manifests for snapshot, manifests in zip(snapshots, found, strict=True)}
 
 
 def entries_of(io: FileIO, manifests: Sequence[ManifestFile]) -> list[Entries]:
     """The files that each manifest names."""
-    with ThreadPoolExecutor(_READERS) as pool:
-        return list(pool.map(lambda one: _entries.get(one.manifest_path, partial(_read, io, one)), manifests))
+    return for_each(
+        lambda one: _entries.get(one.manifest_path, partial(_read, io, one)),
+        manifests,
+        manifests[0].manifest_path if manifests else "",
+    )
 
 
 def live_paths(io: FileIO, manifests: Iterable[ManifestFile], *contents: ManifestContent) -> set[str]:
@@ -58,9 +56,10 @@ def live_paths(io: FileIO, manifests: Iterable[ManifestFile], *contents: Manifes
 def index_files(io: FileIO, snapshots: Iterable[Snapshot], *others: str) -> set[str]:
     """The index roots of snapshots and some others, and the segments that they name."""
     roots = {path for snapshot in snapshots if (path := root_of(snapshot))}.union(others)
-    with ThreadPoolExecutor(_READERS) as pool:
-        found = pool.map(lambda path: _indexes.get(path, partial(_read_index, io, path)), roots)
-        return roots.union(*found)
+    found = for_each(
+        lambda path: _indexes.get(path, partial(_read_index, io, path)), list(roots), next(iter(roots), "")
+    )
+    return roots.union(*found)
 
 
 def root_of(snapshot: Snapshot) -> str | None:
@@ -71,7 +70,7 @@ def root_of(snapshot: Snapshot) -> str | None:
 def _read(io: FileIO, manifest: ManifestFile) -> Entries:
     live: set[str] = set()
     removed: set[str] = set()
-    for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
+    for entry in read_entries(io, manifest, deleted=True):
         (removed if entry.status is ManifestEntryStatus.DELETED else live).add(entry.data_file.file_path)
     return Entries(frozenset(live), frozenset(removed))
 

@@ -9,15 +9,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from functools import partialmethod
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow.parquet as pq
+
 from spark_job import catch_up, commit_slice, pipeline
-from spark_job.iceberg import mirror, view
-from spark_job.immutable import ReadOnce
+from spark_job.immutable import forget_everything
 from spark_job.key_index import blocks, compaction, lookup, scan, segment, tiers
-from tests.sim.engine import quick_avro
 from tests.sim.engine.setting import Setting
 
 _WITH_BLOCKS = (blocks, lookup, scan, segment)
@@ -91,10 +92,7 @@ class _Inline:
 
 def restart() -> None:
     """Another process, which remembers nothing of the files."""
-    mirror._roots = ReadOnce(8)
-    view._contents = ReadOnce(4096)
-    view._counts = ReadOnce(4096)
-    blocks._directories = ReadOnce(256)
+    forget_everything()
 
 
 class Clock:
@@ -117,11 +115,12 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
     dice = random.Random(seed)
     clock = Clock(random.Random(seed + 1))
     with ExitStack() as stack:
-        for change in quick_avro.patches():
-            stack.enter_context(change)
 
-        def set_to(module: ModuleType, name: str, value: object) -> None:
+        def set_to(module: ModuleType | type, name: str, value: object) -> None:
             stack.enter_context(patch.object(module, name, value))
+
+        for name in ("read", "read_row_group", "read_row_groups"):  # the tables are tiny
+            set_to(pq.ParquetFile, name, partialmethod(getattr(pq.ParquetFile, name), use_threads=False))
 
         for module in [one for name, one in sys.modules.items() if name.startswith("spark_job.")]:
             for name, value in (("reach", points.reach), ("ThreadPoolExecutor", _Inline)):

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.resolver import ReadSchemaResolver, construct_writer
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
@@ -29,15 +30,18 @@ from pyiceberg.manifest import (
     ManifestWriter,
     ManifestWriterV2,
     _inherit_from_manifest,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
 )
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.schema import assign_fresh_schema_ids, visit_with_partner
 from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.transforms import Transform
 from pyiceberg.typedef import Record
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icemirror.errors import Invalid
 from spark_job.iceberg.parquet_writer import ParquetFiles
@@ -92,10 +96,19 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], list[str]]] = {
     ),
     "ManifestListWriter.add_manifests": (ManifestListWriter.add_manifests, ["self", "manifest_files"]),
     "_inherit_from_manifest": (_inherit_from_manifest, ["entry", "manifest"]),
-    "AvroFile": (AvroFile, ["input_file", "read_schema", "read_types", "read_enums"]),
-    "AvroOutputFile": (
-        AvroOutputFile,
-        ["output_file", "file_schema", "schema_name", "record_schema", "metadata"],
+    "ReadSchemaResolver": (ReadSchemaResolver, ["read_types", "read_enums"]),
+    "visit_with_partner": (visit_with_partner, ["schema_or_type", "partner", "visitor", "accessor"]),
+    "construct_writer": (construct_writer, ["file_schema"]),
+    "new_decoder": (new_decoder, ["b"]),
+    "AvroSchemaConversion.avro_to_iceberg": (AvroSchemaConversion.avro_to_iceberg, ["self", "avro_schema"]),
+    "AvroSchemaConversion.iceberg_to_avro": (
+        AvroSchemaConversion.iceberg_to_avro,
+        ["self", "schema", "schema_name"],
+    ),
+    "data_file_with_partition": (data_file_with_partition, ["partition_type", "format_version"]),
+    "manifest_entry_schema_with_data_file": (
+        manifest_entry_schema_with_data_file,
+        ["format_version", "data_file"],
     ),
     "parquet_path_to_id_mapping": (parquet_path_to_id_mapping, ["schema"]),
     "PartitionSpec.partition_to_path": (PartitionSpec.partition_to_path, ["self", "data", "schema"]),

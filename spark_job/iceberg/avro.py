@@ -1,0 +1,254 @@
+"""Avro files of records, as manifests and manifest lists are.
+
+How a record is read and written is PyIceberg's. Done here is what it does anew for every file and every record: a
+schema is resolved once, and all records of a file are one block. And what it does not do: its decoder reads on where a
+file ends, so the container is taken apart here, within bounds.
+
+    "Obj\\1" | metadata: map of bytes | sync, 16 bytes | block … ;  block: records, bytes, content, sync
+
+Spec: https://avro.apache.org/docs/1.12.0/specification/#object-container-files
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Self
+
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY, CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.reader import DoubleReader, Reader
+from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, construct_writer
+from pyiceberg.avro.writer import Writer
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.typedef import Record
+from pyiceberg.types import DoubleType, IcebergType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from icemirror.errors import Corrupt
+
+_MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+_DOUBLE = struct.Struct("<d")
+_SCHEMA_KEY = "avro.schema"
+_MOST_TEXT = 200
+_UNREADABLE = (
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    SystemError,  # how the decoder calls a negative length
+    ResolveError,
+    zlib.error,
+)
+_MOST_SCHEMAS = 256  # a table has few: one for each partition spec and format version
+
+
+@dataclass(frozen=True, eq=False)
+class RecordReader:
+    """Reads records into the fields of `schema`, whatever the file's own: structs by `types`, values by `enums`."""
+
+    schema: Schema
+    types: Mapping[int, Callable[..., Record]]
+    enums: Mapping[int, Callable[..., Enum]]
+
+    def read(self, source: InputFile) -> list[Any]:  # of the type that `types` names for the whole record
+        """The records of a file, in its order."""
+        with source.open() as stream:
+            content = stream.read()
+        try:
+            return self._decode(_Span(content))
+        except _UNREADABLE as error:
+            raise Corrupt(
+                f"{source.location}: the Avro file cannot be read ({type(error).__name__}: {str(error)[:_MOST_TEXT]})"
+            ) from error
+
+    def _decode(self, file: _Span) -> list[Any]:
+        if file.take(len(_MAGIC)) != _MAGIC:
+            raise ValueError("it does not begin like one")
+        meta = file.take_map()
+        sync = file.take(_SYNC_BYTES)
+        schema = meta[_SCHEMA_KEY].decode()
+        read = _resolve(self, schema).read
+        codec = KNOWN_CODECS[meta.get(AVRO_CODEC_KEY, b"null").decode()]  # type: ignore[index]
+        records: list[Any] = []
+        while not file.ended:
+            count = file.take_number()
+            content = file.take(file.take_number())
+            if file.take(_SYNC_BYTES) != sync:
+                raise ValueError("a block does not end as it should")
+            content = codec.decompress(content) if codec else content
+            block = new_decoder(content)
+            records.extend(read(block) for _ in range(count))
+            if block.tell() != len(content):
+                raise ValueError("the records of a block are not as long as the block")
+        return records
+
+
+@lru_cache(_MOST_SCHEMAS)
+def _resolve(into: RecordReader, schema: str) -> Reader:
+    file_schema = AvroSchemaConversion().avro_to_iceberg(json.loads(schema))
+    resolver = _Resolver(dict(into.types), dict(into.enums))
+    reader: Reader = visit_with_partner(  # type: ignore[misc]  # PyIceberg has types for one kind of partner only
+        file_schema, into.schema, resolver, SchemaPartnerAccessor()
+    )
+    return reader
+
+
+class _Resolver(ReadSchemaResolver):
+    def visit_double(self, double_type: DoubleType, partner: IcebergType | None) -> Reader:
+        return _WholeDoubleReader()  # type: ignore[no-untyped-call]
+
+
+class _WholeDoubleReader(DoubleReader):
+    """PyIceberg's decoder gives a double no more digits than a float has: another partition than was written."""
+
+    def read(self, decoder: BinaryDecoder) -> float:
+        value: float = _DOUBLE.unpack(decoder.read(_DOUBLE.size))[0]
+        return value
+
+
+class _Span:
+    """Bytes that are taken from the front."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left."""
+        return self._at >= len(self._data)
+
+    def take(self, length: int) -> bytes:
+        """So many bytes."""
+        start, self._at = self._at, self._at + length
+        if not start <= self._at <= len(self._data):
+            raise EOFError("it ends too early")
+        return self._data[start : self._at]
+
+    def take_number(self) -> int:
+        """A number of seven bits a byte, low ones first, the sign in the lowest."""
+        number = shift = 0
+        while True:
+            (byte,) = self.take(1)
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (number >> 1) ^ -(number & 1)
+            shift += 7
+
+    def take_map(self) -> dict[str, bytes]:
+        """A map of bytes, in blocks; one whose number of entries is negative has its size in bytes as well."""
+        found: dict[str, bytes] = {}
+        while count := self.take_number():
+            if count < 0:
+                self.take_number()
+            for _ in range(abs(count)):
+                name = self.take(self.take_number()).decode()
+                found[name] = self.take(self.take_number())
+        return found
+
+
+@dataclass(frozen=True)
+class RecordFormat:
+    """How records of a schema are written."""
+
+    text: str
+    writer: Writer
+
+    @classmethod
+    def of(cls, schema: Schema, name: str) -> RecordFormat:
+        """For files whose records have exactly the fields of the schema."""
+        text = json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name))
+        return cls(text, construct_writer(schema))
+
+
+class RecordFile:
+    """A file to write, in the place of PyIceberg's `AvroOutputFile`. Nothing is stored before all is there."""
+
+    def __init__(self, output: OutputFile, records: RecordFormat, metadata: Mapping[str, str]) -> None:
+        self._output, self._records, self._metadata = output, records, metadata
+        self._count = self._bytes = 0
+        self._block = _Encoder()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._store()
+
+    def write_block(self, records: Iterable[Any]) -> None:  # whatever the schema describes
+        """Takes in records, in the form that they have now."""
+        for record in records:
+            self._records.writer.write(self._block, record)
+            self._count += 1
+
+    @property
+    def output_file(self) -> RecordFile:
+        """What PyIceberg asks for its length."""
+        return self
+
+    def __len__(self) -> int:
+        return self._bytes
+
+    def _store(self) -> None:
+        named = self._metadata[AVRO_CODEC_KEY]
+        name = CODEC_MAPPING_ICEBERG_TO_AVRO.get(named, named)
+        codec = KNOWN_CODECS[name]  # type: ignore[index]
+        sync = os.urandom(_SYNC_BYTES)
+        file = _Encoder()
+        file.write(_MAGIC)
+        file.write_map({**self._metadata, _SCHEMA_KEY: self._records.text, AVRO_CODEC_KEY: name})
+        file.write(sync)
+        if self._count:
+            content = bytes(self._block.data)
+            file.write_int(self._count)
+            file.write_bytes(codec.compress(content)[0] if codec else content)
+            file.write(sync)
+        with self._output.create(overwrite=True) as stream:
+            stream.write(bytes(file.data))
+        self._bytes = len(file.data)
+
+
+class _Encoder(BinaryEncoder):
+    """PyIceberg's own writes to a stream, byte by byte."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, b: bytes) -> None:
+        self.data += b
+
+    def write_boolean(self, boolean: bool) -> None:
+        self.data.append(bool(boolean))
+
+    def write_int(self, integer: int) -> None:
+        datum = (integer << 1) ^ (integer >> 63)
+        while datum > 0x7F:
+            self.data.append((datum & 0x7F) | 0x80)
+            datum >>= 7
+        self.data.append(datum)
+
+    def write_bytes(self, b: bytes) -> None:
+        self.write_int(len(b))
+        self.data += b
+
+    def write_map(self, entries: Mapping[str, str]) -> None:
+        self.write_int(len(entries))
+        for name, value in entries.items():
+            self.write_utf8(name)
+            self.write_utf8(value)
+        self.write_int(0)

@@ -1,0 +1,279 @@
+"""Manifests and manifest lists are read and written as PyIceberg does it, and damage is named."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntryStatus,
+    read_manifest_list,
+)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from icemirror.errors import Corrupt
+from spark_job.iceberg.avro import _Encoder
+from spark_job.iceberg.seams import (
+    NewList,
+    NewManifest,
+    list_manifests,
+    read_entries,
+    write_added,
+    write_list,
+    write_merged,
+)
+
+IO = PyArrowFileIO()
+CODECS = ["null", "deflate", "gzip", "zstandard", "bzip2"]
+_UUID = UUID("0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5b")
+# Each kind of partition value as PyIceberg holds it in memory.
+PARTITIONS: list[tuple[IcebergType, Any]] = [
+    (BooleanType(), True),
+    (IntegerType(), -7),
+    (LongType(), -(2**63)),
+    (FloatType(), 0.5),
+    (DoubleType(), -1e300),
+    (DateType(), (dt.date(2031, 2, 3) - dt.date(1970, 1, 1)).days),
+    (TimeType(), 1),
+    (TimestampType(), -1),
+    (TimestamptzType(), 2**62),
+    (StringType(), "héé\x00"),
+    (UUIDType(), _UUID),
+    (FixedType(3), b"\x00\xff\x01"),
+    (BinaryType(), b""),
+    (DecimalType(20, 4), Decimal("-123.4567")),
+]
+SCHEMA = Schema(*(NestedField(number, f"c{number}", kind) for number, (kind, _) in enumerate(PARTITIONS, 1)))
+SPEC = PartitionSpec(
+    *(
+        PartitionField(number, 1000 + number, IdentityTransform(), f"p{number}")
+        for number in range(1, len(PARTITIONS) + 1)
+    )
+)
+
+
+def data_file(number: int, partition: Record, version: Any = 2) -> DataFile:
+    more = {"first_row_id": 2**40, "referenced_data_file": "x"} if version == 3 else {}
+    file = DataFile.from_args(
+        _table_format_version=version,
+        content=DataFileContent.DATA,
+        file_path=f"file:///d/{number}.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        record_count=number,
+        file_size_in_bytes=2**40 + number,
+        column_sizes={1: number, 2**31 - 1: 0},
+        value_counts={},
+        null_value_counts=None,
+        lower_bounds={1: b"", 2: b"\xff" * 300},
+        split_offsets=[4, 2**35],
+        **more,
+    )
+    file.spec_id = 0
+    return file
+
+
+def new_manifest(folder: Path, codec: Any, version: Any = 2, spec: PartitionSpec = SPEC) -> NewManifest:
+    output = IO.new_output(f"file://{folder}/m.avro")
+    return NewManifest(ManifestContent.DATA, spec, SCHEMA, output, 7, codec, version)
+
+
+def partitions() -> list[Record]:
+    return [Record(*(value for _, value in PARTITIONS)), Record(*(None for _ in PARTITIONS))]
+
+
+def fields_of(file: DataFile) -> list[Any]:
+    """All of them, with maps that can be compared."""
+    return [dict(value.items()) if hasattr(value, "items") else value for value in file._data]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_pyiceberg_reads_the_manifests_that_are_written(tmp_path: Path, codec: str) -> None:
+    files = [data_file(number, record) for number, record in enumerate(partitions())]
+    manifest = write_added(new_manifest(tmp_path, codec), files)
+    theirs = manifest.fetch_manifest_entry(IO)
+    double = [str(kind) for kind, _ in PARTITIONS].index("double")
+    assert theirs[0].data_file.partition[double] != PARTITIONS[double][1], "mended by PyIceberg"
+    theirs[0].data_file.partition[double] = PARTITIONS[double][1]
+    assert [fields_of(entry.data_file) for entry in theirs] == [fields_of(file) for file in files]
+    ours = read_entries(IO, manifest)
+    assert [fields_of(entry.data_file)[:16] for entry in ours] == [fields_of(file) for file in files]
+    assert [entry._data[:4] for entry in ours] == [entry._data[:4] for entry in theirs]
+    assert all(entry.status is ManifestEntryStatus.ADDED for entry in ours)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_every_field_comes_back_from_a_manifest(tmp_path: Path, version: int) -> None:
+    files = [data_file(number, record, version) for number, record in enumerate(partitions())]
+    manifest = write_added(new_manifest(tmp_path, "deflate", version), files)
+    back = [fields_of(entry.data_file) for entry in read_entries(IO, manifest)]
+    assert back == [[*fields_of(file), *[None] * (20 - len(file))] for file in files]
+
+
+def test_a_manifest_says_how_long_it_is(tmp_path: Path) -> None:
+    manifest = write_added(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
+    assert manifest.manifest_length == (tmp_path / "m.avro").stat().st_size
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/warehouse")
+    catalog.create_namespace("ns")
+    table = catalog.create_table("ns.t", Schema(NestedField(1, "id", LongType())))
+    for number in range(3):
+        table.append(table.scan().to_arrow().from_pylist([{"id": number}], table.schema().as_arrow()))
+    return table
+
+
+def test_what_pyiceberg_wrote_is_read_as_it_reads_it(table: Table) -> None:
+    """A block for each entry, where there is one for all here."""
+    head = table.current_snapshot()
+    assert head is not None
+    theirs = list(read_manifest_list(table.io.new_input(head.manifest_list)))
+    ours = list_manifests(table.io, head.manifest_list)
+    assert [manifest._data[:15] for manifest in ours] == [manifest._data for manifest in theirs]
+    for manifest in ours:
+        entries = manifest.fetch_manifest_entry(table.io)
+        assert [fields_of(entry.data_file)[:16] for entry in read_entries(table.io, manifest)] == [
+            fields_of(entry.data_file) for entry in entries
+        ]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_manifests_stay_what_they_are_when_they_are_listed_anew(
+    tmp_path: Path, table: Table, version: int
+) -> None:
+    """They may be remembered by others, for whom the numbers of a commit that fails never were."""
+    head = table.current_snapshot()
+    assert head is not None
+    manifests = list_manifests(table.io, head.manifest_list)
+    added = write_added(new_manifest(tmp_path, "null", spec=PartitionSpec()), [data_file(1, Record())])
+    before = [list(manifest._data) for manifest in (*manifests, added)]
+    path = f"{table.location()}/metadata/again.avro"
+    first_row_id = 10 if version == 3 else None
+    write_list(NewList(table.io.new_output(path), 7, None, 9, "deflate", first_row_id), [*manifests, added])
+    assert [manifest._data for manifest in (*manifests, added)] == before
+    assert [one.sequence_number for one in list_manifests(table.io, path)] == [3, 2, 1, 9]
+
+
+def test_an_empty_list_is_a_list(table: Table) -> None:
+    path = f"{table.location()}/metadata/empty.avro"
+    write_list(NewList(table.io.new_output(path), 7, None, 9, "deflate"), [])
+    assert list_manifests(table.io, path) == []
+    assert list(read_manifest_list(table.io.new_input(path))) == []
+
+
+def test_a_manifest_that_cannot_be_finished_is_not_stored(tmp_path: Path) -> None:
+    good, bad = data_file(1, partitions()[0]), data_file(2, partitions()[0])
+    bad._data[4] = "not a number"
+    with pytest.raises(TypeError):
+        write_added(new_manifest(tmp_path, "deflate"), [good, bad])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_a_file_that_was_cut_is_named_wherever_it_ends(tmp_path: Path, codec: str) -> None:
+    """PyIceberg takes one that ends between two blocks for a whole one, and reads on beyond the end of others."""
+    manifest = write_added(new_manifest(tmp_path, codec, spec=PartitionSpec()), [data_file(1, Record())])
+    path = tmp_path / "m.avro"
+    whole = path.read_bytes()
+    header = whole.index(b"Obj") + whole.index(whole[-16:]) + 16
+    for length in range(len(whole)):
+        if length == header:
+            continue  # no block at all: a file without entries
+        path.write_bytes(whole[:length])
+        with pytest.raises(Corrupt, match=r"m\.avro: the Avro file cannot be read"):
+            read_entries(IO, manifest)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"Obj\x01", b"Obj\x02"),
+        (b"avro.schema", b"avro.schemX"),
+        (b'"field-id": 0,', b'"field-id": 9,'),
+        (b"deflate", b"inflate"),
+    ],
+)
+def test_a_header_that_makes_no_sense_is_named(tmp_path: Path, old: bytes, new: bytes) -> None:
+    manifest = write_added(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
+    path = tmp_path / "m.avro"
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    with pytest.raises(Corrupt, match="cannot be read"):
+        read_entries(IO, manifest)
+
+
+@pytest.mark.parametrize("at", [-1, -16])
+def test_a_block_that_does_not_end_with_the_marker_is_named(tmp_path: Path, at: int) -> None:
+    manifest = write_added(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
+    path = tmp_path / "m.avro"
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Corrupt, match="does not end as it should"):
+        read_entries(IO, manifest)
+
+
+def test_entries_that_were_taken_away_are_named_if_asked_for(tmp_path: Path) -> None:
+    files = [data_file(number, Record()) for number in range(3)]
+    first = write_added(new_manifest(tmp_path, "deflate", spec=PartitionSpec()), files)
+    first.sequence_number = 4
+    output = IO.new_output(f"file://{tmp_path}/second.avro")
+    again = NewManifest(ManifestContent.DATA, PartitionSpec(), SCHEMA, output, 8, "deflate")
+    second = write_merged(again, IO, [first], {("file:///d/1.parquet", None)})
+    assert [entry.data_file.record_count for entry in read_entries(IO, second)] == [0, 2]
+    every = read_entries(IO, second, deleted=True)
+    assert [entry.status.name for entry in every] == ["EXISTING", "DELETED", "EXISTING"]
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=300), st.booleans(), st.text())
+def test_values_are_encoded_as_pyiceberg_does(number: int, data: bytes, flag: bool, text: str) -> None:
+    stream = io.BytesIO()
+    theirs, ours = BinaryEncoder(stream), _Encoder()
+    for encoder in (theirs, ours):
+        encoder.write_int(number)
+        encoder.write_bytes(data)
+        encoder.write_boolean(flag)
+        encoder.write_utf8(text)
+        encoder.write_uuid(_UUID)
+        encoder.write_double(1.5)
+        encoder.write_float(1.5)
+    assert bytes(ours.data) == stream.getvalue()
