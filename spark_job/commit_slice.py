@@ -15,7 +15,17 @@ from icemirror.errors import REBUILD, CommitUnknown, Corrupt
 from spark_job.delete_tiers import plan_deletes
 from spark_job.deletes import write_deletes
 from spark_job.iceberg.discard import discard
-from spark_job.iceberg.mirror import CURSOR, EPOCH, INDEX_ROOT, LIVE_ROWS, RUN_ID, VERSION, Anchor, Mirror
+from spark_job.iceberg.mirror import (
+    CURSOR,
+    EPOCH,
+    INDEX_ROOT,
+    LIVE_ROWS,
+    RUN_ID,
+    VERSION,
+    Anchor,
+    Mirror,
+    remember_root,
+)
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_merge import MergedIndex
@@ -111,6 +121,7 @@ def commit_slice(
         discard(io, [*written, *(delta.written if delta else ())])
         raise
     committed = time.perf_counter()
+    remember_root(root_path, root)
     discard(io, _passing(merged, root))
     clean_up(table, expiry, after)
     seconds = {
@@ -139,7 +150,7 @@ def next_root(
     """The root after this slice: new segments first, the counts of the data files moved on."""
     before = mirror.root
     files = [
-        file.model_copy(update={"live": file.live - len(doomed.get(file.path, ()))})
+        file.model_copy(update={"live": file.live - len(doomed[file.path])}) if file.path in doomed else file
         for file in (before.files if before else ())
     ]
     segments: list[SegmentInfo] = []

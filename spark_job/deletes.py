@@ -28,8 +28,10 @@ _SCHEMA = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(DELETED_POS_ID)}),
     ]
 )
-# One delete file for each data file is kindest to readers; beyond this many, one for each partition.
-_MOST_FILES = 64
+# Rows of few data files, and many rows of one, go to a delete file that is about nothing else: kindest to readers. All
+# others share one in their partition: a merge that touches a hundred data files must not write a hundred files.
+_MOST_FILES = 4
+_MANY_OF_ONE = 1000
 _MANY_ROWS = 100_000
 
 
@@ -46,14 +48,7 @@ def write_deletes(
     """
     if metadata.format_version >= 3:
         return write_vectors(io, metadata, doomed, live, written)
-    groups: list[list[str]]
-    if len(doomed) <= _MOST_FILES:
-        groups = [[path] for path in doomed]
-    else:
-        partitions: dict[tuple[int, object], list[str]] = {}
-        for path in sorted(doomed):
-            partitions.setdefault((live[path].spec_id, live[path].partition), []).append(path)
-        groups = list(partitions.values())
+    groups = group_files({path: len(rows) for path, rows in doomed.items()}, live)
     locations = load_location_provider(metadata.location, metadata.properties)
     targets = [locations.new_data_location(f"{uuid.uuid4()}-deletes.parquet") for _ in groups]
     if written is not None:
@@ -65,6 +60,17 @@ def write_deletes(
 
     many = sum(map(len, doomed.values())) > _MANY_ROWS
     return for_each(write, list(zip(targets, groups, strict=True)), metadata.location, heavy=many)
+
+
+def group_files(rows: Mapping[str, int], live: Mapping[str, LiveFile]) -> list[list[str]]:
+    """The data files, by how many of their rows go, whose deletes go to one file. Pure."""
+    if len(rows) <= _MOST_FILES:
+        return [[path] for path in rows]
+    own = [[path] for path, count in rows.items() if count >= _MANY_OF_ONE]
+    partitions: dict[tuple[int, object], list[str]] = {}
+    for path in sorted(path for path, count in rows.items() if count < _MANY_OF_ONE):
+        partitions.setdefault((live[path].spec_id, live[path].partition), []).append(path)
+    return [*own, *partitions.values()]
 
 
 def _write_file(

@@ -114,6 +114,11 @@ def read_mirror(table: Table, name: str) -> Mirror:
     return replace(mirror, root=root)
 
 
+def remember_root(path: str, root: Root) -> None:
+    """Spares the next merge of this process reading the root that it has just committed."""
+    _roots.put(path, root)
+
+
 @dataclass(frozen=True, slots=True)
 class _Standing:
     """What icemirror's last snapshot in the history of the head says."""

@@ -45,6 +45,7 @@ from pyiceberg.table.update import (
 )
 
 from icemirror.errors import CommitUnknown, Conflict, Corrupt
+from spark_job.iceberg.manifest_tiers import choose_due
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import (
     NewList,
@@ -229,7 +230,7 @@ class RowDelta:
         return added + self._merge(live)
 
     def _merge(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Many small manifests of one kind become one, so that planning a read stays flat.
+        """Small manifests of one kind become one where there are many, so that planning a read stays flat.
 
         Those that name what is replaced are written anew in any case.
         """
@@ -243,10 +244,10 @@ class RowDelta:
         kept: list[ManifestFile] = []
         for (content, spec_id), group in kinds.items():
             small = [manifest for manifest in group if manifest.manifest_length < target]
-            if len(small) < least:
-                small = [manifest for manifest in small if manifest.manifest_path in touched]
-            bundles = [small] if small else []
-            together = {manifest.manifest_path for manifest in small}
+            due = choose_due(small, least)
+            together = {one.manifest_path for one in small if one in due or one.manifest_path in touched}
+            bundle = [manifest for manifest in small if manifest.manifest_path in together]
+            bundles = [bundle] if bundle else []
             for manifest in group:
                 if manifest.manifest_path in touched - together:
                     bundles.append([manifest])

@@ -15,6 +15,7 @@ from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.sql_address import missing_driver, missing_file, sqlite_path
 from icemirror.table_id import TableId
+from spark_job.iceberg import lean_metadata
 from spark_job.iceberg.failures import answered, named
 from spark_job.iceberg.vended_io import VendedIO, is_lent
 
@@ -33,6 +34,7 @@ class Catalogs:
         """A catalog by its name under `catalogs`; None is the default one."""
         if name not in self._open:
             title, properties = self._named(name)
+            lean_metadata.install()
             with named(f"catalog {title}"):
                 try:
                     self._open[name] = load_catalog(title, **properties)

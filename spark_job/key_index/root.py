@@ -9,12 +9,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pyiceberg.io import FileIO
 
 from icemirror.errors import REBUILD, Corrupt, Invalid
+from spark_job.immutable import ReadOnce
 from spark_job.key_index.puffin import Blob, read_blobs, read_span, write_puffin
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.key_index.tiers import Group
 
 BLOB_TYPE = "icemirror-index-root-v1"
 _MAX_ROOT_BYTES = 256 << 20
+
+_segments: ReadOnce[frozenset[str]] = ReadOnce(100_000, lambda paths: 1 + len(paths))
 
 
 class IndexedFile(BaseModel):
@@ -79,7 +82,17 @@ def write_root(io: FileIO, path: str, root: Root) -> int:
     if len(payload) > _MAX_ROOT_BYTES:
         raise Invalid(f"{path}: the index's root is too large ({len(payload):,} bytes): {REBUILD}.")
     size, _ = write_puffin(io, path, [Blob(BLOB_TYPE, payload, {"crc32": str(zlib.crc32(payload))})])
+    _segments.put(path, _paths(root))
     return size
+
+
+def segment_paths(io: FileIO, path: str) -> frozenset[str]:
+    """The segments that a root names; remembered for longer than the root itself, which is larger."""
+    return _segments.get(path, lambda: _paths(read_root(io, path)))
+
+
+def _paths(root: Root) -> frozenset[str]:
+    return frozenset(segment.path for segment in root.segments)
 
 
 def read_root(io: FileIO, path: str) -> Root:

@@ -14,7 +14,7 @@ from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.iceberg.seams import read_entries
 from spark_job.immutable import ReadOnce
-from spark_job.key_index.root import read_root
+from spark_job.key_index.root import segment_paths
 from spark_job.round_trips import for_each
 
 _MOST_FILES = 200_000
@@ -29,7 +29,6 @@ class Entries:
 
 
 _entries: ReadOnce[Entries] = ReadOnce(_MOST_FILES, lambda named: 1 + len(named.live) + len(named.removed))
-_indexes: ReadOnce[frozenset[str]] = ReadOnce(256)
 
 
 def manifests_of(io: FileIO, snapshots: Sequence[Snapshot]) -> dict[int, tuple[ManifestFile, ...]]:
@@ -56,10 +55,7 @@ def live_paths(io: FileIO, manifests: Iterable[ManifestFile], *contents: Manifes
 def index_files(io: FileIO, snapshots: Iterable[Snapshot], *others: str) -> set[str]:
     """The index roots of snapshots and some others, and the segments that they name."""
     roots = {path for snapshot in snapshots if (path := root_of(snapshot))}.union(others)
-    found = for_each(
-        lambda path: _indexes.get(path, partial(_read_index, io, path)), list(roots), next(iter(roots), "")
-    )
-    return roots.union(*found)
+    return roots.union(*for_each(partial(segment_paths, io), list(roots), next(iter(roots), "")))
 
 
 def root_of(snapshot: Snapshot) -> str | None:
@@ -73,7 +69,3 @@ def _read(io: FileIO, manifest: ManifestFile) -> Entries:
     for entry in read_entries(io, manifest, deleted=True):
         (removed if entry.status is ManifestEntryStatus.DELETED else live).add(entry.data_file.file_path)
     return Entries(frozenset(live), frozenset(removed))
-
-
-def _read_index(io: FileIO, root: str) -> frozenset[str]:
-    return frozenset(segment.path for segment in read_root(io, root).segments)

@@ -13,6 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from icemirror.errors import Invalid, Transient
 from icemirror.result import OrphansResult
 from spark_job.iceberg.listing import StoredFile, list_files
+from spark_job.immutable import forget_everything
 from spark_job.key_index.root import read_root
 from spark_job.maintenance import orphans
 from spark_job.maintenance.orphans import choose_orphans, clean_orphans, file_name, places_of
@@ -128,6 +129,7 @@ def test_an_index_root_that_cannot_be_read_keeps_the_whole_index(merged: Lab) ->
     assert summary is not None
     root = local_path(summary.additional_properties["icemirror.index-root"])
     root.write_bytes(b"broken")
+    forget_everything()
     result = clean(merged)
     assert [local_path(place) for place in result.unlisted] == [root.parent]
     assert [path for path in left if path.exists()] == [path for path in left if path.parent == root.parent]

@@ -1,0 +1,171 @@
+"""Metadata that are read through what is known already are those that PyIceberg reads."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
+
+from spark_job.iceberg import lean_metadata
+from spark_job.iceberg.seams import allow_v3_metadata
+from tests.unit.iceberg.samples import SCHEMA as SCHEMA_OF_IDS
+from tests.unit.iceberg.samples import UnsteadyCatalog, commit_ids
+
+SCHEMA: dict[str, Any] = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}],
+}
+
+
+def document(version: int, snapshots: int) -> dict[str, Any]:
+    """As other engines write it."""
+    metadata: dict[str, Any] = {
+        "format-version": version,
+        "table-uuid": "0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5b",
+        "location": "file:///t",
+        "last-updated-ms": 1_700_000_000_000,
+        "last-column-id": 1,
+        "schemas": [SCHEMA],
+        "current-schema-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+        "default-spec-id": 0,
+        "last-partition-id": 999,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "default-sort-order-id": 0,
+        "properties": {"a": "b", "number": 7},
+        "current-snapshot-id": snapshots or -1,
+        "snapshots": [
+            {
+                "snapshot-id": number,
+                "timestamp-ms": 1_700_000_000_000 + number,
+                "manifest-list": f"file:///t/metadata/{number}.avro",
+                "summary": {"operation": "append", "added-records": str(number), "x": "y"},
+            }
+            | ({"parent-snapshot-id": number - 1} if number > 1 else {})
+            | ({"sequence-number": number} if version > 1 else {})
+            | ({"first-row-id": 0, "added-rows": number} if version > 2 else {})
+            for number in range(1, snapshots + 1)
+        ],
+        "snapshot-log": [
+            {"snapshot-id": number, "timestamp-ms": 1_700_000_000_000 + number}
+            for number in range(1, snapshots + 1)
+        ],
+        "metadata-log": [{"metadata-file": "file:///t/metadata/0.json", "timestamp-ms": 1}],
+        "refs": {},
+    }
+    if version == 1:
+        metadata |= {"schema": SCHEMA, "partition-spec": []}
+    if version > 1:
+        metadata["last-sequence-number"] = snapshots
+    if version > 2:
+        metadata["next-row-id"] = 100
+    return metadata
+
+
+def read(document: dict[str, Any]) -> TableMetadata:
+    return TableMetadataUtil.parse_raw(json.dumps(document))
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing known yet."""
+    allow_v3_metadata()
+    lean_metadata.install()
+    lean_metadata._parse.cache_clear()
+    monkeypatch.setattr(lean_metadata, "_known", lean_metadata._Snapshots())
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("snapshots", [0, 1, 5])
+def test_metadata_are_read_as_pyiceberg_reads_them(version: int, snapshots: int) -> None:
+    theirs = lean_metadata._parse_raw(json.dumps(document(version, snapshots)))
+    for length in range(snapshots + 1):
+        read(document(version, length))
+    ours = read(document(version, snapshots))
+    assert ours == theirs
+    assert type(ours) is type(theirs)
+    assert ours.model_dump_json() == theirs.model_dump_json()
+
+
+def test_a_snapshot_that_is_known_is_the_same_object() -> None:
+    first, second = read(document(2, 3)), read(document(2, 4))
+    assert all(one is other for one, other in zip(first.snapshots, second.snapshots, strict=False))
+
+
+def test_a_snapshot_of_the_same_id_in_another_table_is_another() -> None:
+    read(document(2, 3))
+    other = document(2, 3)
+    other["snapshots"][1]["summary"]["x"] = "z"
+    other["snapshots"][2]["manifest-list"] = "file:///other"
+    found = read(other)
+    assert found.snapshots[1].summary == lean_metadata._parse_raw(json.dumps(other)).snapshots[1].summary
+    assert found.snapshots[2].manifest_list == "file:///other"
+    assert read(document(2, 3)).snapshots[2].manifest_list == "file:///t/metadata/3.avro"
+
+
+def test_more_snapshots_than_are_remembered_are_read_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lean_metadata, "_MOST_SNAPSHOTS", 3)
+    for snapshots in (5, 6, 5):
+        assert read(document(2, snapshots)) == lean_metadata._parse_raw(json.dumps(document(2, snapshots)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '"text"', "{}", '{"format-version": 9}', '{"format-version": 2, "snapshots": 5}'],
+)
+def test_what_is_no_metadata_is_refused_as_pyiceberg_refuses_it(text: str) -> None:
+    with pytest.raises(ValidationError) as theirs:
+        lean_metadata._parse_raw(text)
+    with pytest.raises(ValidationError) as ours:
+        TableMetadataUtil.parse_raw(text)
+    assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("damage", [{"snapshot-id": "x"}, {"manifest-list": None}, {"summary": 5}])
+def test_a_damaged_snapshot_is_refused_as_pyiceberg_refuses_it(damage: dict[str, Any]) -> None:
+    damaged = document(2, 3)
+    damaged["snapshots"][1] |= damage
+    with pytest.raises(ValidationError) as theirs:
+        lean_metadata._parse_raw(json.dumps(damaged))
+    with pytest.raises(ValidationError) as ours:
+        read(damaged)
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_a_file_that_was_replaced_under_its_name_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "1.metadata.json"
+    for snapshots in (2, 3):
+        path.write_text(json.dumps(document(2, snapshots)))
+        found = FromInputFile.table_metadata(PyArrowFileIO().new_input(f"file://{path}"))
+        assert len(found.snapshots) == snapshots
+
+
+def test_an_update_leaves_the_metadata_before_it_as_they_were() -> None:
+    before = read(document(2, 3))
+    text = before.model_dump_json()
+    after = update_table_metadata(
+        before, (SetPropertiesUpdate(updates={"a": "c"}),), False, "file:///t/1.json"
+    )
+    assert before.model_dump_json() == text
+    assert after.properties["a"] == "c"
+    assert after.snapshots == before.snapshots
+    assert after.snapshots is not before.snapshots
+    assert copy.deepcopy(after) == after
+
+
+def test_a_table_goes_on_through_many_commits(catalog: UnsteadyCatalog) -> None:
+    table = catalog.create_table("ns.t", SCHEMA_OF_IDS)
+    for number in range(5):
+        commit_ids(table, number)
+        fresh = lean_metadata._parse_raw(Path(table.metadata_location.removeprefix("file://")).read_text())
+        assert table.metadata == fresh
+    assert len(table.metadata.snapshots) == 5
