@@ -16,11 +16,13 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import Corrupt
+from spark_job.iceberg.v3_fields import DeleteKey
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile, replaced_deletes
 from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.round_trips import for_each
 
 Positions = NDArray[np.int64]
+_Place = tuple[object, ...]
 
 # A partition with fewer files is left alone; a file with more rows is never written again.
 _FEW_FILES = 8
@@ -52,18 +54,26 @@ def plan_deletes(
 
 def choose_taken(doomed: Mapping[str, Positions], live: Mapping[str, LiveFile]) -> list[LiveDelete]:
     """The deletes to take in, in each partition that loses rows."""
-    places: dict[LiveDelete, set[tuple[int, object]]] = defaultdict(set)
+    about: dict[DeleteKey, tuple[LiveDelete, _Place]] = {}
+    scattered: set[DeleteKey] = set()
     for file in live.values():
+        place = _place(file) if file.deletes else ()
         for delete in file.deletes:
-            places[delete].add((file.spec_id, file.partition))
-    by_place: dict[tuple[int, object], list[LiveDelete]] = defaultdict(list)
-    for delete, where in places.items():
-        if len(where) == 1 and not delete.is_vector:
-            by_place[next(iter(where))].append(delete)
-    coming: dict[tuple[int, object], int] = defaultdict(int)
+            if about.setdefault(delete.key, (delete, place))[1] != place:
+                scattered.add(delete.key)
+    by_place: dict[_Place, list[LiveDelete]] = defaultdict(list)
+    for key, (delete, place) in about.items():
+        if key not in scattered and not delete.is_vector:
+            by_place[place].append(delete)
+    coming: dict[_Place, int] = defaultdict(int)
     for path, part in doomed.items():
-        coming[live[path].spec_id, live[path].partition] += len(part)
+        coming[_place(live[path])] += len(part)
     return [delete for place, rows in coming.items() for delete in choose_tier(by_place[place], rows)]
+
+
+def _place(file: LiveFile) -> _Place:
+    """The partition, as something that is compared quickly."""
+    return file.spec_id, *file.partition._data
 
 
 def choose_tier(deletes: Sequence[LiveDelete], rows: int) -> list[LiveDelete]:

@@ -31,7 +31,7 @@ from spark_job.locate import Index
 from spark_job.plan import Slice, SliceLimits
 from spark_job.row_lineage import require_free_names
 from spark_job.shape import resolve_shape
-from spark_job.shard import SliceWork
+from spark_job.shard import SliceWork, without_history
 from spark_job.stock import Prepared, plan_table
 from spark_job.support import require_supported
 
@@ -178,7 +178,7 @@ class Pipeline:
             files=part.files,
             shape=prepared.shape.of_mirror(mirror.table.metadata.table_uuid),
             field_map=mirror.field_map,
-            metadata=mirror.table.metadata,
+            metadata=without_history(mirror.table.metadata),
             index=Index(mirror.table.io, root.segments, root.gone) if root else Index(mirror.table.io),
             indexed_paths=tuple(file.path for file in root.files) if root else (),
             index_location=location,

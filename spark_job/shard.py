@@ -34,6 +34,8 @@ from spark_job.row_lineage import old_row_ids, with_row_ids
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import read_rows
 
+_HISTORY = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
+
 
 @dataclass(frozen=True)
 class SliceWork:
@@ -85,6 +87,12 @@ class SliceWork:
         """Sequence and changelog snapshot of each change."""
         snapshots = np.array([file.sequence_number for file in self.files], dtype=np.uint64)
         return np.column_stack([changes.sequence, snapshots[changes.file]])
+
+
+def without_history(metadata: TableMetadata) -> TableMetadata:
+    """What tasks need of a table's metadata: not the snapshots, which are most of it."""
+    lists: dict[str, list[object]] = {name: [] for name in _HISTORY}
+    return metadata.model_copy(update={**lists, "refs": {}, "current_snapshot_id": None})
 
 
 @dataclass(frozen=True)

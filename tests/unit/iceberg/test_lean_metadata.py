@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,8 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     allow_v3_metadata()
     lean_metadata.install()
     lean_metadata._parse.cache_clear()
-    monkeypatch.setattr(lean_metadata, "_known", lean_metadata._Snapshots())
+    for name in ("_snapshots", "_schemas"):
+        monkeypatch.setattr(getattr(lean_metadata, name), "_seen", OrderedDict())
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -112,8 +114,17 @@ def test_a_snapshot_of_the_same_id_in_another_table_is_another() -> None:
     assert read(document(2, 3)).snapshots[2].manifest_list == "file:///t/metadata/3.avro"
 
 
+def test_a_schema_of_the_same_id_in_another_table_is_another() -> None:
+    other = document(2, 1)
+    other["schemas"] = [{**SCHEMA, "fields": [{**SCHEMA["fields"][0], "name": "key"}]}]
+    for _ in range(2):
+        assert read(document(2, 1)).schema().column_names == ["id"]
+        assert read(other).schema().column_names == ["key"]
+    assert read(document(2, 1)).schema() is read(document(2, 2)).schema()
+
+
 def test_more_snapshots_than_are_remembered_are_read_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lean_metadata, "_MOST_SNAPSHOTS", 3)
+    monkeypatch.setattr(lean_metadata._snapshots, "_most", 3)
     for snapshots in (5, 6, 5):
         assert read(document(2, snapshots)) == lean_metadata._parse_raw(json.dumps(document(2, snapshots)))
 
@@ -158,8 +169,12 @@ def test_an_update_leaves_the_metadata_before_it_as_they_were() -> None:
     assert before.model_dump_json() == text
     assert after.properties["a"] == "c"
     assert after.snapshots == before.snapshots
-    assert after.snapshots is not before.snapshots
-    assert copy.deepcopy(after) == after
+    copied = copy.deepcopy(after)
+    assert copied == after
+    copied.snapshots.clear()
+    copied.properties["a"] = "d"
+    copied.refs.clear()
+    assert (len(after.snapshots), after.properties["a"], len(after.refs)) == (3, "c", 1)
 
 
 def test_a_table_goes_on_through_many_commits(catalog: UnsteadyCatalog) -> None:
