@@ -17,6 +17,8 @@ def referenced_files(table: Table) -> set[Path]:
     for snapshot in metadata.snapshots:
         found.add(snapshot.manifest_list)
         for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path in found:
+                continue
             found.add(manifest.manifest_path)
             entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
             found.update(

@@ -140,12 +140,14 @@ class _Span:
     def take_number(self) -> int:
         """A number of seven bits a byte, low ones first, the sign in the lowest."""
         number = shift = 0
-        while True:
-            (byte,) = self.take(1)
+        for at in range(self._at, len(self._data)):
+            byte = self._data[at]
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
+                self._at = at + 1
                 return (number >> 1) ^ -(number & 1)
             shift += 7
+        raise EOFError("it ends too early")
 
     def take_map(self) -> dict[str, bytes]:
         """A map of bytes, in blocks; one whose number of entries is negative has its size in bytes as well."""

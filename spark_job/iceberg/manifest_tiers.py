@@ -1,4 +1,4 @@
-"""Keeps manifests few: which small ones of a kind a commit merges into one. Pure."""
+"""Keeps manifests few: which small ones of a kind a commit merges, and into how many. Pure."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ def choose_due(manifests: Sequence[ManifestFile], least: int) -> set[ManifestFil
         due.add(manifest)
         entries += live_entries(manifest)
     return due
+
+
+def bundle(manifests: Sequence[ManifestFile], most: int) -> list[list[ManifestFile]]:
+    """Neighbours that have at most so many entries together; a larger one is alone."""
+    bundles: list[list[ManifestFile]] = []
+    room = 0
+    for manifest in manifests:
+        room -= live_entries(manifest)
+        if room < 0:
+            bundles.append([])
+            room = most - live_entries(manifest)
+        bundles[-1].append(manifest)
+    return bundles
 
 
 def live_entries(manifest: ManifestFile) -> int:

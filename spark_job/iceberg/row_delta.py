@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ from pyiceberg.table.update import (
 )
 
 from icemirror.errors import CommitUnknown, Conflict, Corrupt
-from spark_job.iceberg.manifest_tiers import choose_due
+from spark_job.iceberg.manifest_tiers import bundle, choose_due, live_entries
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import (
     NewList,
@@ -61,6 +62,7 @@ from spark_job.iceberg.view import LiveDelete
 from spark_job.iceberg.write_properties import MERGE_FROM_MANIFESTS, TARGET_MANIFEST_BYTES, read_number
 
 _AVRO_CODEC = "write.avro.compression-codec"
+_MOST_DELETES = 64  # in a manifest that is written anew
 # The catalog says that it did not begin. After any other error it may still be at it.
 _REFUSALS = (
     AuthorizationExpiredError,
@@ -230,9 +232,10 @@ class RowDelta:
         return added + self._merge(live)
 
     def _merge(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
-        """Small manifests of one kind become one where there are many, so that planning a read stays flat.
+        """Small manifests of one kind are merged where there are many, so that planning a read stays flat.
 
-        Those that name what is replaced are written anew in any case.
+        Those that name what is replaced are written anew in any case. That happens to deletes all the time, so their
+        manifests are kept short.
         """
         metadata = self.table.metadata
         least = read_number(metadata.properties, MERGE_FROM_MANIFESTS)
@@ -243,17 +246,17 @@ class RowDelta:
             kinds[manifest.content, manifest.partition_spec_id].append(manifest)
         kept: list[ManifestFile] = []
         for (content, spec_id), group in kinds.items():
-            small = [manifest for manifest in group if manifest.manifest_length < target]
+            most = _MOST_DELETES if content is ManifestContent.DELETES else sys.maxsize
+            small = [one for one in group if one.manifest_length < target and live_entries(one) < most]
             due = choose_due(small, least)
-            together = {one.manifest_path for one in small if one in due or one.manifest_path in touched}
-            bundle = [manifest for manifest in small if manifest.manifest_path in together]
-            bundles = [bundle] if bundle else []
+            anew = [one for one in small if one in due or one.manifest_path in touched]
+            bundles = bundle(anew, most)
             for manifest in group:
-                if manifest.manifest_path in touched - together:
+                if manifest.manifest_path in touched and manifest not in small:
                     bundles.append([manifest])
-                elif manifest.manifest_path not in together:
+                elif manifest not in anew:
                     kept.append(manifest)
-            kept.extend(self._rewrite(content, spec_id, bundle) for bundle in bundles)
+            kept.extend(self._rewrite(content, spec_id, together) for together in bundles)
         self._check_replaced(kept)
         return kept
 

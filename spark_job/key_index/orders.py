@@ -19,6 +19,7 @@ from spark_job.key_index.puffin import Span, read_exactly
 
 BLOB_TYPE = "icemirror-key-order-v1"
 _ROW_GROUP_ENTRIES = 16_384
+_SMALL_BYTES = 1 << 18  # is read at once: Parquet would ask for its footer and each column by itself
 
 
 def encode_orders(orders: U64) -> bytes:
@@ -49,8 +50,9 @@ def read_orders(io: FileIO, path: str, span: Span, entries: U64, parts: int) -> 
     """The orders of these entries, one row for each."""
     with io.new_input(path).open() as stream:
         window = _Window(stream, path, span)
+        small = pa.BufferReader(window.read()) if span.length <= _SMALL_BYTES else None
         try:
-            file = pq.ParquetFile(window, page_checksum_verification=True)
+            file = pq.ParquetFile(window if small is None else small, page_checksum_verification=True)
             groups = (entries // _ROW_GROUP_ENTRIES).astype(np.intp)
             wanted, place = np.unique(groups, return_inverse=True)
             table = file.read_row_groups(wanted.tolist())

@@ -6,7 +6,7 @@ import os
 import random
 import tempfile
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +93,7 @@ class Setting:
     @property
     def schema(self) -> Schema:
         """Of the changelog: key, a number that tells revisions apart, a category, a value with NULL and NaN."""
-        values: tuple[tuple[str, IcebergType], ...] = (
-            ("v", LongType()),
-            ("c", StringType()),
-            ("x", DoubleType()),
-        )
-        return changelog_schema(*self.key_columns, *values, keys=self.key_names)
+        return _schema(self.kind)
 
     @property
     def settings(self) -> Settings:
@@ -110,6 +105,17 @@ class Setting:
         types = {"long": pa.int64(), "uuid": pa.binary(16), "string": pa.large_string()}
         kinds = [pa.int64(), pa.large_string()] if self.kind == "composite" else [types[self.kind]]
         return [pa.array([key[at] for key in keys], kind) for at, kind in enumerate(kinds)]
+
+
+@cache
+def _schema(kind: str) -> Schema:
+    key = _KINDS[kind][0]
+    values: tuple[tuple[str, IcebergType], ...] = (
+        ("v", LongType()),
+        ("c", StringType()),
+        ("x", DoubleType()),
+    )
+    return changelog_schema(*key, *values, keys=[name for name, _ in key])
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyiceberg.manifest import ManifestFile
 
-from spark_job.iceberg.manifest_tiers import choose_due, live_entries
+from spark_job.iceberg.manifest_tiers import bundle, choose_due, live_entries
 
 
 def manifest_with(entries: int, name: str) -> ManifestFile:
@@ -39,3 +39,11 @@ def test_a_large_manifest_waits_until_the_others_weigh_as_much() -> None:
         manifest_with(1, "one more"),
         large,
     }
+
+
+def test_neighbours_are_bundled_up_to_the_bound() -> None:
+    sizes = [3, 3, 4, 1, 20, 5, 5, 1]
+    manifests = [manifest_with(entries, str(number)) for number, entries in enumerate(sizes)]
+    found = [[live_entries(one) for one in together] for together in bundle(manifests, 10)]
+    assert found == [[3, 3, 4], [1], [20], [5, 5], [1]]
+    assert bundle([], 10) == []
