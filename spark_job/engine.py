@@ -36,8 +36,9 @@ _ONE_TASK_BYTES = 64 << 20
 # Every shard reads the changelog files that hold its keys, often all of them: few large shards are cheaper.
 _SHARD_EVENTS = 2_000_000
 _SHARD_BYTES = 96 << 20
-# So much of the index is merged quicker than a task starts.
+# So much is done quicker than a task starts.
 _LITTLE_INDEX_ENTRIES = 1_000_000
+_LITTLE_BYTES = 8 << 20
 _BYTES_OF_EVENT = 16
 _SAMPLE_FILES = 8
 _SAMPLE_KEYS = 1000
@@ -54,16 +55,23 @@ class Engine(Protocol):
 
 
 class LazyEngine:
-    """An engine that starts when it is first needed. `start_seconds` is no part of what a merge took."""
+    """An engine that starts when it is first needed. `start_seconds` is no part of what a merge took.
 
-    def __init__(self, start: Callable[[], Engine]) -> None:
-        self._start = start
+    Work of fewer events than `from_events` is done in this process.
+    """
+
+    def __init__(self, start: Callable[[], Engine], from_events: int = 0) -> None:
+        self._start, self._from_events = start, from_events
         self._engine: Engine | None = None
         self.start_seconds = 0.0
 
     def run(self, work: Work[Result]) -> list[Result]:
         """The results of the shards, after a start if need be."""
-        return self._started().run(work)
+        return (InProcess() if self._is_little(work) else self._started()).run(work)
+
+    def _is_little(self, work: Work[Result]) -> bool:
+        size = sum(file.bytes for file in work.files)
+        return sum(map(_events, work.files)) < self._from_events and size <= _LITTLE_BYTES
 
     def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
         """Merges runs of the index, after a start if need be."""
@@ -261,9 +269,14 @@ def _raise_failures(work: Work[Result], outcomes: list[Result | Failure]) -> lis
     return done
 
 
+def _events(file: ChangeFile) -> int:
+    """Where nobody counted them, by the bytes."""
+    return file.events or file.bytes // _BYTES_OF_EVENT
+
+
 def _file_groups(work: Work[Done], groups: int) -> list[range]:
     """Runs of neighbouring files with about the same number of events; what has none counts by its bytes."""
-    events = np.cumsum([file.events or file.bytes // _BYTES_OF_EVENT for file in work.files])
+    events = np.cumsum([_events(file) for file in work.files])
     cuts = np.searchsorted(events, np.linspace(0, events[-1], groups + 1)[1:-1], side="left") + 1
     edges = np.unique(np.clip(np.concatenate([[0], cuts, [len(work.files)]]), 0, len(work.files)))
     return [range(int(start), int(end)) for start, end in pairwise(edges)]

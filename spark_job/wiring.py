@@ -11,5 +11,5 @@ from spark_job.session import open_spark
 
 def build_pipeline(settings: Settings, run_id: str) -> Pipeline:
     """The pipeline on Spark, which starts when the first slice needs it."""
-    engine = LazyEngine(lambda: OnSpark(open_spark(settings.job.spark)))
+    engine = LazyEngine(lambda: OnSpark(open_spark(settings.job.spark)), settings.job.spark_from_events)
     return Pipeline(settings=settings, catalogs=Catalogs(settings), engine=engine, run_id=run_id)

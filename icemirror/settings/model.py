@@ -45,6 +45,12 @@ class JobSettings(Section):
         gt=0,
         description="Most bytes of changelog files in one commit.",
     )
+    spark_from_events: int = Field(
+        default=20_000,
+        ge=0,
+        description="A slice with fewer events is merged by the job's own process, which is quicker than a task of "
+        "Spark. 0: all of them on Spark.",
+    )
     spark: Properties = Field(
         default={}, description="Spark's own properties, `spark.driver.memory` and the like."
     )

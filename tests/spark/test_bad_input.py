@@ -47,7 +47,8 @@ class Shop:
             f"  - {{namespace: shop, changelog_table: {name}_changelog, mirror_table: {name}{options}}}"
             for name, options in self.options.items()
         ]
-        self.config.write_text("\n".join(["iceberg:", "  catalog:", *lines, "tables:", *tables]))
+        job = "job: {spark_from_events: 0}"  # errors come back from tasks
+        self.config.write_text("\n".join(["iceberg:", "  catalog:", *lines, job, "tables:", *tables]))
 
     def create(self, name: str, key_required: bool = True) -> None:
         self.catalog.create_table(

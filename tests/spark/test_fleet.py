@@ -19,7 +19,7 @@ from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 
 _TAIL = """
-job: {linger: 1s, spark: {spark.master: "local[2]"}}
+job: {linger: 1s, spark_from_events: 0, spark: {spark.master: "local[2]"}}
 telemetry: {prometheus: null}
 """
 _PATIENCE_SECONDS = 180

@@ -27,7 +27,8 @@ main()
 
 @pytest.mark.parametrize("one_task_events", [0, 1_000_000], ids=["sharded", "one task"])
 def test_merges_under_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_task_events: int) -> None:
-    lab = MirroredWorld.make(tmp_path, Schedule(seed=35, key="composite", largest_commit=2000), InProcess())
+    schedule = Schedule(seed=35, key="composite", largest_commit=2000)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), tail="job: {spark_from_events: 0}\n")
     for _ in range(2):
         lab.world.commit_many(3)
         config = str(lab.settings.source_path)

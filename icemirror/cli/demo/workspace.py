@@ -110,7 +110,8 @@ def _config_text(workspace: Workspace) -> str:
             {"namespace": NAMESPACE, "changelog_table": f"{name}_changelog", "mirror_table": name}
             for name in TABLES
         ],
-        "job": {"linger": "20s", "spark": {"spark.driver.memory": "1g"}},
+        # Its tables are small: without this it would show a job that never needs its Spark.
+        "job": {"linger": "20s", "spark_from_events": 0, "spark": {"spark.driver.memory": "1g"}},
         "trigger": {
             "state": {"type": "sqlite", "path": str(workspace.state)},
             "launcher": {"type": "local"},

@@ -106,6 +106,40 @@ def test_a_lazy_engine_starts_once_and_only_when_it_is_needed(lab: Lab) -> None:
     assert engine.start_seconds >= 0
 
 
+@pytest.mark.parametrize(("from_events", "here"), [(0, False), (2, False), (3, True)])
+def test_work_of_fewer_events_than_told_is_done_in_this_process(
+    lab: Lab, from_events: int, here: bool
+) -> None:
+    started: list[int] = []
+
+    def start() -> InProcess:
+        started.append(1)
+        return InProcess()
+
+    lab.tell("I1@1 I2@2")
+    lab.merge()
+    lab.tell("U1@3 D2@4")
+    (result,) = LazyEngine(start, from_events).run(next_work(lab))
+    assert (result.fate.updated, result.fate.deleted) == (1, 1)
+    assert (not started) is here
+
+
+def test_few_events_that_take_much_room_are_not_little(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def start() -> InProcess:
+        started.append(1)
+        return InProcess()
+
+    lab.tell("I1@1 I2@2")
+    lab.merge()
+    lab.tell("U1@3")
+    work = next_work(lab)
+    monkeypatch.setattr("spark_job.engine._LITTLE_BYTES", sum(file.bytes for file in work.files) - 1)
+    LazyEngine(start, 100).run(work)
+    assert started == [1]
+
+
 def test_the_index_lies_beside_the_table_or_where_the_configuration_says(lab: Lab) -> None:
     metadata = lab.changelog.metadata
     parent = metadata.location.rpartition("/")[0]

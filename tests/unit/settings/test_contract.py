@@ -99,7 +99,12 @@ def test_the_contracts_example_loads_word_for_word() -> None:
         "merge_interval": "1h",
         "batch_size": 1000000,
         "index_location": None,
-        "job": {"linger": "1m", "max_slice_bytes": "512MB", "spark": {"spark.driver.memory": "1g"}},
+        "job": {
+            "linger": "1m",
+            "max_slice_bytes": "512MB",
+            "spark_from_events": 20000,
+            "spark": {"spark.driver.memory": "1g"},
+        },
         "trigger": {
             "state": {"type": "sqlite", "path": "/data/icemirror.db"},
             "launcher": {"type": "local"},
