@@ -28,7 +28,7 @@ def folder_rank(path: Path) -> int:
 
 
 # What several processes begin with: files that take long and have to be done when the others are.
-LONG = ("services", "spark", "interop")
+LONG = ("services", "spark", "interop", "sim")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
