@@ -62,7 +62,7 @@ class World:
         self._deaths: list[str] = []
         self._depth = 0
         self._leaky = False  # somebody died, or nobody knows: files may be left behind
-        self._forgetful = False  # snapshots expired meanwhile: a merge may not learn what became of its commit
+        self._forgetful = False  # snapshots expired beside a merge: it may not learn what became of it
 
     def run(self, steps: int = STEPS) -> Outcome:
         """Up to so many steps, then a quiet end."""
