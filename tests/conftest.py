@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests import maven, pyspark35
 from tests.need import do_without
@@ -27,15 +28,33 @@ def folder_rank(path: Path) -> int:
     return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
 
 
-# What several processes begin with: files that take long and have to be done when the others are.
-LONG = ("services", "spark", "interop")
+# What several processes begin with: tests that take long and have to be done when the others are.
+LONG = ("interop", "services", "spark", "sim")
+# Folders whose tests share servers: one process runs them all, and starts each server once.
+TOGETHER = ("interop", "services")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run folder by folder, the quick ones first; or, in several processes, those that take longest."""
     items.sort(key=lambda item: folder_rank(item.path))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _folder(item.path) not in LONG)
+        long = {folder: rank for rank, folder in enumerate(LONG)}
+        items.sort(key=lambda item: long.get(_folder(item.path), len(LONG)))
+
+
+class _Scheduling(LoadFileScheduling):
+    """Gives a process all tests of a file, or of a folder."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = _folder(TESTS.parent / nodeid.split("::", 1)[0])
+        return folder if folder in TOGETHER else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _Scheduling:
+    """How several processes share the tests."""
+    return _Scheduling(config, log)
 
 
 def _folder(path: Path) -> str:

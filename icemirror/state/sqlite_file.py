@@ -30,7 +30,7 @@ def open_file(path: Path, busy_seconds: float) -> sqlite3.Connection:
         raise Invalid(f"the state's folder {path.parent} cannot be made: {error.strerror}") from error
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
     try:
-        if not _is_ours(connection, path):
+        if not _looks_ours(connection, path):
             _make(connection, path, busy_seconds)
         connection.execute("PRAGMA synchronous = NORMAL")
     except BaseException:
@@ -56,6 +56,16 @@ def named_error(path: Path, error: sqlite3.Error) -> Exception:
             return Transient(f"the state {path} could not be read or written ({error}): is the disk full?")
         case _:
             return error
+
+
+def _looks_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """All in one look: another process may be making the schema at this moment."""
+    connection.execute("BEGIN")
+    try:
+        return _is_ours(connection, path)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputStream
 
 from icemirror.errors import Corrupt
-from spark_job.key_index.keys import U64, Indices, Mask
+from spark_job.key_index.keys import U64, Mask
 from spark_job.key_index.puffin import Span, read_exactly
 
 BLOB_TYPE = "icemirror-key-order-v1"
@@ -82,11 +82,6 @@ def greatest_order(orders: U64) -> tuple[int, ...]:
     for part in range(orders.shape[1]):
         best &= orders[:, part] == orders[best, part].max()
     return tuple(int(value) for value in orders[np.argmax(best)])
-
-
-def sort_by_order(orders: U64) -> Indices:
-    """The stable ascending order of the rows."""
-    return np.lexsort([orders[:, part] for part in reversed(range(orders.shape[1]))])
 
 
 def is_sorted(orders: U64) -> bool:

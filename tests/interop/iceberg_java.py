@@ -65,6 +65,7 @@ class IcebergJava:
         for name, value in _SPARK.items():
             conf.set(name, value)
         conf.set("spark.driver.extraClassPath", ":".join(map(str, jars)))
+        conf.set("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         conf.set("spark.sql.warehouse.dir", f"file://{scratch}/spark-warehouse")
         gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
         try:

@@ -48,6 +48,6 @@ def nessie(folder: Path, store: S3Proxy, warehouse: str) -> Iterator[Nessie]:
         "store-keys.secret": SECRET_KEY,
     }
     given = [f"-D{name}={value}" for name, value in options.items()]
-    command = [java(21), "-Xmx768m", *given, "-jar", str(maven.jar(JAR))]
+    command = [*java(21), "-Xmx768m", *given, "-jar", str(maven.jar(JAR))]
     with running(command, folder / "nessie.log", lambda: answers(f"{server.uri}/v1/config"), cwd=folder):
         yield server

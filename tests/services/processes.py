@@ -37,12 +37,13 @@ def free_port() -> int:
         return port
 
 
-def java(at_least: int) -> str:
-    """The oldest Java that is new enough."""
+def java(at_least: int) -> tuple[str, ...]:
+    """The oldest Java that is new enough, told that it will not run for long."""
     found = [one for one in installed_javas(os.environ, USUAL_PLACES) if one.major >= at_least]
     if not found:
         raise Unavailable(f"it needs Java {at_least} or newer")
-    return str(min(found, key=lambda one: one.major).home / "bin" / "java")
+    program = min(found, key=lambda one: one.major).home / "bin" / "java"
+    return str(program), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 
 
 @contextlib.contextmanager

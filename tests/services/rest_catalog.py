@@ -55,7 +55,7 @@ def rest_catalog(folder: Path, store: S3Proxy, warehouse: str) -> Iterator[RestC
         "AWS_REGION": REGION,
     }
     classpath = f"{maven.jars(f'iceberg-rest-{_ICEBERG}', _JARS)}/*"
-    command = [java(17), "-Xmx512m", "-cp", classpath, "org.apache.iceberg.rest.RESTCatalogServer"]
+    command = [*java(17), "-Xmx512m", "-cp", classpath, "org.apache.iceberg.rest.RESTCatalogServer"]
     log = folder / "rest-catalog.log"
     with running(command, log, lambda: answers(f"{server.uri}/v1/config"), cwd=folder, environ=environ):
         yield server

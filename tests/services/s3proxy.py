@@ -64,7 +64,7 @@ jclouds.filesystem.basedir={folder / "objects"}
 """
     )
     jar = maven.jar(JAR)
-    command = [java(17), "-Xmx512m", "-jar", str(jar), "--properties", str(settings)]
+    command = [*java(17), "-Xmx512m", "-jar", str(jar), "--properties", str(settings)]
     server = S3Proxy(port)
     with running(command, folder / "s3proxy.log", lambda: answers(server.endpoint)):
         yield server

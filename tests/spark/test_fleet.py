@@ -86,25 +86,29 @@ def test_commit_reaches_the_mirror_and_nothing_stays_running(lab: MirroredWorld)
     _check(lab)
 
 
-@pytest.mark.parametrize("point", ["worker-start-done", "root-written", "committed", "worker-complete"])
-def test_killed_job_is_followed_by_one_that_finishes(lab: MirroredWorld, point: str) -> None:
+def test_whoever_is_killed_the_next_goes_on(lab: MirroredWorld) -> None:
+    """Each finds what the one before left behind; the last one alone is let live."""
+    for point in ("worker-start-done", "root-written", "committed", "worker-complete"):
+        _kill_a_job(lab, point)
+        lab.world.commit_many(2)
+    for point in ("noticed", "launched"):
+        watch = _watch(lab, crash_at=point)
+        watch.communicate(timeout=_PATIENCE_SECONDS)
+        assert watch.returncode == -signal.SIGKILL, f"{point} was not reached"
+        _wait_until_no_worker_is_left(lab)
+        lab.world.commit_many(2)
+    _until_idle(lab)
+    _check(lab)
+
+
+def _kill_a_job(lab: MirroredWorld, point: str) -> None:
+    before = set(_workers(lab))
     watch = _watch(lab, crash_at=point)
     try:
         give_up = time.monotonic() + _PATIENCE_SECONDS
-        while not _workers(lab) or any(is_alive(run) for run in _workers(lab)):
+        while not (launched := set(_workers(lab)) - before) or any(map(is_alive, launched)):
             assert time.monotonic() < give_up, f"{point} was not reached: {_job_log(lab)}"
             time.sleep(0.1)
     finally:
         watch.send_signal(signal.SIGKILL)
         watch.communicate()
-    _until_idle(lab)
-    _check(lab)
-
-
-@pytest.mark.parametrize("point", ["noticed", "launched"])
-def test_killed_trigger_is_followed_by_one_that_finishes(lab: MirroredWorld, point: str) -> None:
-    watch = _watch(lab, crash_at=point)
-    watch.communicate(timeout=_PATIENCE_SECONDS)
-    assert watch.returncode == -signal.SIGKILL, f"{point} was not reached"
-    _until_idle(lab)
-    _check(lab)

@@ -62,6 +62,7 @@ class World:
         self._deaths: list[str] = []
         self._depth = 0
         self._leaky = False  # somebody died, or nobody knows: files may be left behind
+        self._forgetful = False  # snapshots expired beside a merge: it may not learn what became of it
 
     def run(self, steps: int = STEPS) -> Outcome:
         """Up to so many steps, then a quiet end."""
@@ -136,6 +137,7 @@ class World:
 
     def _advance(self, what: str) -> str:
         slices, faulty = 0, self.catalog.fault is not None
+        self._forgetful = self._forgetful and self._depth > 0
         try:
             for _ in range(self.dice.choice([1, 2, 50])):
                 step = self.pipeline.advance(self.pipeline.settings.tables[0])
@@ -150,7 +152,8 @@ class World:
             restart()
             return f"{what}: {slices} slices, then died at {self.points.passed[-1]}"
         except (CommitUnknown, Transient) as error:
-            if not faulty:
+            unlearned = isinstance(error, CommitUnknown) and self._forgetful and not self._depth
+            if not faulty and not unlearned:
                 raise
             self._leaky = True
             return f"{what}: {slices} slices, then {error}"
@@ -256,6 +259,7 @@ class World:
         last = order.index(ours[0]) + (1 if anchored else 0) if ours else 0
         held = {one.snapshot_id: self.judge.reader.read(one).paths for one in table.metadata.snapshots}
         said = self._expire(table, [one for one in order[:last] if one != head.snapshot_id], "mirror")
+        self._forgetful |= said is not None
         if said is None or self._depth or self.catalog.late or self.dice.random() < 0.4:
             return said
         left = {one.snapshot_id for one in self.catalog.load_table(MIRROR).metadata.snapshots}

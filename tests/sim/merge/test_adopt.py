@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from icemirror.crash import VARIABLE
 from icemirror.result import Merged
 from spark_job.adopt import adopt_table
 from spark_job.engine import InProcess
@@ -21,22 +17,10 @@ from spark_job.iceberg.mirror import SOURCE, read_mirror
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule
+from tests.sim.merge.forked import adopt, run_forked
 from tests.sim.merge.verified import verify_deep
 
 POINTS = ("adopt-indexed", "adopt-root-written", "adopt-commit", "adopted")
-
-_ADOPT = """
-import os, sys
-from pathlib import Path
-from icemirror.settings import load_settings
-from spark_job.adopt import adopt_table
-from spark_job.engine import InProcess, LazyEngine
-from spark_job.iceberg.tables import Catalogs
-from spark_job.pipeline import Pipeline
-settings = load_settings(Path(sys.argv[1]), os.environ)
-pipeline = Pipeline(settings, Catalogs(settings), LazyEngine(lambda: InProcess(2)), "killed", key_check_rows=None)
-adopt_table(pipeline, settings.tables[0], "head", dry_run=False)
-"""
 
 
 def _write_table(lab: MirroredWorld, dice: random.Random) -> Table:
@@ -55,14 +39,12 @@ def _write_table(lab: MirroredWorld, dice: random.Random) -> Table:
     return table
 
 
-@pytest.mark.parametrize("up_to", ["head", "none"])
 @pytest.mark.parametrize("key", sorted(KEY_KINDS))
-def test_an_adopted_table_equals_the_oracle_after_every_snapshot(
-    tmp_path: Path, key: str, up_to: str
-) -> None:
+def test_an_adopted_table_equals_the_oracle_after_every_snapshot(tmp_path: Path, key: str) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     dice = random.Random(seed)
+    up_to = dice.choice(["head", "none"])
     engine = InProcess(dice.choice([1, 3]))
     lab = MirroredWorld.make(tmp_path, Schedule(seed, key), engine, ask_files=False)
     lab.world.commit_many(dice.choice([1, 3]))
@@ -100,6 +82,4 @@ def test_a_killed_adoption_leaves_the_table_or_a_mirror(tmp_path: Path, point: s
 
 
 def _adopt(lab: MirroredWorld, crash_at: str | None) -> int:
-    environ = {**os.environ, VARIABLE: crash_at} if crash_at else dict(os.environ)
-    command = [sys.executable, "-c", _ADOPT, str(lab.settings.source_path)]
-    return subprocess.run(command, env=environ, capture_output=True, timeout=120, check=False).returncode
+    return run_forked(adopt, lab.settings.source_path, 2, crash_at)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from icemirror.crash import VARIABLE
 from spark_job.engine import InProcess
 from spark_job.iceberg.seams import list_manifests, read_entries
 from spark_job.iceberg.v3_fields import DeleteKey, delete_key
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
+from tests.sim.merge.forked import merge, run_forked
 
 POINTS = (
     "create-mirror",
@@ -31,25 +28,9 @@ POINTS = (
 )
 _FIRST_MERGE_ONLY = ("create-mirror", "mirror-created")
 
-# The pipeline as the job wires it, but without Spark: the points are in the driver and in the tasks alike.
-_ADVANCE = """
-import os, sys
-from pathlib import Path
-from icemirror.settings import load_settings
-from spark_job.engine import InProcess, LazyEngine
-from spark_job.iceberg.tables import Catalogs
-from spark_job.merge import merge_table
-from spark_job.pipeline import Pipeline
-settings = load_settings(Path(sys.argv[1]), os.environ)
-pipeline = Pipeline(settings, Catalogs(settings), LazyEngine(lambda: InProcess(2)), "killed", key_check_rows=None)
-sys.exit(merge_table(pipeline, settings.tables[0]).outcome == "failed")
-"""
-
 
 def _merge(lab: MirroredWorld, crash_at: str | None) -> int:
-    environ = {**os.environ, VARIABLE: crash_at} if crash_at else dict(os.environ)
-    command = [sys.executable, "-c", _ADVANCE, str(lab.settings.source_path)]
-    return subprocess.run(command, env=environ, capture_output=True, timeout=120, check=False).returncode
+    return run_forked(merge, lab.settings.source_path, 2, crash_at)
 
 
 @pytest.mark.parametrize("version", [2, 3])

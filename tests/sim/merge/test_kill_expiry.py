@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from icemirror.crash import VARIABLE
 from spark_job.engine import InProcess
-from spark_job.maintenance.orphans import clean_orphans
 from spark_job.merge import merge_table
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.referenced import referenced_files, stored_files
+from tests.sim.merge.forked import Work, clean_orphans, expire, merge, run_forked
 
 OPTIONS = """table_properties:
   icemirror.max-snapshots: "4"
@@ -27,33 +23,9 @@ MERGE_POINTS = ("commit", "committed", "delete-expired", "expired-half-deleted",
 EXPIRE_POINTS = ("expire", "expired", "delete-expired", "expired-half-deleted", "expired-deleted")
 ORPHAN_POINTS = ("orphans-listed", "delete-orphans", "orphans-deleted")
 
-_RUN = """
-import os, sys
-from pathlib import Path
-from icemirror.settings import load_settings
-from spark_job.engine import InProcess, LazyEngine
-from spark_job.iceberg.tables import Catalogs
-from spark_job.maintenance.expire import expire
-from spark_job.maintenance.orphans import clean_orphans
-from spark_job.merge import merge_table
-from spark_job.pipeline import Pipeline
-settings = load_settings(Path(sys.argv[1]), os.environ)
-catalogs, (table,) = Catalogs(settings), settings.tables
-match sys.argv[2]:
-    case "merge":
-        pipeline = Pipeline(settings, catalogs, LazyEngine(InProcess), "killed", key_check_rows=None)
-        sys.exit(merge_table(pipeline, table).outcome == "failed")
-    case "expire":
-        expire(catalogs.load_mirror(table), table.name)
-    case "clean-orphans":
-        clean_orphans(lambda: catalogs.load_mirror(table), table.name, older_than_seconds=-60)
-"""
 
-
-def _run(lab: MirroredWorld, what: str, crash_at: str | None = None) -> int:
-    environ = {**os.environ, VARIABLE: crash_at} if crash_at else dict(os.environ)
-    command = [sys.executable, "-c", _RUN, str(lab.settings.source_path), what]
-    return subprocess.run(command, env=environ, capture_output=True, timeout=120, check=False).returncode
+def _run(lab: MirroredWorld, work: Work, crash_at: str | None = None) -> int:
+    return run_forked(work, lab.settings.source_path, 1, crash_at)
 
 
 def _make(folder: Path, merges: int, options: str = OPTIONS) -> MirroredWorld:
@@ -73,10 +45,10 @@ def _assert_right(lab: MirroredWorld) -> None:
     """Every retained snapshot is as it was, nothing that it needs is gone, and the next merge goes on."""
     assert referenced_files(lab.mirror) <= _stored(lab)
     lab.world.commit_many(2)
-    assert _run(lab, "merge") == 0
+    assert _run(lab, merge) == 0
     for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
         assert verdict.equal, f"snapshot {snapshot_id}: {verdict}"
-    clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60)
+    clean_orphans(lab.pipeline, lab.table)
     assert _stored(lab) == referenced_files(lab.mirror)
     assert lab.world.verdict(lab.mirror).equal
 
@@ -85,7 +57,7 @@ def _assert_right(lab: MirroredWorld) -> None:
 def test_a_merge_that_is_killed_around_expiry_loses_nothing(tmp_path: Path, point: str) -> None:
     lab = _make(tmp_path, 4)
     lab.world.commit_next()
-    assert _run(lab, "merge", point) == -signal.SIGKILL, f"{point} was not reached"
+    assert _run(lab, merge, point) == -signal.SIGKILL, f"{point} was not reached"
     _assert_right(lab)
 
 
@@ -96,8 +68,8 @@ def test_expire_that_is_killed_loses_nothing(tmp_path: Path, point: str) -> None
         transaction.set_properties(
             {"icemirror.max-snapshots": "3", "history.expire.min-snapshots-to-keep": "2"}
         )
-    assert _run(lab, "expire", point) == -signal.SIGKILL, f"{point} was not reached"
-    assert _run(lab, "expire") == 0
+    assert _run(lab, expire, point) == -signal.SIGKILL, f"{point} was not reached"
+    assert _run(lab, expire) == 0
     assert len(lab.mirror.metadata.snapshots) == 3
     _assert_right(lab)
 
@@ -106,7 +78,7 @@ def test_expire_that_is_killed_loses_nothing(tmp_path: Path, point: str) -> None
 def test_clean_orphans_that_is_killed_loses_nothing(tmp_path: Path, point: str) -> None:
     lab = _make(tmp_path, 4)
     lab.world.commit_next()
-    assert _run(lab, "merge", "root-written") == -signal.SIGKILL
+    assert _run(lab, merge, "root-written") == -signal.SIGKILL
     assert referenced_files(lab.mirror) < _stored(lab)
-    assert _run(lab, "clean-orphans", point) == -signal.SIGKILL, f"{point} was not reached"
+    assert _run(lab, clean_orphans, point) == -signal.SIGKILL, f"{point} was not reached"
     _assert_right(lab)

@@ -16,13 +16,12 @@ from tests.oracle.value_pools import VALUE_COLUMNS
 from tests.sim.merge.verified import verify_deep
 
 
-@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("key", sorted(KEY_KINDS))
-def test_an_honest_mirror_is_equal_after_every_slice(tmp_path: Path, key: str, version: int) -> None:
+def test_an_honest_mirror_is_equal_after_every_slice(tmp_path: Path, key: str) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     dice = random.Random(seed)
-    options, tail = f"format_version: {version}", f"batch_size: {dice.choice([15, 60, 10_000])}\n"
+    options, tail = f"format_version: {dice.choice([2, 3])}", f"batch_size: {dice.choice([15, 60, 10_000])}\n"
     schedule = Schedule(seed, key, tuple(VALUE_COLUMNS))
     engine = InProcess(dice.choice([1, 3]))
     lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, tail=tail, ask_files=False)

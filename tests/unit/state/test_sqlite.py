@@ -7,9 +7,10 @@ import os
 import signal
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,24 @@ def test_many_processes_may_create_the_file_at_once(tmp_path: Path) -> None:
     for opener in openers:
         opener.join()
     assert [opener.exitcode for opener in openers] == [0] * 4
+
+
+def test_a_file_that_another_process_makes_at_this_moment_is_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, connect = tmp_path / "s.db", sqlite3.connect
+
+    class Slow(sqlite3.Connection):
+        def execute(self, *arguments: Any) -> sqlite3.Cursor:
+            if arguments[0] == "PRAGMA user_version" and path.stat().st_size == 0:
+                monkeypatch.setattr(sqlite3, "connect", connect)
+                with suppress(Transient, sqlite3.OperationalError):  # it may have to wait for us
+                    SqliteStore(path, busy_seconds=0.1).close()
+            return super().execute(*arguments)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Slow))
+    with SqliteStore(path) as store:
+        assert store.compare_and_set(TableRow("t", dirty=1))
 
 
 def test_a_killed_writer_leaves_a_usable_file(tmp_path: Path) -> None:
