@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
-from pyiceberg.io import FileIO, OutputFile
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.file import SYNC_SIZE, AvroFile, AvroOutputFile, Block
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -32,10 +34,11 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import update as updates
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel, TableVersion
 
-from icemirror.errors import Invalid
+from icemirror.errors import Corrupt, Invalid, Transient
 from spark_job.iceberg.v3_fields import (
     NEWEST,
     DeleteKey,
@@ -151,35 +154,114 @@ def write_merged(
 
 def list_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
     """The manifests of a snapshot, with the fields of v3."""
-    with AvroFile[ManifestFile](
-        io.new_input(manifest_list),
+    manifests: list[ManifestFile] = _read_avro(
+        io,
+        manifest_list,
         MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
-        return list(reader)
+        {-1: ManifestFile, 508: PartitionFieldSummary},
+        {517: ManifestContent},
+    )
+    return manifests
 
 
-def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """The live entries of a manifest, with the fields of v3 (PyIceberg drops them) and what they inherit."""
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
+def read_entries(io: FileIO, manifest: ManifestFile, *, deleted: bool = False) -> list[ManifestEntry]:
+    """The live entries of a manifest, with the fields of v3 (PyIceberg drops them) and what they inherit.
+
+    `deleted`: those too that it names as deleted.
+    """
+    every: list[ManifestEntry] = _read_avro(
+        io,
+        manifest.manifest_path,
         MANIFEST_ENTRY_SCHEMAS[NEWEST],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        entries = [
-            _inherit_from_manifest(entry, manifest)
-            for entry in reader
-            if entry.status != ManifestEntryStatus.DELETED
-        ]
+        {-1: ManifestEntry, 2: DataFile},
+        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    )
+    _check_counts(manifest, every)
+    entries = [
+        _inherit_from_manifest(entry, manifest)
+        for entry in every
+        if deleted or entry.status != ManifestEntryStatus.DELETED
+    ]
     number = manifest_first_row_id(manifest) if manifest.content is ManifestContent.DATA else None
     if number is not None:
         for entry in entries:  # the spec, "First Row ID Inheritance"
-            if first_row_id(entry.data_file) is None:
+            if entry.status != ManifestEntryStatus.DELETED and first_row_id(entry.data_file) is None:
                 set_first_row_id(entry.data_file, number)
                 number += entry.data_file.record_count
     return entries
+
+
+def _check_counts(manifest: ManifestFile, entries: list[ManifestEntry]) -> None:
+    """As many live files as the manifest list says; tables of format v1 need not say."""
+    added, existing = manifest.added_files_count, manifest.existing_files_count
+    live = sum(entry.status != ManifestEntryStatus.DELETED for entry in entries)
+    if added is not None and existing is not None and live != added + existing:
+        raise Corrupt(
+            f"{manifest.manifest_path}: names {live} files, although the manifest list says {added + existing}"
+        )
+
+
+def _read_avro(
+    io: FileIO, path: str, schema: Schema, types: dict[int, Any], enums: dict[int, Any]
+) -> list[Any]:
+    """The records of an Avro file. It has no checksums, but must at least be whole."""
+    source = io.new_input(path)
+    with source.open() as stream:
+        content = stream.read()
+    try:
+        with _WholeFile(_Content(path, content), schema, types, enums) as reader:
+            return list(reader)
+    except Exception as error:  # storage has done its part: whatever the decoder stumbles over is damage
+        if len(content) < len(source):
+            raise Transient(f"{path}: storage gave {len(content)} bytes of {len(source)}") from error
+        raise Corrupt(f"{path}: the Avro file is damaged ({type(error).__name__})") from error
+
+
+class _Content(InputFile):
+    """What was read of a file."""
+
+    def __init__(self, location: str, content: bytes) -> None:
+        super().__init__(location)
+        self.content = content
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+    def exists(self) -> bool:
+        """It was there."""
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """From the beginning."""
+        return BytesIO(self.content)
+
+
+class _WholeFile(AvroFile[Any]):
+    """An Avro file that is read to its very end: for PyIceberg one that was cut is one with fewer records."""
+
+    input_file: _Content
+    block_bytes = 0
+
+    def __next__(self) -> Any:  # noqa: ANN401 (of the type that was asked for)
+        """The next record."""
+        while self.block is None or not self.block.has_next():
+            self._next_block()
+        return next(self.block)
+
+    def _next_block(self) -> None:
+        if self.block is not None and (
+            self.block.block_decoder.tell() != self.block_bytes
+            or self.decoder.read(SYNC_SIZE) != self.header.sync
+        ):
+            raise ValueError("a block does not end where it should")
+        if self.decoder.tell() == len(self.input_file):
+            raise StopIteration
+        records, content = self.decoder.read_int(), self.decoder.read_bytes()
+        codec = self.header.compression_codec()
+        content = codec.decompress(content) if codec else content
+        if records < 0:
+            raise ValueError("a block has less than no records")
+        self.block, self.block_bytes = Block(self.reader, records, new_decoder(content)), len(content)
 
 
 @dataclass(frozen=True)
@@ -234,6 +316,15 @@ def write_list(new: NewList, manifests: list[ManifestFile]) -> int | None:
     with _ListWriter(new) as writer:
         writer.add_manifests(manifests)
     return writer.next_row_id
+
+
+def refused_updates(error: BaseException) -> bool:
+    """Whether PyIceberg did not take the updates of a commit, which it applies before it sends anything."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = trace.tb_frame.f_globals.get("__name__") if trace is not None else None
+    return isinstance(error, ValueError) and where == updates.__name__
 
 
 def parquet_column_ids(schema: Schema) -> dict[str, int]:

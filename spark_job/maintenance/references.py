@@ -12,7 +12,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFil
 from pyiceberg.table.snapshots import Snapshot
 
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.iceberg.seams import list_manifests
+from spark_job.iceberg.seams import list_manifests, read_entries
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import read_root
 
@@ -71,7 +71,7 @@ def root_of(snapshot: Snapshot) -> str | None:
 def _read(io: FileIO, manifest: ManifestFile) -> Entries:
     live: set[str] = set()
     removed: set[str] = set()
-    for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
+    for entry in read_entries(io, manifest, deleted=True):
         (removed if entry.status is ManifestEntryStatus.DELETED else live).add(entry.data_file.file_path)
     return Entries(frozenset(live), frozenset(removed))
 
