@@ -24,7 +24,7 @@ from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, in_order
 from spark_job.commit_slice import FORMAT_VERSION
 from spark_job.field_map import dump_map
-from spark_job.heal import EVERY_KEY, ROW, Covered, HealWork
+from spark_job.heal import EVERY_KEY, ROW, Covered, HealWork, by_key
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import (
     CURSOR,
@@ -62,25 +62,21 @@ class AdoptWork(HealWork):
 
     def merge(self, read: Callable[[], Changes]) -> IndexedShard:
         """Indexes a range of keys."""
-        changes = in_order(read())
-        self._refuse_doubles(changes.take(changes.operation == ROW))
-        if not self.write:
-            return IndexedShard(None, {})
-        return super().merge(lambda: changes)
+        if self.write:
+            return super().merge(read)
+        rows = in_order(read())
+        self.refuse_doubles(by_key(rows.take(rows.operation == ROW)))
+        return IndexedShard(None, {})
 
-    def _refuse_doubles(self, rows: Changes) -> None:
-        rows = rows.take(rows.keys.argsort())
+    def refuse_doubles(self, rows: Changes) -> None:
+        """Two rows of one key, by key."""
         doubles = np.flatnonzero(rows.keys.same_as_next())
         if len(doubles):
             first = int(doubles[0])
             raise Invalid(
-                f"{self.name}: {len(doubles):,} rows have the key of another one, such as {self._place(rows, first)} "
-                f"and {self._place(rows, first + 1)}. A mirror has one row for each key: delete the others first."
+                f"{self.name}: {len(doubles):,} rows have the key of another one, such as {self.place(rows, first)} "
+                f"and {self.place(rows, first + 1)}. A mirror has one row for each key: delete the others first."
             )
-
-    def _place(self, rows: Changes, at: int) -> str:
-        file = self.covered[int(rows.file[at]) - len(self.history)]
-        return f"row {int(rows.row[at])} of {file.path}"
 
 
 @dataclass(frozen=True)
@@ -142,7 +138,7 @@ def newest_order(io: FileIO, files: Sequence[ChangeFile], shape: ChangelogShape)
     """The greatest order of any event in these files; only the sequence is read."""
     newest = (0,) * (shape.sequence.parts + 1)
     for file in files:
-        with open_parquet(io, file.path) as parquet:
+        with open_parquet(io, file.path, file.events) as parquet:
             columns = read_columns(parquet, file.path, shape.sequence.field_ids)
         orders = shape.sequence.encode(columns, file.path)
         if len(orders):

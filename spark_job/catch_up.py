@@ -29,6 +29,7 @@ from spark_job.key_index.root import IndexedFile, Root
 from spark_job.key_index.segment import TOMBSTONE, Entries, Recipe, SegmentInfo
 from spark_job.locate import Index, look_up
 from spark_job.parquet_columns import open_parquet, read_at, read_columns
+from spark_job.recount import with_distinct
 from spark_job.shape import ChangelogShape, Operation
 from spark_job.vectors import deleted_positions
 
@@ -63,15 +64,36 @@ def compare(root: Root, live: Mapping[str, LiveFile]) -> Difference:
     )
 
 
+def without_doubles(
+    root: Root, difference: Difference, deleted: Mapping[str, NDArray[np.int64]]
+) -> Difference:
+    """The difference, by distinct deleted rows: some that others deleted were deleted before. Pure."""
+    came, lost = (
+        [with_distinct(file, deleted[file.path]) if file.path in deleted else file for file in files]
+        for files in (difference.came, difference.lost_rows.values())
+    )
+    lost_rows = {
+        at: file
+        for at, file in zip(difference.lost_rows, lost, strict=True)
+        if file.rows - file.deleted != root.files[at].live
+    }
+    return Difference(tuple(came), difference.gone, lost_rows)
+
+
 @dataclass(frozen=True)
 class ForeignFile:
-    """A data file with rows to index, or (`came` is false) with deleted rows to leave tombstones for."""
+    """A data file of so many rows that are to be indexed, or (`came` is false) whose deleted ones leave tombstones."""
 
     path: str
     ordinal: int
     rows: int
     deleted: NDArray[np.int64]
     came: bool
+
+    @property
+    def keys(self) -> int:
+        """How many keys are to be taken from it."""
+        return self.rows if self.came else len(self.deleted)
 
 
 @dataclass(frozen=True)
@@ -103,7 +125,7 @@ class CatchUpWork:
     @property
     def files(self) -> tuple[ChangeFile, ...]:
         """What is read: key columns, the weight of which is taken for eight bytes a row."""
-        return tuple(ChangeFile(file.path, 8 * file.rows, file.rows, 0, 0) for file in self.foreign)
+        return tuple(ChangeFile(file.path, 8 * file.keys, file.keys, 0, 0) for file in self.foreign)
 
     @property
     def codec(self) -> KeyCodec:
@@ -125,14 +147,14 @@ class CatchUpWork:
 
     def _read_file(self, at: int) -> Changes:
         file = self.foreign[at]
-        with open_parquet(self.io, file.path) as parquet:
+        with open_parquet(self.io, file.path, file.rows) as parquet:
             if file.came:
                 columns = read_columns(parquet, file.path, self.key_ids)
                 rows = np.setdiff1d(np.arange(len(columns[0])), file.deleted, assume_unique=True)
                 if len(file.deleted):
                     columns = [column.take(rows) for column in columns]
             else:
-                rows = np.unique(file.deleted)
+                rows = file.deleted
                 columns = read_at(parquet, file.path, self.key_ids, rows)
         if any(column.null_count for column in columns):
             raise Invalid(f"{file.path}: another writer put rows without a key into the mirror {self.name}")
@@ -247,11 +269,15 @@ def catch_up(
     if not difference:
         return mirror, ()
     touched = {file.path: file for file in (*difference.came, *difference.lost_rows.values()) if file.deleted}
+    deleted = {path: np.unique(found) for path, found in deleted_positions(io, touched).items()}
+    difference = without_doubles(root, difference, deleted)
+    if not difference:
+        return mirror, ()
     name = ".".join(mirror.table.name())
     work = CatchUpWork(
         name=name,
         io=io,
-        foreign=foreign_files(root, difference, deleted_positions(io, touched)),
+        foreign=foreign_files(root, difference, deleted),
         key_ids=tuple(mirror.field_map[key_id] for key_id in shape.key_ids),
         recipe=shape.recipe,
         index=Index(io, root.segments, root.gone | difference.gone),
@@ -287,7 +313,7 @@ def foreign_files(
         for at, file in enumerate(difference.came)
     ]
     lost = [
-        ForeignFile(file.path, ordinal, file.deleted, deleted[file.path], came=False)
+        ForeignFile(file.path, ordinal, file.rows, deleted.get(file.path, nothing), came=False)
         for ordinal, file in difference.lost_rows.items()
     ]
     return (*came, *lost)

@@ -18,7 +18,7 @@ from icemirror.errors import Corrupt, Invalid
 from spark_job.change_file import ChangeFile
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
 from spark_job.key_index.orders import is_sorted
-from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.parquet_columns import check_ids, open_parquet, read_columns
 from spark_job.shape import ChangelogShape, Operation
 
 
@@ -64,7 +64,9 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
 
 def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
     """The narrow columns of one changelog file."""
-    with open_parquet(io, file.path) as parquet:
+    with open_parquet(io, file.path, file.events) as parquet:
+        if shape.last_column_id is not None:
+            check_ids(parquet, file.path, shape.last_column_id)
         columns = read_columns(parquet, file.path, shape.narrow_ids)
     try:
         return _as_changes(columns, file, ordinal, shape)

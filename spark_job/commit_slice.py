@@ -33,6 +33,7 @@ from spark_job.key_index.root import IndexedFile, Root, forget_files, write_root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.plan import Slice
+from spark_job.recount import recount
 from spark_job.shard import ShardResult
 
 FORMAT_VERSION = "1"
@@ -78,7 +79,7 @@ def commit_slice(
     delta: RowDelta | None = None
     try:
         began = time.perf_counter()
-        live = live_files(io, mirror.head)
+        live = recount(io, live_files(io, mirror.head), mirror.root)
         doomed = _doomed(mirror, shards)
         _check_shards(mirror, shards)
         reach("write-deletes")

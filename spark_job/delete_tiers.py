@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import Corrupt
 from spark_job.iceberg.v3_fields import DeleteKey
-from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile, replaced_deletes
-from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.iceberg.view import LiveDelete, LiveFile, replaced_deletes
+from spark_job.position_deletes import Positions, files_by_delete, read_position_deletes
 from spark_job.round_trips import for_each
 
-Positions = NDArray[np.int64]
 _Place = tuple[object, ...]
 
 # A partition with fewer files is left alone; a file with more rows is never written again.
@@ -44,12 +42,14 @@ def plan_deletes(
     if metadata.format_version >= 3:
         return DeletePlan(doomed, replaced_deletes(metadata, doomed, live))
     taken = choose_taken(doomed, live)
-    positions: dict[str, list[Positions]] = {path: [part] for path, part in doomed.items()}
-    for found in for_each(partial(_read, io), taken, metadata.location):
+    about = files_by_delete(live.values()) if taken else {}
+    earlier: dict[str, list[Positions]] = {path: [] for path in doomed}
+    wanted = [(delete, about[delete]) for delete in taken]
+    for found in for_each(partial(read_position_deletes, io), wanted, metadata.location):
         for path, part in found.items():
-            if path in live:  # a delete may outlive its data file
-                positions.setdefault(path, []).append(part)
-    return DeletePlan({path: _join(path, parts) for path, parts in positions.items()}, taken)
+            earlier.setdefault(path, []).append(part)
+    positions = {path: _join(path, doomed.get(path), parts) for path, parts in earlier.items()}
+    return DeletePlan(positions, taken)
 
 
 def choose_taken(doomed: Mapping[str, Positions], live: Mapping[str, LiveFile]) -> list[LiveDelete]:
@@ -89,22 +89,12 @@ def choose_tier(deletes: Sequence[LiveDelete], rows: int) -> list[LiveDelete]:
     return chosen if len(chosen) > 1 else []
 
 
-def _read(io: FileIO, delete: LiveDelete) -> dict[str, Positions]:
-    with open_parquet(io, delete.path) as parquet:
-        names, positions = read_columns(parquet, delete.path, (DELETED_PATH_ID, DELETED_POS_ID))
-    encoded = names.dictionary_encode()
-    place = encoded.indices.to_numpy()
-    order = np.argsort(place, kind="stable")
-    paths = encoded.dictionary.to_pylist()
-    edges = np.searchsorted(place[order], np.arange(1, len(paths)))
-    pieces = np.split(positions.to_numpy()[order], edges)
-    return dict(zip(paths, pieces, strict=True))
-
-
-def _join(path: str, parts: Sequence[Positions]) -> Positions:
-    if len(parts) == 1:
-        return parts[0]
-    joined = np.unique(np.concatenate(parts))
-    if len(joined) != sum(map(len, parts)):
+def _join(path: str, doomed: Positions | None, earlier: Sequence[Positions]) -> Positions:
+    """All of them, ascending, each once: what others deleted twice is deleted once more."""
+    before = np.unique(np.concatenate([np.empty(0, np.int64), *earlier]))
+    if doomed is None:
+        return before
+    joined = np.union1d(doomed, before)
+    if len(joined) != len(doomed) + len(before):
         raise Corrupt(f"{path}: some of its rows would be deleted twice; nothing was committed")
     return joined

@@ -87,7 +87,8 @@ def _write_file(
     names = pa.DictionaryArray.from_arrays(lengths, pa.array(paths)).cast(pa.string())
     output = io.new_output(location)
     with output.create() as stream:
-        pq.write_table(pa.table([names, pa.array(every)], schema=_SCHEMA), stream, compression="zstd")
+        table = pa.table([names, pa.array(every)], schema=_SCHEMA)
+        pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,
         file_path=location,

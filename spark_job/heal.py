@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.crash import reach
-from icemirror.errors import Invalid
+from icemirror.errors import Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.catch_up import IndexedShard, greatest_order
 from spark_job.change_file import ChangeFile
@@ -31,12 +31,14 @@ from spark_job.key_index.numbered import write_entries
 from spark_job.key_index.root import IndexedFile, Root
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.locate import Index, look_up
+from spark_job.merged_then import merged_then
 from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.shape import ChangelogShape
 from spark_job.vectors import deleted_positions
 
 ROW = 2
 _DEAD_ROW = 3
+_LATEST = np.iinfo(np.uint64).max
 EVERY_KEY = (1 << 128) - 1
 
 log = get_log(__name__)
@@ -44,13 +46,17 @@ log = get_log(__name__)
 
 @dataclass(frozen=True)
 class Covered:
-    """A data file of the mirror: its rows are read if the segment covered it, else only those that are deleted."""
+    """A data file of the mirror: its rows are read if the segment covered it, else only those that are deleted.
+
+    `since`: the changelog's commit up to which was merged when another writer added it.
+    """
 
     path: str
     ordinal: int
     rows: int
     deleted: NDArray[np.int64]
     whole: bool
+    since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ class HealWork:
         if at < len(self.history):
             return read_changes(self.changelog_io, self.history[at], at, self.shape)
         file = self.covered[at - len(self.history)]
-        with open_parquet(self.io, file.path) as parquet:
+        with open_parquet(self.io, file.path, file.rows) as parquet:
             columns = read_columns(parquet, file.path, self.key_ids)
         if any(column.null_count for column in columns):
             raise Invalid(
@@ -125,14 +131,31 @@ class HealWork:
 
     def merge(self, read: Callable[[], Changes]) -> IndexedShard:
         """Rebuilds a range of keys."""
-        entries = self.entries(in_order(read()))
+        changes = in_order(read())
+        self.refuse_doubles(by_key(changes.take(changes.operation == ROW)))
+        entries = self.entries(changes)
         paths = {file.ordinal: file.path for file in self.covered}
         return IndexedShard(write_entries(self.io, self.location, entries, self.shape.recipe, paths), {})
 
+    def refuse_doubles(self, rows: Changes) -> None:
+        """Two live rows of one key, by key, are of a file that is not what it was, or of another writer."""
+        doubles = np.flatnonzero(rows.keys.same_as_next())
+        if len(doubles):
+            one, other = (self.place(rows, int(doubles[0]) + step) for step in (0, 1))
+            raise Corrupt(
+                f"{one} has the key of {other}, so the key index cannot be rebuilt. If another writer added one of "
+                "them, delete that one with its engine; else one of the files is damaged."
+            )
+
+    def place(self, rows: Changes, at: int) -> str:
+        """A row of the mirror in words."""
+        file = self.covered[int(rows.file[at]) - len(self.history)]
+        return f"row {int(rows.row[at])} of {file.path}"
+
     def entries(self, changes: Changes) -> Entries:
         """What a range of keys becomes; changes in the order of their files."""
-        events = collapse_changes(changes.take(changes.operation < ROW))
-        rows, dead = (_by_key(changes.take(changes.operation == kind)) for kind in (ROW, _DEAD_ROW))
+        rows, dead = (by_key(changes.take(changes.operation == kind)) for kind in (ROW, _DEAD_ROW))
+        events = collapse_changes(self._that_count(changes.take(changes.operation < ROW), rows))
         snapshots = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
         orders = np.column_stack([events.sequence, snapshots[events.file]])
         tombs = concat_keys([self._without_row(events.keys, dead), self._without_successor(dead).keys])
@@ -150,6 +173,16 @@ class HealWork:
         order = keys.argsort()
         keys = keys.take(order)
         return Entries(keys, file[order], pos[order], self._orders(keys, events.keys, orders))
+
+    def _that_count(self, events: Changes, rows: Changes) -> Changes:
+        """Without those that came after another writer's row of their key, and did not replace it: they were older."""
+        since = np.array([_LATEST if file.since is None else file.since for file in self.covered], np.uint64)
+        if not len(rows) or (since == _LATEST).all():
+            return events
+        snapshots = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
+        at = np.maximum(last_not_above(rows.keys, events.keys), 0)
+        came = since[rows.file.astype(np.intp) - len(self.history)][at]
+        return events.take(~(are_among(events.keys, rows.keys) & (snapshots[events.file] > came)))
 
     def _without_row(self, keys: Keys, dead: Changes) -> Keys:
         """Keys that the segment may bury: those of which the older ones have no live row.
@@ -182,12 +215,22 @@ class HealWork:
         return found
 
 
+def _with_live_rows(root: Root, covered: Sequence[Covered]) -> Root:
+    """The root with the rows that are not deleted in each data file, all of which are covered."""
+    files = [
+        root.files[file.ordinal].model_copy(update={"live": file.rows - len(file.deleted)})
+        for file in covered
+    ]
+    return root.model_copy(update={"files": tuple(files)})
+
+
 def _places(file: NDArray[np.signedinteger], pos: NDArray[np.integer]) -> NDArray[np.int64]:
     """File and position as one number."""
     return (file.astype(np.int64) << np.int64(32)) | pos.astype(np.int64)
 
 
-def _by_key(changes: Changes) -> Changes:
+def by_key(changes: Changes) -> Changes:
+    """The changes, ascending by key."""
     return changes.take(changes.keys.argsort())
 
 
@@ -235,11 +278,11 @@ class Healer:
             epoch=mirror.epoch,
             segments=(),
             files=tuple(
-                IndexedFile(path=file.path, rows=file.rows, live=file.rows - file.deleted)
-                for file in live.values()
+                IndexedFile(path=file.path, rows=file.rows, live=file.rows) for file in live.values()
             ),
         )
         work = self._work(mirror, root, None, ())
+        root = _with_live_rows(root, work.covered)
         newest = (
             greatest_order(mirror.root, len(work.newest)) if mirror.root else self._greatest(work.history)
         )
@@ -265,6 +308,7 @@ class Healer:
         live = live_files(io, mirror.head)
         there = {at: live[file.path] for at, file in enumerate(root.files) if file.path in live}
         deleted = deleted_positions(io, {file.path: file for file in there.values() if file.deleted})
+        since = merged_then(mirror.table.metadata, live)
         nothing = np.empty(0, dtype=np.int64)
         covered = [
             Covered(
@@ -273,6 +317,7 @@ class Healer:
                 file.rows,
                 np.unique(deleted.get(file.path, nothing)),
                 whole=lost is None or at in lost.files,
+                since=since.get(file.path),
             )
             for at, file in there.items()
         ]
@@ -297,7 +342,7 @@ class Healer:
         return max((self._greatest_of(file) for file in history if file.events), default=nothing)
 
     def _greatest_of(self, file: ChangeFile) -> tuple[int, ...]:
-        with open_parquet(self.changelog_io, file.path) as parquet:
+        with open_parquet(self.changelog_io, file.path, file.events) as parquet:
             columns = read_columns(parquet, file.path, self.shape.sequence.field_ids)
         sequence = self.shape.sequence.encode(columns, file.path)
         return (*order_column.greatest_order(sequence), file.sequence_number)

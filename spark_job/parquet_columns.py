@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt, Invalid, Transient
-from spark_job.projection import field_id_of
+from spark_job.projection import field_id_of, nested_ids
 
 _DAMAGED = (
     pa.ArrowInvalid,
@@ -20,25 +21,59 @@ _DAMAGED = (
     pa.ArrowKeyError,
     pa.ArrowIndexError,
     pa.ArrowTypeError,
+    pa.ArrowCapacityError,
     UnicodeDecodeError,  # a name or value that is no text
 )
 _MOST_DIGITS = 38  # of an Iceberg decimal
+_FIRST_RESERVED = 2147483447  # field ids from here on are not a table's own: the spec, "Reserved Field IDs"
+_USUAL_BYTES = 256 << 20  # of a row group, unpacked
 
 
 @contextmanager
-def open_parquet(io: FileIO, path: str) -> Iterator[pq.ParquetFile]:
-    """Opens a data file; one that is missing or damaged is named, without Arrow's words: they may hold values."""
+def open_parquet(io: FileIO, path: str, rows: int | None = None) -> Iterator[pq.ParquetFile]:
+    """Opens a data file, which must have as many rows as the table says, if that is known.
+
+    Pages are compared with their checksums, where the writer put some. A file that is missing or damaged is named,
+    without Arrow's words: they may hold values.
+    """
+    parquet: pq.ParquetFile | None = None
     try:
-        with io.new_input(path).open(seekable=True) as stream, pq.ParquetFile(stream) as parquet:
+        with io.new_input(path).open(seekable=True) as stream, _parse(stream) as parquet:
+            _check_rows(parquet.metadata, path, rows)
             yield parquet
     except FileNotFoundError as error:
         raise Corrupt(f"{path}: the file is gone, although the table still names it") from error
     except _DAMAGED as error:
         raise Corrupt(f"{path}: not a readable Parquet file ({type(error).__name__})") from error
+    except MemoryError as error:
+        raise _too_large(path, parquet) from error
     except OSError as error:
         if error.errno is None and type(error) is OSError:
             raise _look_again(io, path) from error
         raise
+
+
+def _parse(stream: Any) -> pq.ParquetFile:  # noqa: ANN401 (whatever storage gives)
+    return pq.ParquetFile(stream, page_checksum_verification=True)
+
+
+def _check_rows(footer: pq.FileMetaData, path: str, rows: int | None) -> None:
+    """Nothing is read, and no memory taken, by a number that nobody else confirms."""
+    groups = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    if sum(groups) != footer.num_rows or min(groups, default=0) < 0:
+        raise Corrupt(f"{path}: its row groups have {sum(groups)} rows, its footer says {footer.num_rows}")
+    if rows is not None and rows != footer.num_rows:
+        raise Corrupt(f"{path}: has {footer.num_rows} rows, although the table says {rows}")
+
+
+def _too_large(path: str, parquet: pq.ParquetFile | None) -> Corrupt | Transient:
+    """Pages say how large they are; where the footer says that they are small, they are damaged."""
+    footer: Any = parquet.metadata if parquet else None
+    groups = range(footer.num_row_groups if parquet else 0)
+    most = max((footer.row_group(group).total_byte_size for group in groups), default=0)
+    if most <= _USUAL_BYTES:
+        return Corrupt(f"{path}: the Parquet file is damaged (a part of it would take all memory)")
+    return Transient(f"{path}: there is not enough memory for a row group of {most} bytes")
 
 
 def _look_again(io: FileIO, path: str) -> Corrupt | Transient:
@@ -53,17 +88,27 @@ def _look_again(io: FileIO, path: str) -> Corrupt | Transient:
     if len(content) < size:
         return Transient(f"{path}: storage gave {len(content)} bytes of {size}")
     try:
-        with pq.ParquetFile(pa.BufferReader(content)) as parquet:
+        with _parse(pa.BufferReader(content)) as parquet:
             for group in range(parquet.num_row_groups):
                 parquet.read_row_group(group)
-    except (*_DAMAGED, OSError) as error:
+    except (*_DAMAGED, OSError, MemoryError) as error:
         return Corrupt(f"{path}: the Parquet file is damaged ({type(error).__name__})")
     return Transient(f"{path}: storage did not give the file as it is; now it does")
 
 
+def check_ids(parquet: pq.ParquetFile, path: str, last_id: int) -> None:
+    """Refuses columns that the table never had: those of a damaged footer, whose own values would be taken for NULL."""
+    ids = list(nested_ids(parquet.schema_arrow))
+    if len(set(ids)) < len(ids) or any(not (1 <= one <= last_id or one >= _FIRST_RESERVED) for one in ids):
+        raise Corrupt(f"{path}: has columns with field ids that its table does not have, or has twice")
+
+
 def column_names(parquet: pq.ParquetFile, path: str) -> dict[int, str]:
     """Field id → name, for the top level of a file."""
-    return {field_id_of(field, path): field.name for field in parquet.schema_arrow}
+    names = {field_id_of(field, path): field.name for field in parquet.schema_arrow}
+    if len(names) < len(parquet.schema_arrow) or len(set(names.values())) < len(names):
+        raise Corrupt(f"{path}: two of its columns have one field id, or one name")
+    return names
 
 
 def read_columns(
@@ -78,8 +123,17 @@ def read_columns(
         )
     wanted = [names[field_id] for field_id in field_ids]
     groups = range(parquet.num_row_groups) if row_groups is None else row_groups
-    table = parquet.read_row_groups(list(groups), columns=list(dict.fromkeys(wanted)))
+    table = read_groups(parquet, path, list(groups), list(dict.fromkeys(wanted)))
     return [_in_one_piece(_in_one_form(table[name])) for name in wanted]
+
+
+def read_groups(parquet: pq.ParquetFile, path: str, groups: list[int], columns: list[str]) -> pa.Table:
+    """These columns of some row groups, with as many rows as the footer says."""
+    table = parquet.read_row_groups(groups, columns=columns)
+    rows = sum(parquet.metadata.row_group(group).num_rows for group in groups)
+    if table.num_rows != rows or any(len(column) != rows for column in table.columns):
+        raise Corrupt(f"{path}: the Parquet file is damaged: {table.num_rows} rows were read of {rows}")
+    return table
 
 
 def _in_one_form(column: pa.ChunkedArray) -> pa.ChunkedArray:

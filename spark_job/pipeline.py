@@ -87,7 +87,7 @@ class Pipeline:
         with named(table.name):
             mirror = read_mirror(loaded, table.name) if loaded else None
             changelog = self.catalogs.load_changelog(table)
-            shape = resolve_shape(table, changelog.schema())
+            shape = resolve_shape(table, changelog.schema(), changelog.metadata.last_column_id)
             if mirror is not None:
                 require_same_key(table.name, mirror, shape)
             limits = SliceLimits(

@@ -5,9 +5,11 @@ PyIceberg's projection is not used: it turns a NULL list of structs into an empt
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import pyarrow as pa
 
-from icemirror.errors import Invalid
+from icemirror.errors import Corrupt, Invalid
 from spark_job.field_map import FieldMap
 
 FIELD_ID = b"PARQUET:field_id"
@@ -23,9 +25,20 @@ def field_id_of(field: pa.Field, path: str) -> int:
     return int(field_id)
 
 
+def nested_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
+    """The Iceberg field ids of columns and of all that is inside them."""
+    for field in fields:
+        field_id = (field.metadata or {}).get(FIELD_ID)
+        if field_id is not None:
+            yield int(field_id)
+        kind = field.type
+        yield from nested_ids(kind.field(at) for at in range(kind.num_fields))
+
+
 def project_column(column: pa.ChunkedArray, target: pa.DataType, ids: FieldMap, path: str) -> pa.ChunkedArray:
     """The column as `target`, whose field ids are those that `ids` maps the file's to."""
     if not pa.types.is_nested(target):
+        _check_scale(column.type, target, path)
         return column.cast(target)
     return pa.chunked_array([_project(chunk, target, ids, path) for chunk in column.chunks], target)
 
@@ -47,7 +60,14 @@ def _project(array: pa.Array, target: pa.DataType, ids: FieldMap, path: str) -> 
         array = array.cast(pa.large_list(kind.value_field))
     if pa.types.is_large_list(target) and pa.types.is_large_list(array.type):
         return _over(array, target, _project(array.values, target.value_type, ids, path))
+    _check_scale(kind, target, path)
     return array.cast(target)
+
+
+def _check_scale(kind: pa.DataType, target: pa.DataType, path: str) -> None:
+    """No table changes the scale of a decimal; a file that does is damaged, and its values would change as well."""
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(target) and kind.scale != target.scale:
+        raise Corrupt(f"{path}: decimals with {kind.scale} digits after the point, not {target.scale}")
 
 
 def _struct(array: pa.Array, target: pa.DataType, ids: FieldMap, path: str) -> pa.Array:

@@ -28,7 +28,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True)
 class ChangelogShape:
-    """The columns of one changelog, by field id."""
+    """The columns of one changelog, by field id. `last_column_id` is the greatest that it ever gave, if known."""
 
     key_ids: tuple[int, ...]
     operation_id: int
@@ -37,6 +37,7 @@ class ChangelogShape:
     row_ids: tuple[int, ...]
     codec: KeyCodec
     changelog: str = ""
+    last_column_id: int | None = None
 
     def of_mirror(self, mirror: UUID) -> ChangelogShape:
         """The shape with the codec of this one mirror."""
@@ -53,7 +54,9 @@ class ChangelogShape:
         return (*self.key_ids, self.operation_id, *self.sequence.field_ids)
 
 
-def resolve_shape(settings: TableSettings, schema: Schema) -> ChangelogShape:
+def resolve_shape(
+    settings: TableSettings, schema: Schema, last_column_id: int | None = None
+) -> ChangelogShape:
     """Finds the columns that the settings name in the changelog's schema."""
     operation, sequence = _cdc_columns(settings, schema)
     # By id: neither naming nor moving the columns in another order may change a code.
@@ -70,6 +73,7 @@ def resolve_shape(settings: TableSettings, schema: Schema) -> ChangelogShape:
         row_ids=tuple(field.field_id for field in schema.fields if field.field_id not in cdc_ids),
         codec=_codec(settings, keys),
         changelog=str(settings.changelog_id),
+        last_column_id=last_column_id,
     )
 
 

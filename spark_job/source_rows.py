@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from icemirror.errors import Corrupt
 from spark_job.change_file import ChangeFile
 from spark_job.field_map import FieldMap
-from spark_job.parquet_columns import column_names, open_parquet, row_group_starts
+from spark_job.parquet_columns import column_names, open_parquet, read_groups, row_group_starts
 from spark_job.projection import field_id_of, project_column
 
 
@@ -31,10 +31,10 @@ def read_rows(
     target = schema_to_pyarrow(mirror)
     tables: list[pa.Table] = []
     for ordinal in np.unique(file):
-        path = files[int(ordinal)].path
+        listed = files[int(ordinal)]
         rows = row[file == ordinal].astype(np.int64)
-        with open_parquet(io, path) as parquet:
-            tables.extend(_read_file(parquet, path, rows, ids, target))
+        with open_parquet(io, listed.path, listed.events) as parquet:
+            tables.extend(_read_file(parquet, listed.path, rows, ids, target))
     return pa.concat_tables(tables)
 
 
@@ -53,7 +53,7 @@ def _read_file(
         here = rows[bounds[group] : bounds[group + 1]] - starts[group]
         if not len(here):
             continue
-        table = parquet.read_row_group(group, columns=list(sources.values()))
+        table = read_groups(parquet, path, [group], list(sources.values()))
         if len(here) < table.num_rows:
             table = table.take(pa.array(here))
         yield project_rows(table, path, sources, ids, target)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.locations import load_location_provider
@@ -19,12 +15,10 @@ from pyiceberg.table.metadata import TableMetadata
 from icemirror.errors import Corrupt
 from spark_job.deletion_vector import BLOB_TYPE, decode_vector, encode_vector, most_bytes
 from spark_job.iceberg.discard import discard
-from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
+from spark_job.iceberg.view import DELETED_PATH_ID, LiveDelete, LiveFile
 from spark_job.key_index.puffin import Blob, Span, read_span, write_puffin
-from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.position_deletes import Positions, files_by_delete, read_position_deletes
 from spark_job.round_trips import for_each
-
-Positions = NDArray[np.int64]
 
 _ROW_POSITION_ID = 2147483645  # `_pos`: reserved field ids of the spec
 
@@ -104,10 +98,7 @@ def _merge(target: LiveFile, earlier: Positions, positions: Positions) -> Positi
 
 def deleted_positions(io: FileIO, targets: Mapping[str, LiveFile]) -> dict[str, Positions]:
     """What is deleted of each data file, from its vector or else from all files of position deletes about it."""
-    wanted: dict[LiveDelete, list[LiveFile]] = defaultdict(list)
-    for target in targets.values():
-        for delete in target.deletes:
-            wanted[delete].append(target)
+    wanted = files_by_delete(targets.values())
     parts: dict[str, list[Positions]] = {path: [np.empty(0, np.int64)] for path in targets}
     for found in for_each(partial(_read, io), list(wanted.items()), next(iter(targets), "")):
         for path, positions in found.items():
@@ -119,17 +110,10 @@ def _read(io: FileIO, wanted: tuple[LiveDelete, list[LiveFile]]) -> dict[str, Po
     delete, targets = wanted
     if delete.is_vector:
         return {target.path: _read_vector(io, delete, target.rows) for target in targets}
-    return _read_position_deletes(io, delete, [target.path for target in targets])
+    return read_position_deletes(io, wanted)
 
 
 def _read_vector(io: FileIO, vector: LiveDelete, rows: int) -> Positions:
     span = Span(offset=vector.offset or 0, length=vector.bytes)
     source = f"{vector.path}, byte {span.offset}"
     return decode_vector(read_span(io, vector.path, span, most_bytes(rows)), rows, vector.rows, source)
-
-
-def _read_position_deletes(io: FileIO, delete: LiveDelete, paths: list[str]) -> dict[str, Positions]:
-    """The positions of some data files in a file of position deletes (format v2)."""
-    with open_parquet(io, delete.path) as parquet:
-        names, positions = read_columns(parquet, delete.path, (DELETED_PATH_ID, DELETED_POS_ID))
-    return {path: positions.filter(pc.equal(names, pa.scalar(path, names.type))).to_numpy() for path in paths}

@@ -1,5 +1,5 @@
 """`make soak`: the deep bounds of the protocol, then the whole merge for a while: in memory through faults and other
-writers, over random schedules on files, and through broken catalogs and storage.
+writers, over mutated files, over random schedules on files, and through broken catalogs and storage.
 
 Each run goes on counting where the last one stopped (`soak.json` in the cache). A seed that fails prints itself and
 is kept in the report; one of a schedule stops the run.
@@ -27,6 +27,7 @@ from tests.services.fault_run import COMMITS, run_faults
 from tests.sim.engine.bugs import BUGS
 from tests.sim.engine.soak import COMMAND, Total, first_seed_that_finds, tell_for
 from tests.sim.merge.test_schedules import run_schedule
+from tests.sim.mutation import soak as mutation
 from tests.sim.protocol.soak import explore
 
 
@@ -42,13 +43,18 @@ class Report:
     surfaced: dict[str, int] = field(default_factory=dict)
     engine: Total = field(default_factory=Total)
     planted: dict[str, int | None] = field(default_factory=dict)
+    mutation: mutation.Total = field(default_factory=mutation.Total)
 
     @classmethod
     def load(cls, path: Path) -> Report:
         if not path.exists():
             return cls()
         stored = json.loads(path.read_text())
-        return cls(**{**stored, "engine": Total(**stored.get("engine", {}))})
+        totals = {
+            "engine": Total(**stored.get("engine", {})),
+            "mutation": mutation.Total(**stored.get("mutation", {})),
+        }
+        return cls(**{**stored, **totals})
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,6 +126,18 @@ def soak_engine(report: Report, path: Path, seconds: float) -> bool:
     return good
 
 
+def soak_mutation(report: Report, path: Path, seconds: float) -> bool:
+    """Mutated files until the time is over; False if any failed."""
+    good = True
+    for told in mutation.tell_for(seconds, report.mutation.next_seed):
+        report.mutation.add(told)
+        report.save(path)
+        if told.why:
+            good = False
+            print(f"{told.why}\nFAILED: {mutation.COMMAND} {told.seed}", flush=True)
+    return good
+
+
 def hunt_planted(report: Report, path: Path) -> bool:
     """Every planted mistake that no run has found yet; False if one stays hidden."""
     for name in sorted(BUGS):
@@ -131,10 +149,11 @@ def hunt_planted(report: Report, path: Path) -> bool:
 
 
 def main() -> int:
-    """The protocol first, then planted mistakes and seeds of the simulation, schedules, schedules through faults."""
+    """The protocol first, then planted mistakes and seeds in memory, mutated files, schedules, and some with faults."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=1800, help="how long to run schedules")
     parser.add_argument("--engine-seconds", type=float, default=1800, help="how long to run seeds in memory")
+    parser.add_argument("--mutation-seconds", type=float, default=1800, help="how long to mutate files")
     parser.add_argument(
         "--fault-seconds", type=float, default=1800, help="how long to run them through faults"
     )
@@ -146,11 +165,15 @@ def main() -> int:
         if why:
             return 1
     report = Report.load(options.report)
-    good = hunt_planted(report, options.report)
-    good = soak_engine(report, options.report, options.engine_seconds) and good
+    good = True
+    if options.engine_seconds:
+        good = hunt_planted(report, options.report)
+        good = soak_engine(report, options.report, options.engine_seconds) and good
+    good = soak_mutation(report, options.report, options.mutation_seconds) and good
     good = soak(report, options.report, options.seconds) and good
     try:
-        good = good and soak_faults(report, options.report, options.fault_seconds)
+        if options.fault_seconds:
+            good = good and soak_faults(report, options.report, options.fault_seconds)
     except (maven.Unavailable, processes.Unavailable) as error:
         print(f"no faults: {error}", flush=True)
     engine = report.engine
@@ -158,6 +181,7 @@ def main() -> int:
         f"{engine.seeds} seeds in memory in {engine.seconds:.0f} s so far, {engine.snapshots} snapshots judged, "
         f"{len(engine.failed)} failed; died at {engine.deaths}"
     )
+    print("\n".join(report.mutation.lines()))
     print(
         f"{report.seeds} schedules in {report.seconds:.0f} s so far, {len(report.failed)} failed: {options.report}"
     )

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -28,30 +27,19 @@ from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, construct_writer
 from pyiceberg.avro.writer import Writer
-from pyiceberg.exceptions import ResolveError
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, IcebergType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from icemirror.errors import Corrupt
+from icemirror.errors import Corrupt, Transient
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _DOUBLE = struct.Struct("<d")
 _SCHEMA_KEY = "avro.schema"
 _MOST_TEXT = 200
-_UNREADABLE = (
-    EOFError,
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    SystemError,  # how the decoder calls a negative length
-    ResolveError,
-    zlib.error,
-)
 _MOST_SCHEMAS = 256  # a table has few: one for each partition spec and format version
 
 
@@ -69,7 +57,11 @@ class RecordReader:
             content = stream.read()
         try:
             return self._decode(_Span(content))
-        except _UNREADABLE as error:
+        except Exception as error:  # storage has done its part: whatever the decoder stumbles over is damage
+            if len(content) < len(source):
+                raise Transient(
+                    f"{source.location}: storage gave {len(content)} bytes of {len(source)}"
+                ) from error
             raise Corrupt(
                 f"{source.location}: the Avro file cannot be read ({type(error).__name__}: {str(error)[:_MOST_TEXT]})"
             ) from error

@@ -65,6 +65,8 @@ def name_error(error: Exception, lead: str) -> IcemirrorError | None:
             return Invalid(f"{lead}the catalog refused the credentials: {error}")
         case iceberg.RESTError() | iceberg.CommitStateUnknownException() | iceberg.CommitFailedException():
             return Transient(f"{lead}the catalog could not answer: {error}")
+        case MemoryError():
+            return Transient(f"{lead}there was not enough memory")
         case FileNotFoundError():
             return Corrupt(f"{lead}a file that the table names is gone: {error}")
         case OSError() if error.errno in _FULL:

@@ -11,9 +11,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icemirror.cursor import Source
-from icemirror.errors import REBUILD, Invalid
+from icemirror.errors import REBUILD, Corrupt, Invalid
 from spark_job.change_file import ChangeFile
 from spark_job.iceberg.seams import list_manifests, read_entries
+
+_ADDED_FILES = "added-data-files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,18 @@ def added_files(io: FileIO, name: str, history: History) -> dict[int, list[Chang
         entries = listed[snapshot_id]
         if replaced or not _in_own_order(entries):
             entries = _own_entries(io, name, snapshot)
+        _require_all(name, snapshot, len(entries))
         files[snapshot_id] = [_change_file(entry, snapshot.sequence_number or 0) for entry in entries]
     return files
+
+
+def _require_all(name: str, snapshot: Snapshot, found: int) -> None:
+    """A manifest list that lost a manifest would else be one of a commit with fewer events."""
+    told = snapshot.summary.additional_properties.get(_ADDED_FILES, "0") if snapshot.summary else "0"
+    if told.isdecimal() and found < int(told):
+        raise Corrupt(
+            f"{name}: snapshot {snapshot.snapshot_id} says that it added {told} files, but its manifests name {found}"
+        )
 
 
 def _is_append(snapshot: Snapshot) -> bool:

@@ -45,6 +45,7 @@ def parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
         "dictionary_pagesize_limit": read_number(properties, DICTIONARY_BYTES),
         "write_batch_size": min(page_rows, _BATCH_ROWS),
         "store_decimal_as_integer": True,
+        "write_page_checksum": True,
     }
     return {**options, "max_rows_per_page": page_rows} if PAGE_ROWS in properties else options
 

@@ -53,6 +53,7 @@ from spark_job.iceberg.seams import (
     NewManifest,
     allow_v3_metadata,
     next_row_id,
+    refused_updates,
     write_added,
     write_list,
     write_merged,
@@ -110,6 +111,8 @@ class RowDelta:
                 return landed
             raise
         except Exception as error:
+            if refused_updates(error):  # by numbers that others used, on another branch say: nothing was sent
+                raise Conflict(f"the mirror moved while this merge was under way: {error}") from error
             if landed := self._look_for(error):
                 return landed
             raise CommitUnknown(

@@ -34,11 +34,12 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import update as updates
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel, TableVersion
 from pyiceberg.types import StructType
 
-from icemirror.errors import Invalid
+from icemirror.errors import Corrupt, Invalid
 from spark_job.iceberg.avro import RecordFile, RecordFormat, RecordReader
 from spark_job.iceberg.v3_fields import (
     NEWEST,
@@ -175,9 +176,11 @@ def read_entries(io: FileIO, manifest: ManifestFile, *, deleted: bool = False) -
 
     `deleted`: those as well that it names as taken away.
     """
+    every: list[ManifestEntry] = _ENTRIES.read(io.new_input(manifest.manifest_path))
+    _check_counts(manifest, every)
     entries = [
         _inherit_from_manifest(entry, manifest)
-        for entry in _ENTRIES.read(io.new_input(manifest.manifest_path))
+        for entry in every
         if deleted or entry.status is not ManifestEntryStatus.DELETED
     ]
     number = manifest_first_row_id(manifest) if manifest.content is ManifestContent.DATA else None
@@ -187,6 +190,16 @@ def read_entries(io: FileIO, manifest: ManifestFile, *, deleted: bool = False) -
                 set_first_row_id(entry.data_file, number)
                 number += entry.data_file.record_count
     return entries
+
+
+def _check_counts(manifest: ManifestFile, entries: list[ManifestEntry]) -> None:
+    """As many live files as the manifest list says; tables of format v1 need not say."""
+    added, existing = manifest.added_files_count, manifest.existing_files_count
+    live = sum(entry.status is not ManifestEntryStatus.DELETED for entry in entries)
+    if added is not None and existing is not None and live != added + existing:
+        raise Corrupt(
+            f"{manifest.manifest_path}: names {live} files, although the manifest list says {added + existing}"
+        )
 
 
 @dataclass(frozen=True)
@@ -241,6 +254,15 @@ def write_list(new: NewList, manifests: list[ManifestFile]) -> int | None:
     with _ListWriter(new) as writer:
         writer.add_manifests(manifests)
     return writer.next_row_id
+
+
+def refused_updates(error: BaseException) -> bool:
+    """Whether PyIceberg did not take the updates of a commit, which it applies before it sends anything."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = trace.tb_frame.f_globals.get("__name__") if trace is not None else None
+    return isinstance(error, ValueError) and where == updates.__name__
 
 
 def parquet_column_ids(schema: Schema) -> dict[str, int]:

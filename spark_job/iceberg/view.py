@@ -6,9 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+)
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
@@ -24,6 +30,7 @@ from spark_job.iceberg.v3_fields import (
     referenced_data_file,
 )
 from spark_job.immutable import ReadOnce
+from spark_job.parquet_columns import open_parquet, read_columns
 
 # Reserved field ids of the spec, "Position Delete Files".
 DELETED_PATH_ID = 2147483546
@@ -54,7 +61,11 @@ class LiveDelete:
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A data file that the snapshot reads. `deletes` is its deletion vector alone if it has one."""
+    """A data file that the snapshot reads. `deletes` is its deletion vector alone if it has one.
+
+    `deleted` is what its deletes count together. Others may have deleted a row twice: see `recount`. `added_by` is the
+    snapshot that the table says added it.
+    """
 
     path: str
     rows: int
@@ -63,6 +74,7 @@ class LiveFile:
     partition: Record
     first_row_id: int | None = None
     deletes: tuple[LiveDelete, ...] = ()
+    added_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,23 +150,31 @@ def _with_deletes(file: LiveFile, found: list[_Deleted]) -> LiveFile:
         file.partition,
         file.first_row_id,
         tuple(one.by for one in counted),
+        file.added_by,
     )
 
 
 def _read_manifest(io: FileIO, manifest: ManifestFile) -> _Contents:
-    entries = [entry.data_file for entry in read_entries(io, manifest)]
+    entries = read_entries(io, manifest)
     if manifest.content is ManifestContent.DATA:
-        data = {
-            file.file_path: LiveFile(
-                file.file_path, file.record_count, 0, file.spec_id, file.partition, first_row_id(file)
-            )
-            for file in entries
-        }
-        return _Contents(data, ())
+        return _Contents({entry.data_file.file_path: _data_file(entry) for entry in entries}, ())
     deleted: list[_Deleted] = []
-    for file in entries:
-        deleted.extend(_read_delete(io, file, manifest.manifest_path))
+    for entry in entries:
+        deleted.extend(_read_delete(io, entry.data_file, manifest.manifest_path))
     return _Contents({}, tuple(deleted))
+
+
+def _data_file(entry: ManifestEntry) -> LiveFile:
+    file = entry.data_file
+    return LiveFile(
+        path=file.file_path,
+        rows=file.record_count,
+        deleted=0,
+        spec_id=file.spec_id,
+        partition=file.partition,
+        first_row_id=first_row_id(file),
+        added_by=entry.snapshot_id,
+    )
 
 
 def _read_delete(io: FileIO, file: DataFile, manifest: str) -> list[_Deleted]:
@@ -183,6 +203,8 @@ def _count_deletes(io: FileIO, file: DataFile) -> list[tuple[str, int]]:
     upper = (file.upper_bounds or {}).get(DELETED_PATH_ID)
     if lower is not None and lower == upper:
         return [(lower.decode(), file.record_count)]
-    with io.new_input(file.file_path).open() as stream:
-        paths = pq.read_table(stream, columns=["file_path"])["file_path"]
+    with open_parquet(io, file.file_path, file.record_count) as parquet:
+        (paths,) = read_columns(parquet, file.file_path, (DELETED_PATH_ID,))
+    if paths.null_count:
+        raise Corrupt(f"{file.file_path}: has deletes that do not name a data file")
     return [(pair["values"], pair["counts"]) for pair in paths.value_counts().to_pylist()]

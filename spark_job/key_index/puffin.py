@@ -128,18 +128,22 @@ def _parse_footer(path: str, payload: bytes, end_of_blobs: int) -> list[BlobMeta
 
 def read_exactly(stream: InputStream, path: str, offset: int, length: int) -> bytes:
     """These bytes of a file, all of them."""
+    require_room(stream, path, offset + length)
     stream.seek(offset)
-    return require_whole(stream, path, offset, length, stream.read(length))
+    return require_whole(path, length, stream.read(length))
 
 
-def require_whole(stream: InputStream, path: str, offset: int, length: int, data: bytes) -> bytes:
-    """The bytes that were read at this place, if they are all that were asked for."""
-    if len(data) == length:
-        return data
-    end = offset + length
+def require_room(stream: InputStream, path: str, end: int) -> None:
+    """Refuses places beyond the end of a file, for which object stores have an error like any other."""
     if stream.seek(0, SEEK_END) < end:
         raise Corrupt(f"{path}: ends before byte {end}")
-    raise Transient(f"{path}: storage gave {len(data)} bytes of {length}")
+
+
+def require_whole(path: str, length: int, data: bytes) -> bytes:
+    """The bytes that were read of a place within the file, if they are all that were asked for."""
+    if len(data) != length:
+        raise Transient(f"{path}: storage gave {len(data)} bytes of {length}")
+    return data
 
 
 def read_span(io: FileIO, path: str, span: Span, limit: int) -> bytes:

@@ -11,7 +11,7 @@ from functools import cache
 import pyarrow as pa
 from pyiceberg.io import FileIO, InputStream
 
-from spark_job.key_index.puffin import require_whole
+from spark_job.key_index.puffin import require_room, require_whole
 
 _AT_ONCE = 32
 
@@ -44,6 +44,7 @@ class RangeReader:
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of each range."""
+        require_room(self.stream, self.path, max((sum(one) for one in ranges), default=0))
         if len(ranges) < 2 or not is_remote(self.path):
             return [self._whole(self._from_stream(*one), one) for one in ranges]
         read = self._at if isinstance(self.stream, pa.NativeFile) else self._from_own_stream
@@ -65,7 +66,7 @@ class RangeReader:
             return stream.read(length)
 
     def _whole(self, data: bytes, wanted: tuple[int, int]) -> bytes:
-        return require_whole(self.stream, self.path, *wanted, data)
+        return require_whole(self.path, wanted[1], data)
 
 
 @contextmanager

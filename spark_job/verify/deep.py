@@ -124,13 +124,13 @@ class DeepWork:
     def _read_events(self, at: int) -> Changes:
         file = self.history[at]
         events = read_changes(self.changelog_io, file, at, self.shape)
-        digests = self._digests(self.changelog_io, file.path, self.field_map)
+        digests = self._digests(self.changelog_io, file.path, file.events, self.field_map)
         sequence = np.column_stack([events.sequence, digests])
         return Changes(events.keys, events.operation, sequence, events.file, events.row)
 
     def _read_rows(self, at: int) -> Changes:
         file = self.mirrored[at]
-        with open_parquet(self.io, file.path) as parquet:
+        with open_parquet(self.io, file.path, file.rows) as parquet:
             columns = read_columns(parquet, file.path, self.key_ids)
         if any(column.null_count for column in columns):
             raise Invalid(f"{file.path}: has rows without a key")
@@ -142,7 +142,7 @@ class DeepWork:
         sequence = np.zeros((len(kind), self.shape.sequence.parts + 1), dtype=np.uint64)
         if self.compare_events and file.dead is not None:
             same = {target: target for target in self.field_map.values()}
-            sequence[:, -1] = self._digests(self.io, file.path, same)
+            sequence[:, -1] = self._digests(self.io, file.path, file.rows, same)
         rows = Changes(
             self.codec.encode(columns),
             kind,
@@ -152,10 +152,10 @@ class DeepWork:
         )
         return rows.take(kind > ROW)
 
-    def _digests(self, io: FileIO, path: str, ids: FieldMap) -> U64:
+    def _digests(self, io: FileIO, path: str, rows: int, ids: FieldMap) -> U64:
         """A number for each row of a file, in the mirror's columns."""
         target = schema_to_pyarrow(self.schema)
-        with open_parquet(io, path) as parquet:
+        with open_parquet(io, path, rows) as parquet:
             names = column_names(parquet, path)
             sources = {ids[field_id]: name for field_id, name in names.items() if field_id in ids}
             batches = parquet.iter_batches(_BATCH_ROWS, columns=list(sources.values()))

@@ -51,8 +51,9 @@ def _differing(work: DeepWork, spot: Spot) -> list[str]:
     if spot.file is None or spot.row is None or spot.event_file is None or spot.event_row is None:
         return []
     same = {target: target for target in work.field_map.values()}
-    here = _row(work, work.io, work.mirrored[spot.file].path, spot.row, same)
-    there = _row(work, work.changelog_io, work.history[spot.event_file].path, spot.event_row, work.field_map)
+    mirrored = work.mirrored[spot.file]
+    here = _row(work, work.io, ChangeFile(mirrored.path, 0, mirrored.rows, 0, 0), spot.row, same)
+    there = _row(work, work.changelog_io, work.history[spot.event_file], spot.event_row, work.field_map)
     return [
         name
         for name in here.column_names
@@ -60,8 +61,7 @@ def _differing(work: DeepWork, spot: Spot) -> list[str]:
     ]
 
 
-def _row(work: DeepWork, io: FileIO, path: str, row: int, ids: FieldMap) -> pa.Table:
-    file = ChangeFile(path, 0, 0, 0, 0)
+def _row(work: DeepWork, io: FileIO, file: ChangeFile, row: int, ids: FieldMap) -> pa.Table:
     first = np.zeros(1, dtype=np.uint32)
     return read_rows(io, [file], first, np.array([row], dtype=np.uint32), ids, work.schema)
 

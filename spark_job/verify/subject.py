@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Source
 from icemirror.errors import Corrupt, Invalid
@@ -17,6 +18,7 @@ from spark_job.field_map import FieldMap
 from spark_job.iceberg.mirror import CURSOR, Anchor, Mirror, read_mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.pipeline import Pipeline
+from spark_job.recount import recount
 from spark_job.shape import ChangelogShape, resolve_shape
 from spark_job.verify.findings import Finding, Kind, finding
 
@@ -81,7 +83,7 @@ def open_subject(pipeline: Pipeline, table: TableSettings) -> Subject:
         mirror=mirror,
         changelog=changelog,
         shape=resolve_shape(table, changelog.schema()).of_mirror(mirror.table.metadata.table_uuid),
-        head_files=live_files(mirror.table.io, mirror.head),
+        head_files=_live_files(mirror, mirror.head),
         index_files=_index_files(mirror),
         history=history,
         findings=tuple(findings),
@@ -146,7 +148,15 @@ def _index_files(mirror: Mirror) -> Mapping[str, LiveFile] | None:
     if mirror.root is None or mirror.standing_id is None:
         return None
     standing = mirror.table.metadata.snapshot_by_id(mirror.standing_id)
-    return None if standing is None else live_files(mirror.table.io, standing)
+    return None if standing is None else _live_files(mirror, standing)
+
+
+def _live_files(mirror: Mirror, snapshot: Snapshot | None) -> Mapping[str, LiveFile]:
+    live = live_files(mirror.table.io, snapshot)
+    try:
+        return recount(mirror.table.io, live, mirror.root)
+    except Corrupt:  # whoever looks at the rows finds that, too
+        return live
 
 
 def _with_counts(subject: Subject) -> Subject:

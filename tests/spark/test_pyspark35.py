@@ -28,7 +28,9 @@ main()
 @pytest.mark.parametrize("one_task_events", [0, 1_000_000], ids=["sharded", "one task"])
 def test_merges_under_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_task_events: int) -> None:
     schedule = Schedule(seed=35, key="composite", largest_commit=2000)
-    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), tail="batch_size: 200\njob: {spark_from_events: 0}\n")
+    lab = MirroredWorld.make(
+        tmp_path, schedule, InProcess(), tail="batch_size: 200\njob: {spark_from_events: 0}\n"
+    )
     lab.world.commit_many(6)
     run = subprocess.run(
         [

@@ -71,7 +71,7 @@ class Points:
 class _Inline:
     """A pool that does everything at once, in this thread: quick, and the same every time."""
 
-    def __init__(self, _workers: int) -> None: ...
+    def __init__(self, _workers: int, **_named: object) -> None: ...
 
     def __enter__(self) -> _Inline:
         return self

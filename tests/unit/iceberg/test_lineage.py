@@ -9,9 +9,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Source
-from icemirror.errors import Invalid
+from icemirror.errors import Corrupt, Invalid
 from spark_job.iceberg.lineage import History, added_files, history_since
-from spark_job.iceberg.seams import list_manifests
+from spark_job.iceberg.seams import NewList, list_manifests, write_list
 from tests.unit.iceberg.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -285,3 +285,17 @@ def test_files_of_expired_snapshots_come_in_the_order_in_which_they_were_committ
         ids.append(head_id(table))
     expire_like_java(table, *ids[:3])
     assert in_order(table) == paths
+
+
+def test_a_manifest_list_that_lost_a_manifest_is_corrupt(table: Table) -> None:
+    """The snapshot's own summary says how many files it added; events would be lost without a word."""
+    commit_ids(table, 1)
+    commit_ids(table, 2)
+    head = table.current_snapshot()
+    assert head is not None
+    (newest, *_) = list_manifests(table.io, head.manifest_list)
+    write_list(
+        NewList(table.io.new_output(head.manifest_list), head.snapshot_id, None, 2, "deflate"), [newest]
+    )
+    with pytest.raises(Corrupt, match="says that it added 1 files, but its manifests name 0"):
+        added_files(table.io, "c", history_since(table, "c", None))

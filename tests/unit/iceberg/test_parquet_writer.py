@@ -25,6 +25,7 @@ from pyiceberg.types import (
 )
 
 from spark_job.iceberg.parquet_writer import ParquetFiles
+from tests.parquet_damage import unnoticed_flips
 
 V = 2
 NAN = float("nan")
@@ -122,3 +123,15 @@ def test_nested_columns_are_written_and_counted(tmp_path: Path) -> None:
     found = write(tmp_path, ListType(4, inner, element_required=False), values)
     assert found["record_count"] == 3
     assert pq.read_table(tmp_path / "f.parquet")["v"].to_pylist() == values
+
+
+@pytest.mark.parametrize("codec", ["zstd", "uncompressed"])
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_no_flipped_bit_in_a_page_goes_unnoticed(tmp_path: Path, codec: str, version: str) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "v", StringType()))
+    rows = pa.table({"id": range(40), "v": [f"{number % 5}" for number in range(40)]})
+    properties = {"write.parquet.compression-codec": codec, "write.parquet.page-version": version}
+    files = ParquetFiles.of(schema, properties)
+    output = PyArrowFileIO().new_output(str(tmp_path / "f.parquet"))
+    files.write(output, rows.cast(schema_to_pyarrow(schema)), files.sizes())
+    assert unnoticed_flips(tmp_path / "f.parquet") == 0

@@ -39,6 +39,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.update import AddSnapshotUpdate, update_table_metadata
 from pyiceberg.transforms import Transform
 from pyiceberg.typedef import Record
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
@@ -52,6 +53,7 @@ from spark_job.iceberg.seams import (
     list_manifests,
     next_row_id,
     read_entries,
+    refused_updates,
     write_added,
     write_list,
     write_merged,
@@ -381,3 +383,15 @@ def test_entries_that_go_are_named_as_deleted(v3_table: Table) -> None:
         if entry.status is ManifestEntryStatus.DELETED
     ]
     assert (gone.data_file.file_path, gone.snapshot_id, gone.sequence_number) == (paths[1], 99, 2)
+
+
+def test_updates_that_pyiceberg_does_not_take_are_told_from_other_errors(table: Table) -> None:
+    commit_ids(table, 1)
+    head = table.current_snapshot()
+    assert head is not None
+    with pytest.raises(ValueError, match="already exists") as refused:
+        update_table_metadata(table.metadata, (AddSnapshotUpdate(snapshot=head),))
+    assert refused_updates(refused.value)
+    with pytest.raises(ValueError, match="invalid literal") as other:
+        int("x")
+    assert not refused_updates(other.value)

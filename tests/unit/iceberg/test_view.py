@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import Record
 
-from icemirror.errors import Invalid
+from icemirror.errors import Corrupt, Invalid
 from spark_job import deletes
 from spark_job.iceberg import view
 from spark_job.iceberg.seams import list_manifests
 from spark_job.iceberg.view import LiveFile, live_files
+from tests.sim.mutation.anatomy import uncovered
 from tests.unit.iceberg.samples import (
     SCHEMA,
     UnsteadyCatalog,
@@ -169,3 +171,30 @@ def _delete_file(table: Table, content: DataFileContent, path: str | None = None
     )
     file.spec_id = 0
     return file
+
+
+def test_a_damaged_page_of_a_shared_delete_file_is_corrupt(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow's word for it is that of storage that failed for a moment."""
+    monkeypatch.setattr(deletes, "_MOST_FILES", 1)
+    one, two = commit_ids(table, 1, 2, 3), commit_ids(table, 4, 5)
+    (file,) = delete_files(table, {one: [0, 2], two: [1]})
+    make_delta(table, deletes=[file]).commit()
+    path = Path(file.file_path.removeprefix("file://"))
+    content = bytearray(path.read_bytes())
+    _, first_value = uncovered(bytes(content))[0]
+    content[first_value] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Corrupt, match="deletes"):
+        seen(table)
+
+
+def test_a_delete_file_with_other_than_its_rows_is_corrupt(table: Table) -> None:
+    one = commit_ids(table, 1, 2, 3)
+    (ours,) = delete_files(table, {one: [0, 1]})
+    more = _delete_file(table, DataFileContent.POSITION_DELETES, path=ours.file_path, record_count=3)
+    manifests = [*_manifests(table), manifest_of(table, 88, [more], ManifestContent.DELETES)]
+    commit_snapshot(table, "overwrite", manifests, 88)
+    with pytest.raises(Corrupt, match="has 2 rows, although the table says 3"):
+        seen(table)

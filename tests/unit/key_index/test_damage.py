@@ -9,10 +9,15 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Corrupt
+from spark_job.iceberg.failures import named
 from spark_job.key_index.codec import KeyCodec
+from spark_job.key_index.damage import DamagedSegment, reading_segment
 from spark_job.key_index.lookup import find_keys
+from spark_job.key_index.orders import read_orders
+from spark_job.key_index.puffin import Blob, read_blobs, read_span, write_puffin
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import BLOCK_ROWS, Entries, Layout, SegmentInfo
+from tests.unit.key_index.remote_io import RemoteFileIO
 from tests.unit.key_index.samples import (
     HASHED,
     ORDERED_64,
@@ -158,3 +163,34 @@ def test_a_segment_that_is_gone_says_so(tmp_path: Path, io: PyArrowFileIO) -> No
     Path(gone.path).unlink()
     with pytest.raises(FileNotFoundError):
         find_keys(io, gone, entries.keys)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_a_segment_cut_short_on_an_object_store_is_damaged_and_not_out_of_reach(
+    tmp_path: Path, name: str, remote: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow refuses places beyond the end of an object with an error like any other."""
+    monkeypatch.setattr("spark_job.key_index.ranges.is_remote", lambda _path: remote)
+    io = RemoteFileIO()
+    segment, entries = make_segment(io, tmp_path, CASES[name])
+    content = Path(segment.path).read_bytes()
+    for cut in range(0, segment.orders.offset + segment.orders.length, 997):
+        damaged = replant(segment, content[:cut])
+        with pytest.raises(DamagedSegment), named("shop.orders"), reading_segment(damaged.path):
+            read_entries(io, damaged)
+        with pytest.raises(DamagedSegment), named("shop.orders"), reading_segment(damaged.path):
+            read_orders(io, damaged.path, damaged.orders, np.arange(len(entries), dtype=np.uint64), 2)
+
+
+def test_a_root_and_a_vector_cut_short_on_an_object_store_are_corrupt(tmp_path: Path) -> None:
+    io = RemoteFileIO()
+    path = str(tmp_path / "one.puffin")
+    _, (span,) = write_puffin(io, path, [Blob("kind", b"payload" * 10)])
+    content = Path(path).read_bytes()
+    for cut in range(span.offset + span.length):
+        Path(path).write_bytes(content[:cut])
+        with pytest.raises(Corrupt):
+            read_blobs(io, path)
+        with pytest.raises(Corrupt):
+            read_span(io, path, span, 100)

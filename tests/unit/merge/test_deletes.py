@@ -22,6 +22,7 @@ from spark_job.data_files import write_rows
 from spark_job.deletes import write_deletes
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, live_files
+from tests.parquet_damage import unnoticed_flips
 from tests.unit.merge.lab import local_path
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "region", LongType()))
@@ -159,3 +160,10 @@ def test_files_of_an_older_spec_are_deleted_from_under_that_spec(
     assert sorted(file.spec_id for file in files) == [0, 1]
     commit(table, gone=files)
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [2, 3]
+
+
+def test_no_flipped_bit_in_a_page_of_deletes_goes_unnoticed(tmp_path: Path) -> None:
+    table = make_table(tmp_path)
+    (path,) = add_rows(table, range(50), [1] * 50)
+    (file,) = delete(table, {path: [3, 4, 30]})
+    assert unnoticed_flips(local_path(file.file_path)) == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from icemirror.errors import Kind
 from spark_job.engine import InProcess
 from spark_job.iceberg import mirror as mirror_module
 from spark_job.immutable import ReadOnce
@@ -180,3 +181,56 @@ def test_a_row_of_others_counts_as_the_newest_when_the_root_is_lost(tmp_path: Pa
     lab.tell("U7@31=new")
     lab.merge()
     assert lab.rows()[7] == "new"
+
+
+def test_a_row_of_others_stays_as_new_as_it_was_although_older_events_of_its_key_came_since(
+    tmp_path: Path,
+) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@10 I2@30")
+    lab.merge()
+    before = set(segments(lab))
+    foreign.append(lab.mirror, [(7, "theirs")])
+    lab.tell("U7@20=stale")
+    lab.merge()
+    for path in set(segments(lab)) - before:
+        path.unlink()
+    lab.tell("U7@25=old")
+    lab.merge()
+    assert lab.rows()[7] == "theirs"
+    lab.tell("U7@31=new")
+    lab.merge()
+    assert lab.rows()[7] == "new"
+
+
+def test_a_row_that_others_only_moved_keeps_its_order_when_its_segment_is_lost(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@10 I2@30")
+    lab.merge()
+    before = set(segments(lab))
+    foreign.compact(lab.mirror)
+    lab.tell("I3@40")
+    lab.merge()
+    for path in set(segments(lab)) - before:
+        path.unlink()
+    lab.tell("U1@9=old U2@31=new")
+    lab.merge()
+    assert lab.rows() == {1: "I1@10", 2: "new", 3: "I3@40"}
+
+
+def test_two_live_rows_of_one_key_stop_a_rebuild(tmp_path: Path) -> None:
+    """As where a data file is not the one that was written."""
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@10 I2@20")
+    lab.merge()
+    lab.tell("I3@30 I4@40")
+    lab.merge()
+    files = sorted((lab.folder / "warehouse" / "lab" / "world" / "data").rglob("*.parquet"))
+    files[0].write_bytes(files[1].read_bytes())
+    for path in roots(lab):
+        path.unlink()
+    lab.tell("I5@50")
+    result = lab.try_merge()
+    assert result.error is not None
+    assert result.error.kind is Kind.CORRUPT
+    assert "has the key of" in result.error.message

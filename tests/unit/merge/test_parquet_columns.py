@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
+from pyiceberg.types import DecimalType, LongType, NestedField
 
 from icemirror.errors import Corrupt, IcemirrorError, Transient
+from spark_job.change_file import ChangeFile
 from spark_job.collapse import read_changes
 from spark_job.field_map import mirror_schema
 from spark_job.iceberg.failures import named
@@ -110,3 +116,77 @@ def test_a_row_beyond_the_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> 
         open_parquet(io, file.path) as parquet,
     ):
         read_at(parquet, file.path, [1], np.array([3, 60]))
+
+
+def test_a_value_that_is_not_what_its_page_was_written_with_is_corrupt(
+    tmp_path: Path, io: PyArrowFileIO
+) -> None:
+    """Nothing but the checksum tells: the file is in order otherwise."""
+    path = tmp_path / "checked.parquet"
+    options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(events("I1@1=right I2@2=other"), path, write_page_checksum=True, **options)
+    file = ChangeFile(str(path), 0, 2, 1, 1)
+    assert len(read_changes(io, file, 0, shape_of())) == 2
+    path.write_bytes(path.read_bytes().replace(b"INSERT", b"DELETE", 1))
+    with pytest.raises(Corrupt, match="damaged"):
+        read_changes(io, file, 0, shape_of())
+
+
+@pytest.mark.parametrize("rows", [0, 59, 61])
+def test_a_file_with_other_than_its_rows_is_corrupt(tmp_path: Path, io: PyArrowFileIO, rows: int) -> None:
+    file = save(tmp_path, events(MANY))
+    words = f"has 60 rows, although the table says {rows}"
+    with pytest.raises(Corrupt, match=words), open_parquet(io, file.path, rows):
+        pass
+
+
+def test_a_column_that_the_table_never_had_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+    """Else the column that it is would be NULL."""
+    table = events("I1@1")
+    strange = table.schema.field(1).with_metadata({"PARQUET:field_id": "18"})
+    file = save(tmp_path, table.cast(table.schema.set(1, strange)))
+    shape = shape_of()
+    assert len(read_changes(io, file, 0, shape)) == 1
+    with pytest.raises(Corrupt, match="field ids that its table does not have"):
+        read_changes(io, file, 0, replace(shape, last_column_id=4))
+    assert len(read_changes(io, file, 0, replace(shape, last_column_id=18))) == 1  # one that was dropped
+
+
+@pytest.mark.parametrize("name", ["id", "cdc_operation"])
+def test_two_columns_of_one_field_id_are_corrupt(tmp_path: Path, io: PyArrowFileIO, name: str) -> None:
+    table = events("I1@1")
+    same = table.schema.field("name").with_metadata(table.schema.field(name).metadata)
+    file = save(tmp_path, table.cast(table.schema.set(1, same)))
+    with pytest.raises(Corrupt, match="two of its columns have one field id"):
+        read_changes(io, file, 0, shape_of())
+
+
+def test_a_part_that_would_take_all_memory_is_corrupt_unless_the_file_is_large(
+    tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = save(tmp_path, events(MANY))
+
+    def exhaust(*_arguments: object, **_named: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 2147483648 failed")
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", exhaust)
+    with pytest.raises(Corrupt, match="would take all memory"):
+        read_changes(io, file, 0, shape_of())
+    monkeypatch.setattr("spark_job.parquet_columns._USUAL_BYTES", 100)
+    with pytest.raises(Transient, match="not enough memory"):
+        read_changes(io, file, 0, shape_of())
+
+
+def test_decimals_of_another_scale_are_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+    """They would be read as other numbers."""
+    price = NestedField(2, "price", DecimalType(9, 2), required=False)
+    schema = Schema(NestedField(1, "id", LongType(), required=True), price)
+    fields = [
+        pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"}),
+        pa.field("price", pa.decimal128(9, 3), metadata={"PARQUET:field_id": "2"}),
+    ]
+    path = tmp_path / "scaled.parquet"
+    pq.write_table(pa.table([[1], [Decimal("1.500")]], schema=pa.schema(fields)), path)
+    first = np.zeros(1, np.uint32)
+    with pytest.raises(Corrupt, match="decimals with 3 digits after the point, not 2"):
+        read_rows(io, [ChangeFile(str(path), 0, 1, 1, 1)], first, first, {1: 1, 2: 2}, schema)

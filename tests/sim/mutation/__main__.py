@@ -1,0 +1,23 @@
+"""Tells what becomes of a mutated file: `python -m tests.sim.mutation 17`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tests.sim.mutation.bugs import BUGS
+from tests.sim.mutation.run import run_seed
+
+
+def main() -> None:
+    """Runs one seed and prints what happened in it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.mutation", description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--bug", choices=sorted(BUGS), help="with this mistake planted in the product")
+    options = parser.parse_args()
+    outcome = run_seed(options.seed, BUGS[options.bug] if options.bug else None)
+    print("\n".join(outcome.story))
+    print(f"seed {options.seed}: {outcome.ended}")
+
+
+if __name__ == "__main__":
+    main()

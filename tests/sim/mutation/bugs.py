@@ -1,0 +1,82 @@
+"""Checks that are left out of the product while a seed runs: some mutated file must bring each of them to light."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.avro.file import AvroFile
+
+from spark_job import collapse, deletion_vector, parquet_columns, position_deletes
+from spark_job.heal import HealWork
+from spark_job.iceberg import lineage, seams
+from spark_job.key_index import blocks, orders, puffin, ranges, root
+from tests.sim.engine.planting import Bug, instead
+
+
+class _Anything(int):
+    """A checksum that fits."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __str__(self) -> str:
+        return _AnyText("0")
+
+
+class _AnyText(str):
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 0
+
+
+_NOTHING = instead(None)
+
+
+def _any_checksum(_zlib: Any) -> Any:
+    return SimpleNamespace(crc32=lambda _data: _Anything())
+
+
+def _unchecked(_parquet: Any) -> Any:
+    return SimpleNamespace(ParquetFile=lambda source, **_: pq.ParquetFile(source), write_table=pq.write_table)
+
+
+BUGS: dict[str, Bug] = {
+    "pages not compared with their checksums": Bug(
+        ((parquet_columns, "_parse", lambda _parse: pq.ParquetFile),)
+    ),
+    "rows of a file not counted": Bug(((parquet_columns, "_check_rows", _NOTHING),)),
+    "columns that the table never had taken": Bug(((collapse, "check_ids", _NOTHING),)),
+    "deletes not held against their counts": Bug(((position_deletes, "_check", _NOTHING),)),
+    "blocks of the index not compared with their checksums": Bug(((blocks, "_check", _NOTHING),)),
+    "directory of a segment not compared with its checksum": Bug(((blocks, "zlib", _any_checksum),)),
+    "orders of the index not compared with their checksums": Bug(((orders, "pq", _unchecked),)),
+    "root not compared with its checksum": Bug(((root, "zlib", _any_checksum),)),
+    "deletion vector not compared with its checksum": Bug(((deletion_vector, "zlib", _any_checksum),)),
+    "places beyond the end of a file asked for": Bug(
+        ((puffin, "require_room", _NOTHING), (ranges, "require_room", _NOTHING))
+    ),
+    "manifest that was cut taken for a shorter one": Bug(
+        (
+            (seams, "_WholeFile", lambda _whole: AvroFile),
+            (seams, "_check_counts", _NOTHING),
+            (lineage, "_require_all", _NOTHING),
+        )
+    ),
+    "files of a manifest not counted": Bug(((seams, "_check_counts", _NOTHING),)),
+    "keys twice in a rebuilt index": Bug(((HealWork, "refuse_doubles", _NOTHING),)),
+}

@@ -1,0 +1,66 @@
+"""The kinds of mirror whose files are mutated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import DecimalType, IcebergType, LongType, StringType, TimestamptzType
+
+from tests.sim.engine.setting import Key, Setting
+from tests.unit.merge.lab import changelog_schema
+
+VALUES: tuple[tuple[str, IcebergType], ...] = (
+    ("v", LongType()),
+    ("c", StringType()),
+    ("t", TimestamptzType()),
+    ("d", DecimalType(12, 3)),
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Kind of key, format version, and whether another writer has written since the last merge."""
+
+    key: str
+    version: int
+    others: bool
+
+    def __str__(self) -> str:
+        return f"{self.key} keys, version {self.version}{', other writers' if self.others else ''}"
+
+    @property
+    def setting(self) -> Setting:
+        """Sizes so small that blocks, pieces and runs of the index are many."""
+        return _Setting(
+            kind=self.key,
+            version=self.version,
+            partition="table_properties: {write.parquet.row-group-limit: 64, write.parquet.page-row-limit: 20}",
+            batch_size=100_000,
+            shards=2,
+            fan_in=4,
+            smallest_tier=8,
+            least_work=120,
+            piece_entries=60,
+            block_rows=16,
+            most_files=1,
+            calm=True,
+            pool=(),
+        )
+
+    def key_of(self, number: int) -> Key:
+        """Some follow each other, so that the index has runs, and some do not."""
+        if self.key == "string":
+            return (f"key {number}",)
+        return (number if number < 130 else number * 1000 + number % 7,)
+
+
+class _Setting(Setting):
+    @property
+    def schema(self) -> Schema:
+        """Of the changelog: types whose meaning is in the footer of a file."""
+        return changelog_schema(*self.key_columns, *VALUES, keys=self.key_names)
+
+
+KINDS = tuple(Kind(*one) for one in product(("long", "string"), (2, 3), (False, True)))

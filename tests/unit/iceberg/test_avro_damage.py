@@ -1,0 +1,83 @@
+"""Manifests and their lists have no checksums: what is damaged is refused as far as it can be told, never half read."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFile
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from icemirror.errors import Corrupt, Transient
+from spark_job.iceberg.seams import NewList, list_manifests, read_entries, write_list
+from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
+
+
+@pytest.fixture
+def table(catalog: UnsteadyCatalog) -> Table:
+    return catalog.create_table("ns.t", SCHEMA)
+
+
+def _as_listed(table: Table, count: int) -> tuple[ManifestFile, Path, Path]:
+    """A manifest of so many files as its list says it is, where it is, and where the list is."""
+    written = manifest_of(table, 7, [data_files(table, number)[0] for number in range(count)])
+    path = f"{table.location()}/metadata/list.avro"
+    write_list(NewList(table.io.new_output(path), 7, None, 3, "deflate"), [written])
+    (manifest,) = list_manifests(table.io, path)
+    return manifest, *(Path(one.removeprefix("file://")) for one in (manifest.manifest_path, path))
+
+
+def test_a_manifest_that_was_cut_is_corrupt_wherever_that_is(table: Table) -> None:
+    """For PyIceberg it is one with fewer files: their rows would be lost without a word."""
+    manifest, path, _ = _as_listed(table, 3)
+    content = path.read_bytes()
+    for end in range(0, len(content), 7):
+        path.write_bytes(content[:end])
+        with pytest.raises(Corrupt):
+            read_entries(table.io, manifest)
+    path.write_bytes(content)
+    assert len(read_entries(table.io, manifest)) == 3
+
+
+def test_a_manifest_list_that_was_cut_is_corrupt_wherever_that_is(table: Table) -> None:
+    _, _, path = _as_listed(table, 1)
+    content = path.read_bytes()
+    header = content.rindex(content[-16:], 0, len(content) - 16) + 16  # without a block it is an empty list
+    for end in {*range(0, len(content), 7), len(content) - 16} - {header}:
+        path.write_bytes(content[:end])
+        with pytest.raises(Corrupt):
+            list_manifests(table.io, str(path))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_manifest_with_other_than_the_files_that_its_list_says_is_corrupt(table: Table, count: int) -> None:
+    manifest, path, _ = _as_listed(table, 2)
+    other = manifest_of(table, 7, [data_files(table, number)[0] for number in range(count)])
+    path.write_bytes(Path(other.manifest_path.removeprefix("file://")).read_bytes())
+    with pytest.raises(Corrupt, match=f"names {count} files, although the manifest list says 2"):
+        read_entries(table.io, manifest)
+
+
+def test_damage_anywhere_in_a_manifest_is_corrupt_or_another_manifest(table: Table) -> None:
+    manifest, path, _ = _as_listed(table, 2)
+    content, dice = path.read_bytes(), random.Random(3)
+    for _ in range(300):
+        damaged = bytearray(content)
+        damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        path.write_bytes(damaged)
+        with suppress(Corrupt):
+            read_entries(table.io, manifest)
+
+
+def test_storage_that_gives_half_a_manifest_is_no_damage(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, path, _ = _as_listed(table, 1)
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[: size // 2])
+    monkeypatch.setattr(PyArrowFile, "__len__", lambda _file: size)
+    with pytest.raises(Transient, match=f"{size // 2} bytes of {size}"):
+        read_entries(table.io, manifest)
