@@ -22,21 +22,10 @@ from spark_job.candidate import Candidate, examine
 from spark_job.catch_up import IndexedShard
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, in_order
-from spark_job.commit_slice import FORMAT_VERSION
 from spark_job.field_map import dump_map
 from spark_job.heal import EVERY_KEY, ROW, Covered, HealWork, by_key
 from spark_job.iceberg.discard import discard
-from spark_job.iceberg.mirror import (
-    CURSOR,
-    EPOCH,
-    FIELD_MAP,
-    INDEX_ROOT,
-    LIVE_ROWS,
-    RUN_ID,
-    SOURCE,
-    VERSION,
-    Anchor,
-)
+from spark_job.iceberg.mirror import FIELD_MAP, SOURCE, stamp
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile
 from spark_job.index_location import index_location
@@ -122,16 +111,10 @@ def _work(pipeline: Pipeline, candidate: Candidate, name: str, *, write: bool) -
 def _covered(io: FileIO, live: Mapping[str, LiveFile]) -> tuple[Covered, ...]:
     deleted = deleted_positions(io, {path: file for path, file in live.items() if file.deleted})
     nothing = np.empty(0, dtype=np.int64)
-    covered: list[Covered] = []
-    for at, (path, file) in enumerate(live.items()):
-        positions = np.unique(deleted.get(path, nothing))
-        if len(positions) != file.deleted:
-            raise Invalid(
-                f"{path}: {file.deleted} deletes name {len(positions)} of its rows; some rows are deleted twice. "
-                "Rewrite the table's position deletes with the engine that wrote them."
-            )
-        covered.append(Covered(path, at, file.rows, positions, whole=True))
-    return tuple(covered)
+    return tuple(
+        Covered(path, at, file.rows, np.unique(deleted.get(path, nothing)), whole=True)
+        for at, (path, file) in enumerate(live.items())
+    )
 
 
 def newest_order(io: FileIO, files: Sequence[ChangeFile], shape: ChangelogShape) -> tuple[int, ...]:
@@ -163,30 +146,18 @@ def _commit(
         written.append(root_path)
         size = write_root(io, root_path, root) + root.bytes
         reach("adopt-root-written")
+        stamped = stamp(table.metadata, root, root_path, candidate.cursor, pipeline.run_id)
         delta = RowDelta(
             table=table,
             head=table.current_snapshot(),
             snapshot_id=snapshot_id,
             data_files=(),
             delete_files=(),
-            summary={
-                VERSION: FORMAT_VERSION,
-                RUN_ID: pipeline.run_id,
-                EPOCH: str(root.epoch),
-                CURSOR: candidate.cursor.model_dump_json(),
-                LIVE_ROWS: str(root.live_rows),
-                INDEX_ROOT: root_path,
-            },
+            summary=stamped.summary,
             properties={
                 FIELD_MAP: dump_map(candidate.field_map),
                 SOURCE: f"{settings.changelog_id} {candidate.changelog.metadata.table_uuid}",
-                CURSOR: Anchor(
-                    snapshot_id=snapshot_id,
-                    sequence_number=table.metadata.next_sequence_number(),
-                    epoch=root.epoch,
-                    cursor=candidate.cursor,
-                ).model_dump_json(),
-                INDEX_ROOT: root_path,
+                **stamped.properties,
             },
             schema=candidate.schema,
         )

@@ -20,6 +20,7 @@ from spark_job.iceberg.seams import list_manifests, read_entries
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.match_names import match_by_name, with_key
+from spark_job.recount import recount
 from spark_job.row_lineage import require_free_names
 from spark_job.shape import ChangelogShape, resolve_shape
 from spark_job.support import require_supported
@@ -74,7 +75,7 @@ def examine(catalogs: Catalogs, table: TableSettings, merged_up_to: str) -> Cand
         schema = schema.model_copy(update={"schema_id": number})
     _require_parquet(found)
     cursor, history = _merged_already(changelog, str(table.changelog_id), merged_up_to)
-    live = live_files(found.io, found.current_snapshot())
+    live = recount(found.io, live_files(found.io, found.current_snapshot()), None)
     return Candidate(found, shape, ids, schema, live, cursor, history, changelog)
 
 

@@ -15,17 +15,7 @@ from icemirror.errors import REBUILD, CommitUnknown, Corrupt
 from spark_job.delete_tiers import plan_deletes
 from spark_job.deletes import write_deletes
 from spark_job.iceberg.discard import discard
-from spark_job.iceberg.mirror import (
-    CURSOR,
-    EPOCH,
-    INDEX_ROOT,
-    LIVE_ROWS,
-    RUN_ID,
-    VERSION,
-    Anchor,
-    Mirror,
-    remember_root,
-)
+from spark_job.iceberg.mirror import Mirror, remember_root, stamp
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_merge import MergedIndex
@@ -35,8 +25,6 @@ from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.plan import Slice
 from spark_job.recount import recount
 from spark_job.shard import ShardResult
-
-FORMAT_VERSION = "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +82,15 @@ def commit_slice(
         reach("root-written")
         prepared = time.perf_counter()
         expiry = choose_expired(table)
+        stamped = stamp(table.metadata, root, root_path, part.cursor, run_id)
         delta = RowDelta(
             table=table,
             head=mirror.head,
             snapshot_id=snapshot_id,
             data_files=_data_files(shards),
             delete_files=delete_files,
-            summary=_summary(root, part, shards, run_id, root_path),
-            properties={
-                CURSOR: Anchor(
-                    snapshot_id=snapshot_id,
-                    sequence_number=table.metadata.next_sequence_number(),
-                    epoch=root.epoch,
-                    cursor=part.cursor,
-                ).model_dump_json(),
-                INDEX_ROOT: root_path,
-            },
+            summary={**stamped.summary, **_counts(_tally(shards))},
+            properties=stamped.properties,
             replaced=deletes.replaced,
             expired=expiry.snapshot_ids,
         )
@@ -267,21 +248,12 @@ def _tally(shards: Sequence[ShardResult]) -> Tally:
     )
 
 
-def _summary(
-    root: Root, part: Slice, shards: Sequence[ShardResult], run_id: str, root_path: str
-) -> dict[str, str]:
-    tally = _tally(shards)
+def _counts(tally: Tally) -> dict[str, str]:
     return {
-        VERSION: FORMAT_VERSION,
-        RUN_ID: run_id,
-        EPOCH: str(root.epoch),
-        CURSOR: part.cursor.model_dump_json(),
-        LIVE_ROWS: str(root.live_rows),
         "icemirror.inserted": str(tally.inserted),
         "icemirror.updated": str(tally.updated),
         "icemirror.deleted": str(tally.deleted),
         "icemirror.stale": str(tally.stale),
-        INDEX_ROOT: root_path,
     }
 
 

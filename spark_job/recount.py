@@ -18,7 +18,7 @@ from spark_job.position_deletes import Positions
 from spark_job.vectors import deleted_positions
 
 
-def recount(io: FileIO, live: Mapping[str, LiveFile], root: Root | None) -> dict[str, LiveFile]:
+def recount(io: FileIO, live: Mapping[str, LiveFile], root: Root | None) -> Mapping[str, LiveFile]:
     """The data files, those that do not have as many live rows as the index counts with their distinct deletes."""
     known = {file.path: file.live for file in root.files if not file.gone} if root else {}
     odd = {
@@ -26,6 +26,8 @@ def recount(io: FileIO, live: Mapping[str, LiveFile], root: Root | None) -> dict
         for path, file in live.items()
         if known.get(path) != file.rows - file.deleted and any(not one.is_vector for one in file.deletes)
     }
+    if not odd:
+        return live
     found = deleted_positions(io, odd)
     return {**live, **{path: with_distinct(file, found[path]) for path, file in odd.items()}}
 

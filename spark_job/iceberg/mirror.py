@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Cursor
@@ -17,7 +18,7 @@ from spark_job.field_map import FieldMap, load_map, renumber
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root, read_root
 
-VERSION = "icemirror.version"
+_VERSION = "icemirror.version"
 RUN_ID = "icemirror.run-id"
 EPOCH = "icemirror.epoch"
 CURSOR = "icemirror.cursor"
@@ -25,6 +26,7 @@ LIVE_ROWS = "icemirror.live-rows"
 INDEX_ROOT = "icemirror.index-root"
 FIELD_MAP = "icemirror.field-map"
 SOURCE = "icemirror.source"
+_FORMAT_VERSION = "1"
 
 _roots: ReadOnce[Root] = ReadOnce(8)
 
@@ -42,6 +44,33 @@ class Anchor(BaseModel):
     sequence_number: int
     epoch: int
     cursor: Cursor
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """By what a snapshot of icemirror is known: what its summary says, and the table's properties repeat."""
+
+    summary: dict[str, str]
+    properties: dict[str, str]
+
+
+def stamp(metadata: TableMetadata, root: Root, root_path: str, cursor: Cursor, run_id: str) -> Stamp:
+    """Of the next snapshot, which the root belongs to."""
+    anchor = Anchor(
+        snapshot_id=root.snapshot_id,
+        sequence_number=metadata.next_sequence_number(),
+        epoch=root.epoch,
+        cursor=cursor,
+    )
+    summary = {
+        _VERSION: _FORMAT_VERSION,
+        RUN_ID: run_id,
+        EPOCH: str(root.epoch),
+        CURSOR: cursor.model_dump_json(),
+        LIVE_ROWS: str(root.live_rows),
+        INDEX_ROOT: root_path,
+    }
+    return Stamp(summary, {CURSOR: anchor.model_dump_json(), INDEX_ROOT: root_path})
 
 
 @dataclass(frozen=True)
