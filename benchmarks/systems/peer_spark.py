@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SCANS = 3
+# icemirror starts Java without its best compiler, which it has no use for; peers do their work in Java.
+_OWN_JAVA = "-XX:TieredStopAtLevel=4"
 _MERGE = """
 MERGE INTO {table} t USING changes s ON t.{key} = s.{key}{same_partition}
 WHEN MATCHED AND s.{operation} = 'DELETE' THEN DELETE
@@ -38,6 +40,7 @@ def open_session(start: Start, jars: Sequence[str], configured: Mapping[str, str
         {
             "spark.master": f"local[{start.cores}]",
             "spark.driver.memory": start.driver_memory,
+            "spark.driver.extraJavaOptions": _OWN_JAVA,
             "spark.local.dir": str(start.workspace / "spark"),
             "spark.sql.warehouse.dir": str(start.workspace / "hive"),
             "spark.jars": ",".join(str(maven.jar(coordinates)) for coordinates in jars),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from icemirror.errors import Kind as ErrorKind
 from icemirror.result import ErrorResult
-from spark_job import locate
+from spark_job import locate, round_trips
 from spark_job.key_index import blocks, ranges
 from tests.sim.engine.planting import Bug
 from tests.sim.engine.process import Points, restart, stage
@@ -122,9 +122,9 @@ def run_seed(seed: int, bug: Bug | None = None) -> Outcome:
 def _storage(*, remote: bool) -> Iterator[None]:
     """Paths are taken for those of an object store, or of a local disk."""
     with ExitStack() as stack:
-        for module in (locate, blocks, ranges) if remote else ():
+        for module in (locate, blocks, ranges, round_trips) if remote else ():
             stack.enter_context(patch.object(module, "is_remote", lambda _path: True))
-        for pool in (ranges.askers, ranges.readers):
+        for pool in (ranges.askers, ranges.readers, round_trips._waiting):
             pool.cache_clear()
             stack.callback(pool.cache_clear)
         yield
