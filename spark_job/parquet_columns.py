@@ -80,7 +80,7 @@ def _look_again(io: FileIO, path: str) -> Corrupt | Transient:
     """Reads the whole file once more: Arrow has one word for a damaged page and for storage that failed."""
     try:
         source = io.new_input(path)
-        with source.open() as stream:
+        with source.open(seekable=False) as stream:
             content = stream.read()
         size = len(source)
     except Exception as error:

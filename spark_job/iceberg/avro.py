@@ -53,7 +53,7 @@ class RecordReader:
 
     def read(self, source: InputFile) -> list[Any]:  # of the type that `types` names for the whole record
         """The records of a file, in its order."""
-        with source.open() as stream:
+        with source.open(seekable=False) as stream:
             content = stream.read()
         try:
             return self._decode(_Span(content))

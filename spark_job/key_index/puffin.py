@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from os import SEEK_END
 from typing import Any
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.io import FileIO, InputStream
 
@@ -135,7 +136,9 @@ def read_exactly(stream: InputStream, path: str, offset: int, length: int) -> by
 
 def require_room(stream: InputStream, path: str, end: int) -> None:
     """Refuses places beyond the end of a file, for which object stores have an error like any other."""
-    if stream.seek(0, SEEK_END) < end:
+    # Arrow's file on Google Cloud Storage cannot be moved to its end.
+    size = stream.size() if isinstance(stream, pa.NativeFile) else stream.seek(0, SEEK_END)
+    if size < end:
         raise Corrupt(f"{path}: ends before byte {end}")
 
 

@@ -19,14 +19,16 @@ Made = Callable[[Case], MirroredWorld]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_scan_task_gets_the_deletes_of_its_own_file_only(made: Made, java: IcebergJava, case: Case) -> None:
+def test_a_scan_task_gets_the_deletes_of_its_file(made: Made, java: IcebergJava, case: Case) -> None:
+    """Its own where they are about that file alone, and none that are about another one alone."""
     lab = made(case)
     planned = java.plan(lab.mirror)
     assert sum(map(len, planned.values())) >= 5
     for path, deletes in planned.items():
         for delete in deletes:
-            assert java.referenced_file(delete) == path
-            assert deleted_files(delete.location()) == {path}
+            about = deleted_files(delete.location())
+            assert path in about or len(about) > 1
+            assert java.referenced_file(delete) == (path if len(about) == 1 else None)
 
 
 @pytest.mark.parametrize("case", V3_CASES, ids=str)

@@ -84,14 +84,14 @@ class Worker:
     def tell(self, seed: int, bug: str | None = None) -> Told:
         """What became of a seed; never fails."""
         began = time.monotonic()
-        self._line.send((seed, bug))
         why = f"it took more than {PATIENCE_SECONDS} s"
         try:
+            self._line.send((seed, bug))
             # A second at a time: while this process was stopped, so were the others.
             if any(self._line.poll(1) for _ in range(PATIENCE_SECONDS)):
                 told: Told = self._line.recv()
                 return told
-        except EOFError:
+        except (EOFError, ConnectionError):
             self._process.join()
             why = f"the process died: {self._process.exitcode}"
         self.close()
