@@ -11,8 +11,8 @@ setup: ## Make .venv with the icemirror command in it (quick when that is done)
 demo: setup ## Changelogs, a trigger, Spark and mirrors on this machine, end to end
 	@.venv/bin/icemirror demo
 
-test: lint ## Lint, then all tests, in two processes
-	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 15
+test: lint ## Lint, then all tests, in three processes (some of them wait much)
+	@.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: setup ## Style, types and the directions of imports
 	@.venv/bin/ruff check --quiet .

@@ -25,9 +25,9 @@ OPTIONS = f"""table_properties:
   icemirror.max-snapshots: "{KEPT}"
   history.expire.min-snapshots-to-keep: "5"
 """
-MERGES = 200
+MERGES = 140
 # Each window is long enough for expiry, manifests, deletes and the tiers of the index to have had their turn in it.
-EARLY, LATE = range(20, 60), range(160, 200)
+EARLY, LATE = range(20, 60), range(100, 140)
 KEYS, EVENTS, FILES = 60, 6, 10
 
 

@@ -9,10 +9,9 @@ import pyarrow.parquet as pq
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import InputFile
 
-from spark_job import collapse, deletion_vector, parquet_columns, position_deletes
-from spark_job.heal import HealWork
+from spark_job import deletion_vector, parquet_columns
 from spark_job.iceberg import avro, lineage, seams
-from spark_job.key_index import blocks, orders, puffin, ranges, root
+from spark_job.key_index import blocks, puffin, ranges, root
 from tests.sim.engine.planting import Bug, instead
 
 
@@ -69,11 +68,8 @@ BUGS: dict[str, Bug] = {
         ((parquet_columns, "_parse", lambda _parse: pq.ParquetFile),)
     ),
     "rows of a file not counted": Bug(((parquet_columns, "_check_rows", _NOTHING),)),
-    "columns that the table never had taken": Bug(((collapse, "check_ids", _NOTHING),)),
-    "deletes not held against their counts": Bug(((position_deletes, "_check", _NOTHING),)),
     "blocks of the index not compared with their checksums": Bug(((blocks, "_check", _NOTHING),)),
     "directory of a segment not compared with its checksum": Bug(((blocks, "zlib", _any_checksum),)),
-    "orders of the index not compared with their checksums": Bug(((orders, "pq", _unchecked),)),
     "root not compared with its checksum": Bug(((root, "zlib", _any_checksum),)),
     "deletion vector not compared with its checksum": Bug(((deletion_vector, "zlib", _any_checksum),)),
     "places beyond the end of a file asked for": Bug(
@@ -86,6 +82,4 @@ BUGS: dict[str, Bug] = {
             (lineage, "_require_all", _NOTHING),
         )
     ),
-    "files of a manifest not counted": Bug(((seams, "_check_counts", _NOTHING),)),
-    "keys twice in a rebuilt index": Bug(((HealWork, "refuse_doubles", _NOTHING),)),
 }
