@@ -51,10 +51,6 @@ def _any_checksum(_zlib: Any) -> Any:
     return SimpleNamespace(crc32=lambda _data: _Anything())
 
 
-def _unchecked(_parquet: Any) -> Any:
-    return SimpleNamespace(ParquetFile=lambda source, **_: pq.ParquetFile(source), write_table=pq.write_table)
-
-
 def _as_pyiceberg_does(_read: Any) -> Any:
     def read(self: avro.RecordReader, source: InputFile) -> list[Any]:
         with AvroFile[Any](source, self.schema, dict(self.types), dict(self.enums)) as reader:
