@@ -172,7 +172,8 @@ def _steps(run: Run) -> str:
         rows.append([one.title, *(f"{steps.get(name, 0.0):.3f}" for name in names)])
     note = (
         "Medians of warm batches, seconds; of shards that run side by side the slowest counts. `spark` is what no step "
-        "claims: scheduling, the way to the Python worker and back, the shuffle. `empty plan` comes after the commit "
+        "claims: scheduling, the way to the Python worker and back, the shuffle; little of it where a slice is small "
+        "enough that the job's own process merges it (`job.spark_from_events`). `empty plan` comes after the commit "
         "and is no part of the time above; `slices` is a number of commits."
     )
     return write_section("Where icemirror's time goes", write_table(["work", *names], rows), note)

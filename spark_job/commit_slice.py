@@ -69,6 +69,7 @@ def commit_slice(
         began = time.perf_counter()
         live = recount(io, live_files(io, mirror.head), mirror.root)
         doomed = _doomed(mirror, shards)
+        _check_known(doomed, live)
         _check_shards(mirror, shards)
         reach("write-deletes")
         deletes = plan_deletes(io, table.metadata, doomed, live)
@@ -175,6 +176,15 @@ def _doomed(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[
     return {
         mirror.root.files[int(ordinal)].path: piece for ordinal, piece in zip(ordinals, pieces, strict=True)
     }
+
+
+def _check_known(doomed: Mapping[str, NDArray[np.int64]], live: Mapping[str, LiveFile]) -> None:
+    """The files in which the index finds rows are those that the table has."""
+    for path in doomed.keys() - live.keys():
+        raise Corrupt(
+            f"{path}: the key index has rows there, but the table has no such file; nothing was committed. "
+            f"If the table's manifests are damaged, restore them; else {REBUILD}."
+        )
 
 
 def _check_shards(mirror: Mirror, shards: Sequence[ShardResult]) -> None:

@@ -28,10 +28,12 @@ _SCHEMA = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(DELETED_POS_ID)}),
     ]
 )
-# Rows of few data files, and many rows of one, go to a delete file that is about nothing else: kindest to readers. All
-# others share one in their partition: a merge that touches a hundred data files must not write a hundred files.
+# Rows of few data files, and of one that loses many, go to a delete file that is about nothing else: whoever reads
+# another data file need not read them. All others share one in their partition: a merge that touches a hundred data
+# files must not write a hundred files.
 _MOST_FILES = 4
-_MANY_OF_ONE = 1000
+_FEW_OF_ONE, _MANY_OF_ONE = 32, 1000
+_MUCH_OF_ALL = 1 / 8
 _MANY_ROWS = 100_000
 
 
@@ -66,9 +68,10 @@ def group_files(rows: Mapping[str, int], live: Mapping[str, LiveFile]) -> list[l
     """The data files, by how many of their rows go, whose deletes go to one file. Pure."""
     if len(rows) <= _MOST_FILES:
         return [[path] for path in rows]
-    own = [[path] for path, count in rows.items() if count >= _MANY_OF_ONE]
+    many = min(_MANY_OF_ONE, max(_FEW_OF_ONE, _MUCH_OF_ALL * sum(rows.values())))
+    own = [[path] for path, count in rows.items() if count >= many]
     partitions: dict[tuple[int, object], list[str]] = {}
-    for path in sorted(path for path, count in rows.items() if count < _MANY_OF_ONE):
+    for path in sorted(path for path, count in rows.items() if count < many):
         partitions.setdefault((live[path].spec_id, live[path].partition), []).append(path)
     return [*own, *partitions.values()]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +18,9 @@ from spark_job.key_index.puffin import read_span
 from spark_job.key_index.ranges import RangeReader, is_remote
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo, payload_columns
 
-BLOCKS_AT_ONCE = 2048  # bounds memory: about 40 MB of blocks
+BLOCKS_AT_ONCE = 1024  # about 5 MB of blocks: memory that is not asked for anew
 _GAP_BLOCKS = 3  # read over gaps this small rather than seek …
-_REMOTE_GAP_BLOCKS = 12  # … or ask once more
+_REMOTE_GAP_BLOCKS = 48  # … or ask once more
 _MAX_DIRECTORY_BYTES = 1 << 30
 
 
@@ -66,22 +68,11 @@ def _parse_directory(io: FileIO, segment: SegmentInfo) -> Directory:
 
 def read_blocks(source: RangeReader, segment: SegmentInfo, directory: Directory, numbers: Indices) -> Blocks:
     """Reads blocks by their ascending numbers, neighbours in one range."""
-    shape, start = segment.geometry, segment.payload.offset + segment.geometry.base
+    shape = segment.geometry
     full = numbers[numbers < shape.full_blocks]
-    raw = np.empty((len(full), shape.stride), dtype=np.uint8)
-    gap = _REMOTE_GAP_BLOCKS if is_remote(segment.path) else _GAP_BLOCKS
-    groups = np.split(full, np.flatnonzero(np.diff(full) > gap + 1) + 1) if len(full) else []
-    ranges = [
-        (start + int(group[0]) * shape.stride, (int(group[-1] - group[0]) + 1) * shape.stride)
-        for group in groups
-    ]
-    done = 0
-    for group, data in zip(groups, source.read(ranges), strict=True):
-        blocks = np.frombuffer(data, dtype=np.uint8).reshape(-1, shape.stride)
-        raw[done : done + len(group)] = blocks[group - group[0]]
-        done += len(group)
-    for row, number in enumerate(full):
-        _check(segment.path, raw[row], directory.checksums[number])
+    read = _read_full(source, segment, full)
+    _check(segment.path, read, directory.checksums[full])
+    raw = np.frombuffer(b"".join(read), dtype=np.uint8).reshape(len(full), shape.stride)
     columns: dict[str, NDArray[np.generic]] = {}
     filled = np.full(len(numbers), BLOCK_ROWS, dtype=np.intp)
     tail = _read_tail(source, segment, directory) if len(full) < len(numbers) else None
@@ -97,13 +88,30 @@ def read_blocks(source: RangeReader, segment: SegmentInfo, directory: Directory,
     return Blocks(columns, filled, numbers)
 
 
+def _read_full(source: RangeReader, segment: SegmentInfo, numbers: Indices) -> list[memoryview]:
+    """The bytes of each block, none of which is the tail."""
+    stride, start = segment.geometry.stride, segment.payload.offset + segment.geometry.base
+    gap = _REMOTE_GAP_BLOCKS if is_remote(segment.path) else _GAP_BLOCKS
+    edges = (
+        [0, *(np.flatnonzero(np.diff(numbers) > gap + 1) + 1).tolist(), len(numbers)] if len(numbers) else []
+    )
+    blocks = numbers.tolist()
+    groups = [blocks[first:end] for first, end in pairwise(edges)]
+    ranges = [(start + group[0] * stride, (group[-1] - group[0] + 1) * stride) for group in groups]
+    read: list[memoryview] = []
+    for group, data in zip(groups, source.read(ranges), strict=True):
+        view, first = memoryview(data), group[0]
+        read.extend(view[(block - first) * stride : (block - first + 1) * stride] for block in group)
+    return read
+
+
 def _read_tail(
     source: RangeReader, segment: SegmentInfo, directory: Directory
 ) -> dict[str, NDArray[np.generic]]:
     """The last, shorter block, filled up to the length of the others."""
     shape = segment.geometry
     (data,) = source.read([(segment.payload.offset + shape.tail, shape.tail_length)])
-    _check(segment.path, np.frombuffer(data, dtype=np.uint8), directory.checksums[-1])
+    _check(segment.path, [memoryview(data)], directory.checksums[-1:])
     rows = shape.rows - shape.full_blocks * BLOCK_ROWS
     tail: dict[str, NDArray[np.generic]] = {}
     for at, (name, dtype) in enumerate(payload_columns(segment.encoding, segment.hash_bits, segment.layout)):
@@ -112,6 +120,6 @@ def _read_tail(
     return tail
 
 
-def _check(path: str, block: NDArray[np.uint8], expected: np.uint32) -> None:
-    if zlib.crc32(block.data) != expected:
+def _check(path: str, blocks: Sequence[memoryview], expected: NDArray[np.uint32]) -> None:
+    if [zlib.crc32(block) for block in blocks] != expected.tolist():
         raise Corrupt(f"{path}: a block of the key index does not match its checksum")

@@ -45,28 +45,32 @@ class RangeReader:
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of each range."""
         require_room(self.stream, self.path, max((sum(one) for one in ranges), default=0))
-        if len(ranges) < 2 or not is_remote(self.path):
-            return [self._whole(self._from_stream(*one), one) for one in ranges]
-        read = self._at if isinstance(self.stream, pa.NativeFile) else self._from_own_stream
-        found = readers().map(lambda one: read(*one), ranges)
-        return [self._whole(data, one) for data, one in zip(found, ranges, strict=True)]
+        in_turn = len(ranges) < 2 or not is_remote(self.path)
+        if isinstance(self.stream, pa.NativeFile):
+            read = self._at
+        else:
+            read = self._from_stream if in_turn else self._from_own_stream
+        found = list((map if in_turn else readers().map)(read, ranges))
+        for data, (_, length) in zip(found, ranges, strict=True):
+            require_whole(self.path, length, data)
+        return found
 
-    def _from_stream(self, offset: int, length: int) -> bytes:
-        self.stream.seek(offset)
-        return self.stream.read(length)
-
-    def _at(self, offset: int, length: int) -> bytes:
+    def _at(self, place: tuple[int, int]) -> bytes:
         """Arrow's files may be read at places by many threads."""
+        offset, length = place
         data: bytes = self.stream.read_at(length, offset)  # type: ignore[attr-defined]
         return data
 
-    def _from_own_stream(self, offset: int, length: int) -> bytes:
+    def _from_stream(self, place: tuple[int, int]) -> bytes:
+        offset, length = place
+        self.stream.seek(offset)
+        return self.stream.read(length)
+
+    def _from_own_stream(self, place: tuple[int, int]) -> bytes:
+        offset, length = place
         with self.io.new_input(self.path).open() as stream:
             stream.seek(offset)
             return stream.read(length)
-
-    def _whole(self, data: bytes, wanted: tuple[int, int]) -> bytes:
-        return require_whole(self.path, wanted[1], data)
 
 
 @contextmanager

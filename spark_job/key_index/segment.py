@@ -1,6 +1,6 @@
 """A segment: sorted keys and where their rows are, in a Parquet file that lookups read by arithmetic.
 
-The payload is ordinary Parquet: REQUIRED columns, PLAIN, uncompressed, 1,024 rows a row group ("block").
+The payload is ordinary Parquet: REQUIRED columns, PLAIN, uncompressed, 256 rows a row group ("block").
 Every full block then has the same length and the same layout, so that block b starts at `base + b × stride`
 and its columns at fixed offsets from there; only the last block has a layout of its own.
 
@@ -37,7 +37,7 @@ from spark_job.key_index.puffin import Blob, Span, write_puffin
 
 BLOB_TYPE = "icemirror-key-index-v1"
 DIRECTORY_TYPE = "icemirror-key-directory-v1"
-BLOCK_ROWS = 1024
+BLOCK_ROWS = 256
 TOMBSTONE = -1
 _MAX_POSITION = (1 << 32) - 1
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 from tests.services.fault_proxy import Plan, fault_proxy
 from tests.services.glue import Glue, glue
 from tests.services.lakes import Lake
+from tests.services.nessie import Nessie, nessie
 from tests.services.rest_catalog import RestCatalog, rest_catalog
 from tests.services.s3proxy import S3Proxy, s3proxy
 
@@ -17,7 +18,7 @@ from tests.services.s3proxy import S3Proxy, s3proxy
 _REST_RATES = {"GET": 0.04, "POST": 0.3}
 _GLUE_RATES = {"POST": 0.08}
 _STORE_RATES = {"GET": 0.01, "HEAD": 0.01, "PUT": 0.02, "POST": 0.02}
-KINDS = ("rest", "glue")
+KINDS = ("rest", "glue", "nessie")
 
 
 @contextmanager
@@ -39,6 +40,19 @@ def faulty_glue(glue_server: Glue, s3: S3Proxy, seed: int) -> Iterator[tuple[Lak
         yield Lake(mirror, writer_mirror={**glue_server.properties(), **warehouse, **s3.properties()}), plans
 
 
+@contextmanager
+def faulty_nessie(
+    nessie_server: Nessie, rest: RestCatalog, s3: S3Proxy, seed: int
+) -> Iterator[tuple[Lake, list[Plan]]]:
+    """Nessie and S3; the changelog elsewhere, because Nessie shows no history of a table."""
+    plans = [Plan(seed, _REST_RATES), Plan(seed + 1, _STORE_RATES)]
+    with fault_proxy(nessie_server.port, plans[0]) as catalog, fault_proxy(s3.port, plans[1]) as store:
+        mirror = {"type": "rest", "uri": f"{catalog.endpoint}/iceberg", **s3.properties(store.endpoint)}
+        writer = {"type": "rest", "uri": nessie_server.uri, **s3.properties()}
+        changelog = {"type": "rest", "uri": rest.uri, **s3.properties()}
+        yield Lake(mirror, changelog=changelog, writer_mirror=writer), plans
+
+
 class FaultServers:
     """All servers that seeds of faults need, for runs outside of pytest."""
 
@@ -47,12 +61,14 @@ class FaultServers:
         warehouse = self.s3.make_bucket("rest-warehouse")
         self.rest = stack.enter_context(rest_catalog(folder, self.s3, f"{warehouse}/tables"))
         self.glue = stack.enter_context(glue(folder))
+        self.nessie = stack.enter_context(nessie(folder, self.s3, self.s3.make_bucket("nessie-warehouse")))
 
-    @contextmanager
-    def lake(self, kind: str, seed: int) -> Iterator[tuple[Lake, list[Plan]]]:
+    def lake(self, kind: str, seed: int) -> AbstractContextManager[tuple[Lake, list[Plan]]]:
         """The lake of this kind."""
-        opened = (
-            faulty_rest(self.rest, self.s3, seed) if kind == "rest" else faulty_glue(self.glue, self.s3, seed)
-        )
-        with opened as found:
-            yield found
+        match kind:
+            case "rest":
+                return faulty_rest(self.rest, self.s3, seed)
+            case "glue":
+                return faulty_glue(self.glue, self.s3, seed)
+            case _:
+                return faulty_nessie(self.nessie, self.rest, self.s3, seed)

@@ -19,7 +19,6 @@ from tests.oracle.schedules import Schedule
 from tests.services.fault_proxy import Plan
 from tests.services.lakes import Lake, mirrored_world
 
-COMMITS = 25
 # Few columns: what breaks here is not in the values.
 COLUMNS = ("text", "amount", "words")
 _TRIES = 3
@@ -29,9 +28,7 @@ class WrongKind(AssertionError):
     """A passing fault was taken for something that needs a person, or had no name."""
 
 
-def run_faults(
-    folder: Path, lake: Lake, plans: Sequence[Plan], seed: int, commits: int = COMMITS
-) -> Counter[str]:
+def run_faults(folder: Path, lake: Lake, plans: Sequence[Plan], seed: int, commits: int) -> Counter[str]:
     """What surfaced, by kind."""
     keys = ("int", "string", "uuid", "composite")
     schedule = Schedule(seed, keys[seed % len(keys)], COLUMNS, largest_commit=40)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.fault_lakes import faulty_glue, faulty_rest
+from tests.services.fault_lakes import faulty_glue, faulty_nessie, faulty_rest
 from tests.services.fault_run import run_faults
 from tests.services.glue import Glue
+from tests.services.nessie import Nessie
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3proxy import S3Proxy
 
@@ -31,5 +32,13 @@ def test_rest_catalog_and_s3_that_fail(tmp_path: Path, rest: RestCatalog, s3: S3
 
 def test_glue_and_s3_that_fail(tmp_path: Path, glue_server: Glue, s3: S3Proxy, seed: int) -> None:
     with faulty_glue(glue_server, s3, seed) as (lake, plans):
+        surfaced = run_faults(tmp_path, lake, plans, seed, COMMITS)
+    print(surfaced)
+
+
+def test_nessie_and_s3_that_fail(
+    tmp_path: Path, nessie_server: Nessie, rest: RestCatalog, s3: S3Proxy, seed: int
+) -> None:
+    with faulty_nessie(nessie_server, rest, s3, seed) as (lake, plans):
         surfaced = run_faults(tmp_path, lake, plans, seed, COMMITS)
     print(surfaced)

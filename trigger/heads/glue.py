@@ -86,8 +86,9 @@ def _is_iceberg(table: Mapping[str, Any]) -> bool:
 
 
 def _code(error: Exception) -> str:
-    """Errors of AWS carry a code; anything else is no answer."""
-    return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
+    """Errors of AWS carry a code; anything else, a closed connection say, is no answer."""
+    response = getattr(error, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))
 
 
 def _named(error: Exception, what: str) -> IcemirrorError:

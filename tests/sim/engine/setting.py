@@ -76,7 +76,7 @@ class Setting:
             smallest_tier=dice.choice([2, 6]),
             least_work=dice.choice([3, 8, 1000]),
             piece_entries=dice.choice([6, 1000, 1000]),
-            block_rows=dice.choice([2, 4, 1024]),
+            block_rows=dice.choice([2, 4, 256]),
             most_files=dice.choice([1, 3]),
             calm=dice.random() < 0.25,
             pool=tuple(keys[: dice.choice([6, 12, 20])]),

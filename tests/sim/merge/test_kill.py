@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_job.engine import InProcess
+from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.iceberg.seams import list_manifests, read_entries
 from spark_job.iceberg.v3_fields import DeleteKey, delete_key
+from spark_job.key_index.root import read_root
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.sim.merge.forked import merge, run_forked
@@ -27,6 +30,7 @@ POINTS = (
     "committed",
 )
 _FIRST_MERGE_ONLY = ("create-mirror", "mirror-created")
+_MOST_MERGES = 30
 
 
 def _merge(lab: MirroredWorld, crash_at: str | None) -> int:
@@ -52,6 +56,40 @@ def test_killed_merge_is_merged_once_by_the_next(tmp_path: Path, point: str, ver
         s.summary.additional_properties["icemirror.cursor"] for s in lab.mirror.snapshots() if s.summary
     ]
     assert len(set(cursors)) == len(cursors), "a slice was committed twice"
+    _no_file_was_added_twice(lab)
+
+
+def _damage(lab: MirroredWorld) -> None:
+    root = read_root(lab.mirror.io, lab.mirror.properties[INDEX_ROOT])
+    lab.mirror.io.delete(root.segments[-1].path)
+
+
+def _compact(lab: MirroredWorld) -> None:
+    lab.mirror.overwrite(lab.mirror.scan().to_arrow())
+
+
+@pytest.mark.parametrize(
+    ("point", "before"), [("healed", _damage), ("caught-up", _compact), ("index-merged", None)]
+)
+def test_killed_while_it_looks_after_the_index(
+    tmp_path: Path, point: str, before: Callable[[MirroredWorld], None] | None
+) -> None:
+    """Damage, another writer's files, and merges until runs of the index are due."""
+    schedule = Schedule(seed=9, key="int", columns=("text", "amount"))
+    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), ask_files=False)
+    lab.world.commit_many(2)
+    assert _merge(lab, None) == 0
+    if before:
+        before(lab)
+    ended = 0
+    for _ in range(_MOST_MERGES):
+        lab.world.commit_next()
+        ended = _merge(lab, point)
+        if ended:
+            break
+    assert ended == -signal.SIGKILL, f"{point} was not reached"
+    assert _merge(lab, None) == 0
+    assert lab.world.verdict(lab.mirror).equal
     _no_file_was_added_twice(lab)
 
 

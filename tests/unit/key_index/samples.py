@@ -18,7 +18,7 @@ ORDERED_64 = KeyCodec(Encoding.ORDERED_64)
 ORDERED_128 = KeyCodec(Encoding.ORDERED_128)
 HASHED = KeyCodec(Encoding.HASHED)
 CODECS = (ORDERED_64, ORDERED_128, HASHED, KeyCodec(Encoding.HASHED, 4), KeyCodec(Encoding.HASHED, 128))
-SIZES = (1, 2, 1023, 1024, 1025, 2047, 2048, 2049)
+SIZES = (1, 2, 255, 256, 257, 511, 512, 513)
 
 
 def make_keys(codec: KeyCodec, numbers: Sequence[int]) -> Keys:

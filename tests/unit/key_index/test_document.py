@@ -54,11 +54,11 @@ def test_the_names_of_the_blobs_are_the_codes() -> None:
 
 
 def test_the_numbers_are_the_codes() -> None:
-    assert segment.BLOCK_ROWS == 1024
+    assert segment.BLOCK_ROWS == 256
     assert DEFAULT_HASH_BITS == 96
     assert (tiers.FAN_IN, tiers._SMALLEST_TIER) == (4, 4096)
     assert (tiers._LEAST_WORK, tiers._WORK_FOR_ENTRY, tiers.PIECE_ENTRIES) == (131_072, 8, 1 << 20)
-    assert (blocks.BLOCKS_AT_ONCE, blocks._GAP_BLOCKS) == (2048, 3)
+    assert (blocks.BLOCKS_AT_ONCE, blocks._GAP_BLOCKS) == (1024, 3)
     assert (puffin._MAX_FOOTER_BYTES, puffin._MAX_BLOBS) == (16 << 20, 10_000)
     assert (root._MAX_ROOT_BYTES, blocks._MAX_DIRECTORY_BYTES) == (256 << 20, 1 << 30)
     assert orders._ROW_GROUP_ENTRIES == 16_384

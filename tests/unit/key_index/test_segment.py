@@ -67,7 +67,7 @@ def test_an_ordinary_parquet_reader_sees_what_the_arithmetic_sees(
 
 
 @pytest.mark.parametrize(
-    ("rows", "full", "tail"), [(1, 0, 1), (1023, 0, 1023), (1024, 1, 0), (1025, 1, 1), (2048, 2, 0)]
+    ("rows", "full", "tail"), [(1, 0, 1), (255, 0, 255), (256, 1, 0), (257, 1, 1), (512, 2, 0)]
 )
 def test_only_the_last_block_has_a_layout_of_its_own(
     tmp_path: Path, io: PyArrowFileIO, rows: int, full: int, tail: int
@@ -84,7 +84,7 @@ def test_the_payload_is_plain_uncompressed_and_cut_into_blocks(tmp_path: Path, i
     entries = make_entries(HASHED, random_numbers(HASHED, 2500, random), random)
     footer = pq.read_metadata(payload(io, store(io, tmp_path, entries, HASHED), tmp_path))
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    assert [group.num_rows for group in groups] == [1024, 1024, 452]
+    assert [group.num_rows for group in groups] == [256] * 9 + [196]
     for group in groups:
         for number in range(group.num_columns):
             chunk = group.column(number)
@@ -221,17 +221,17 @@ def test_the_footer_says_enough_to_read_a_segment_without_its_root(tmp_path: Pat
 
 
 def test_the_directory_has_the_documented_bytes(tmp_path: Path, io: PyArrowFileIO) -> None:
-    numbers = [number for start in range(0, 10_000, 4) for number in (start, start + 1, start + 2)]
+    numbers = [number for start in range(0, 2_500, 4) for number in (start, start + 1, start + 2)]
     segment = store(io, tmp_path, row_entries(numbers, [0] * len(numbers), range(len(numbers))), ORDERED_64)
     shape = segment.geometry
-    assert (segment.layout, shape.rows, shape.blocks) == (Layout.RUNS, 2500, 3)
+    assert (segment.layout, shape.rows, shape.blocks) == (Layout.RUNS, 625, 3)
     raw = read_span(io, segment.path, segment.directory, 1 << 20)
     content = payload(io, segment, tmp_path).read_bytes()
     first = np.frombuffer(raw, "<u8", 3)
     before = np.frombuffer(raw, "<u8", 3, 24)
     checksums = np.frombuffer(raw, "<u4", 3, 48)
-    assert first.tolist() == [0, 4096, 8192]
-    assert before.tolist() == [0, 3 * 1024, 3 * 2048]
+    assert first.tolist() == [0, 1024, 2048]
+    assert before.tolist() == [0, 3 * 256, 3 * 512]
     spans = [(shape.base + at * shape.stride, shape.stride) for at in range(2)] + [
         (shape.tail, shape.tail_length)
     ]

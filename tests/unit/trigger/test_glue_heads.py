@@ -15,6 +15,12 @@ from trigger.heads.glue import GlueHeads, open_glue
 ORDERS, MISSING = TableId.parse("raw.orders"), TableId.parse("raw.nothing")
 
 
+class ConnectionClosed(Exception):
+    """As botocore tells of a connection that was closed: there is no response."""
+
+    response = None
+
+
 class ClientError(Exception):
     """As botocore's: carries a code."""
 
@@ -81,7 +87,7 @@ def test_a_refusal_needs_a_person_and_silence_is_transient(client: GlueClient) -
     heads = GlueHeads(client, None)
     client.fails_with = ClientError("AccessDeniedException")
     assert "glue:GetTable" in str(heads.look([ORDERS])[ORDERS])
-    for error in (ClientError("ThrottlingException"), OSError("no route")):
+    for error in (ClientError("ThrottlingException"), OSError("no route"), ConnectionClosed()):
         client.fails_with = error
         with pytest.raises(Transient):
             heads.look([ORDERS])

@@ -1,0 +1,44 @@
+"""One schedule of changes and merges on files, without Spark: the mirror equals the oracle after every snapshot."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from icemirror.cli.demo.oracle.judge import Judge
+from icemirror.result import Merged
+from spark_job.engine import InProcess
+from tests.mirrors import MirroredWorld, upgrade_like_java
+from tests.oracle.schedules import Schedule
+
+
+def run_schedule(
+    folder: Path,
+    key: str,
+    seed: int,
+    columns: tuple[str, ...] = (),
+    version: int | None = None,
+    upgrade_after: int | None = None,
+) -> None:
+    """One schedule with random slices, shards and commits between merges, of any format version unless told."""
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    version = version or dice.choice([2, 3])
+    schedule = Schedule(seed, key, columns) if columns else Schedule(seed, key)
+    tail = f"batch_size: {dice.choice([15, 60, 10_000])}\n"
+    engine = InProcess(dice.choice([1, 1, 3]))
+    options = f"format_version: {version}"
+    lab = MirroredWorld.make(folder, schedule, engine, options=options, tail=tail, ask_files=False)
+    for number in range(5):
+        if number == upgrade_after:
+            upgrade_like_java(lab.mirror)
+        lab.world.commit_many(dice.choice([1, 1, 2, 3]))
+        steps = 0
+        while isinstance(lab.pipeline.advance(lab.table), Merged):
+            steps += 1
+        assert steps, f"seed {seed}: a commit of the changelog moved nothing"
+    assert lab.mirror.metadata.format_version == (3 if upgrade_after else version)
+    for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
+        assert verdict.equal, f"seed {seed}, snapshot {snapshot_id}: {verdict}"
+    lab.world.judge = Judge(lab.world.journal, True)
+    assert lab.world.verdict(lab.mirror).equal, f"seed {seed}: the two oracles"

@@ -1,0 +1,84 @@
+"""The soak: seeds in processes of their own, whatever becomes of these; counts that go on; failures that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.sim.toy_campaign import TOY, UNREADY
+from tests.soak.__main__ import main, soak
+from tests.soak.campaign import Told, Total
+from tests.soak.report import Report
+from tests.soak.worker import Unready, Worker, tell
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with closing(Worker(TOY)) as worker:
+        yield worker
+
+
+@pytest.mark.parametrize(
+    ("bug", "why"), [("fails", "the story of 3"), ("dies", "the process died: 7"), ("hangs", "more than 2 s")]
+)
+def test_whoever_fails_dies_or_hangs_is_told_of_and_the_next_seed_runs(
+    worker: Worker, bug: str, why: str
+) -> None:
+    assert why in str(worker.tell(3, bug).why)
+    told = worker.tell(3)
+    assert (told.counts, told.why) == ({"odd": 1}, None)
+
+
+def test_what_takes_too_much_of_the_processor_fails() -> None:
+    told = tell(replace(TOY, most_seconds=0.0), 1)
+    assert told.why == "it took 0 s of the processor"
+
+
+def test_a_process_that_cannot_begin_says_why() -> None:
+    with pytest.raises(Unready, match="RuntimeError: no such server"):
+        Worker(UNREADY)
+
+
+def test_the_next_run_goes_on_counting_and_a_seed_that_fails_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "soak.json"
+    assert not soak(TOY, Report.load(path), 0.5)
+    first = Report.load(path).of("toy")
+    assert first.seeds == first.next_seed > 10
+    assert 9 in first.failed
+    assert "the story of 9" in (said := capsys.readouterr().out)
+    assert "FAILED: python -m toy 9" in said
+    soak(TOY, Report.load(path), 0.2)
+    assert Report.load(path).of("toy").next_seed > first.next_seed
+
+
+@pytest.mark.parametrize(("ci", "good"), [("", True), ("true", False)])
+def test_what_cannot_be_had_is_left_out_by_name_and_fails_under_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, good: bool
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    assert soak(UNREADY, Report.load(tmp_path / "soak.json"), 1) is good
+    assert "toy was left out: RuntimeError: no such server" in capsys.readouterr().out
+
+
+def test_the_total_says_what_was_seen() -> None:
+    total = Total()
+    total.add(Told(5, 0.5, {"merged": 2}, 1 << 20))
+    total.add(Told(6, 1.5, {}, 3 << 20, why="wrong"))
+    assert total.lines() == [
+        "2 seeds, 1 failed: [6]",
+        "1.00 s each, 1.5 s and 3 MiB at most",
+        "         2 merged",
+    ]
+
+
+def test_the_help_names_every_campaign() -> None:
+    shown = CliRunner().invoke(main, ["--help"]).output
+    for name in ("protocol", "planted", "engine", "mutation", "schedules", "faults"):
+        assert f"\n  {name}" in shown

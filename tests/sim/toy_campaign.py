@@ -1,0 +1,31 @@
+"""Campaigns of nothing, for the tests of the soak; processes import their functions from here."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from dataclasses import replace
+
+from tests.soak.campaign import Campaign
+
+
+def run(seed: int, bug: str | None = None) -> Counter[str]:
+    """Every tenth fails, others as they are told."""
+    if bug == "dies":
+        os._exit(7)
+    if bug == "hangs":
+        time.sleep(60)
+    if bug == "fails" or seed % 10 == 9:
+        raise AssertionError(f"the story of {seed}")
+    time.sleep(0.01)
+    return Counter(["odd" if seed % 2 else "even"])
+
+
+def refuse() -> None:
+    """Something is not there."""
+    raise RuntimeError("no such server")
+
+
+TOY = Campaign("toy", "nothing", run, "python -m toy", processes=2, patience_seconds=2)
+UNREADY = replace(TOY, prepare=refuse)

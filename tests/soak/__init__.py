@@ -1,0 +1,1 @@
+"""Campaigns of random trouble for as long as told; see `python -m tests.soak --help`."""

@@ -1,0 +1,39 @@
+"""What all runs together have shown, in a file that the next run goes on with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.soak.campaign import Total
+
+
+@dataclass
+class Report:
+    """Totals by campaign, and the first seed that found each planted mistake."""
+
+    path: Path
+    totals: dict[str, Total] = field(default_factory=dict)
+    planted: dict[str, int | None] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> Report:
+        """The report of earlier runs, or an empty one."""
+        if not path.exists():
+            return cls(path)
+        stored = json.loads(path.read_text())
+        totals = {name: Total(**total) for name, total in stored["totals"].items()}
+        return cls(path, totals, stored["planted"])
+
+    def of(self, campaign: str) -> Total:
+        """What is added to."""
+        return self.totals.setdefault(campaign, Total())
+
+    def save(self) -> None:
+        """Replaces the file in one step."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_suffix(".new")
+        totals = {name: asdict(total) for name, total in self.totals.items()}
+        fresh.write_text(json.dumps({"totals": totals, "planted": self.planted}))
+        fresh.replace(self.path)
