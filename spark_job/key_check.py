@@ -15,10 +15,14 @@ from icemirror.errors import REBUILD, Corrupt
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, equal_codes, equal_values
 from spark_job.key_index.keys import Indices
-from spark_job.parquet_columns import open_parquet, read_at
+from spark_job.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
 from spark_job.shape import ChangelogShape
 
 _SAMPLE_FILES = 2
+# Parquet is unpacked from the start of a row group on: usually only rows there are compared, now and then any.
+_FRONT_ROWS = 1 << 16
+_SELDOM = 1 / 32
+_BUFFER_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -33,27 +37,27 @@ class KeySides:
     mirror_key_ids: tuple[int, ...]
 
 
-def choose_sample(rows: Indices, file: NDArray[np.int32], most: int | None) -> Indices:
-    """At most `most` of the located rows, from few files so that few are opened; all of them if None."""
-    if most is None or len(rows) <= most:
-        return rows
-    near = rows[np.isin(file[rows], _pick(np.unique(file[rows]), _SAMPLE_FILES))]
-    return np.sort(_pick(near, most))
-
-
 def _pick(values: NDArray[Any], most: int) -> NDArray[Any]:
     """Some of these, others every time: what one merge misses the next may find."""
     return np.random.default_rng().choice(values, min(most, len(values)), replace=False)
 
 
 def check_keys(
-    sides: KeySides, changes: Changes, rows: Indices, file: NDArray[np.int32], pos: NDArray[np.int64]
+    sides: KeySides,
+    changes: Changes,
+    rows: Indices,
+    file: NDArray[np.int32],
+    pos: NDArray[np.int64],
+    most: int | None = None,
 ) -> None:
-    """Compares the keys of these changes with those at (file, pos) in the mirror."""
+    """Compares the keys of these changes with those at (file, pos) in the mirror; of few files `most` each if told."""
     if not len(rows):
         return
     order = rows[np.lexsort((pos[rows], file[rows]))]
-    found = _read(sides.mirror_io, sides.mirror_paths, sides.mirror_key_ids, file[order], pos[order])
+    if most is None:
+        found = _read(sides.mirror_io, sides.mirror_paths, sides.mirror_key_ids, file[order], pos[order])
+    else:
+        order, found = _read_some(sides, order, file, pos, most)
     codes = sides.shape.codec.encode(found)
     expected = changes.keys.take(order)
     same = codes.lo == expected.lo
@@ -139,3 +143,33 @@ def _read(
         with open_parquet(io, path) as parquet:
             parts.append(read_at(parquet, path, field_ids, row[file == ordinal]))
     return [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
+
+
+def _read_some(
+    sides: KeySides, rows: Indices, file: NDArray[np.int32], pos: NDArray[np.int64], most: int
+) -> tuple[Indices, list[pa.Array]]:
+    """At most so many of these rows in each of few files, and the key columns there."""
+    kept: list[Indices] = []
+    parts: list[list[pa.Array]] = []
+    for ordinal in np.sort(_pick(np.unique(file[rows]), _SAMPLE_FILES)):
+        path, here = sides.mirror_paths[int(ordinal)], rows[file[rows] == ordinal]
+        with open_parquet(sides.mirror_io, path, buffer_bytes=_BUFFER_BYTES) as parquet:
+            starts = row_group_starts(parquet)
+            group, chosen = choose_near(starts, pos[here], most)
+            places = pos[here[chosen]] - starts[group]
+            columns = read_columns(parquet, path, sides.mirror_key_ids, [group], int(places.max()) + 1)
+            parts.append([column.take(pa.array(places)) for column in columns])
+            kept.append(here[chosen])
+    return np.concatenate(kept), [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
+
+
+def choose_near(starts: NDArray[np.int64], pos: NDArray[np.int64], most: int) -> tuple[int, Indices]:
+    """A row group of those that the positions are in, and some that are near its start, or now and then anywhere."""
+    dice = np.random.default_rng()
+    group_of = np.searchsorted(starts, pos, side="right") - 1
+    group = int(dice.choice(group_of))
+    offsets = pos - starts[group]
+    inside = np.flatnonzero(group_of == group)
+    limit = max(_FRONT_ROWS, int(offsets[inside].min()) + 1)
+    near = inside[offsets[inside] < limit] if dice.random() > _SELDOM else inside
+    return group, np.sort(_pick(near, most))

@@ -26,19 +26,24 @@ _DAMAGED = (
 )
 _MOST_DIGITS = 38  # of an Iceberg decimal
 _FIRST_RESERVED = 2147483447  # field ids from here on are not a table's own: the spec, "Reserved Field IDs"
+_BATCH_ROWS = 1 << 16
 _USUAL_BYTES = 256 << 20  # of a row group, unpacked
 
 
 @contextmanager
-def open_parquet(io: FileIO, path: str, rows: int | None = None) -> Iterator[pq.ParquetFile]:
+def open_parquet(
+    io: FileIO, path: str, rows: int | None = None, buffer_bytes: int = 0
+) -> Iterator[pq.ParquetFile]:
     """Opens a data file, which must have as many rows as the table says, if that is known.
+
+    With a buffer, columns are read as far as they are asked for, so many bytes at a time, else whole.
 
     Pages are compared with their checksums, where the writer put some. A file that is missing or damaged is named,
     without Arrow's words: they may hold values.
     """
     parquet: pq.ParquetFile | None = None
     try:
-        with io.new_input(path).open(seekable=True) as stream, _parse(stream) as parquet:
+        with io.new_input(path).open(seekable=True) as stream, _parse(stream, buffer_bytes) as parquet:
             _check_rows(parquet.metadata, path, rows)
             yield parquet
     except FileNotFoundError as error:
@@ -53,8 +58,8 @@ def open_parquet(io: FileIO, path: str, rows: int | None = None) -> Iterator[pq.
         raise
 
 
-def _parse(stream: Any) -> pq.ParquetFile:  # noqa: ANN401 (whatever storage gives)
-    return pq.ParquetFile(stream, page_checksum_verification=True)
+def _parse(stream: Any, buffer_bytes: int = 0) -> pq.ParquetFile:  # noqa: ANN401 (whatever storage gives)
+    return pq.ParquetFile(stream, page_checksum_verification=True, buffer_size=buffer_bytes)
 
 
 def _check_rows(footer: pq.FileMetaData, path: str, rows: int | None) -> None:
@@ -112,9 +117,16 @@ def column_names(parquet: pq.ParquetFile, path: str) -> dict[int, str]:
 
 
 def read_columns(
-    parquet: pq.ParquetFile, path: str, field_ids: Sequence[int], row_groups: Sequence[int] | None = None
+    parquet: pq.ParquetFile,
+    path: str,
+    field_ids: Sequence[int],
+    row_groups: Sequence[int] | None = None,
+    rows: int | None = None,
 ) -> list[pa.Array]:
-    """Whole columns in the order of the ids, each in one piece and in the one form that its values have."""
+    """Columns in the order of the ids, each in one piece and in the one form that its values have.
+
+    Whole ones, or of some row groups, or no more of these than the first so many rows.
+    """
     names = column_names(parquet, path)
     missing = [field_id for field_id in field_ids if field_id not in names]
     if missing:
@@ -123,7 +135,11 @@ def read_columns(
         )
     wanted = [names[field_id] for field_id in field_ids]
     groups = range(parquet.num_row_groups) if row_groups is None else row_groups
-    table = read_groups(parquet, path, list(groups), list(dict.fromkeys(wanted)))
+    columns = list(dict.fromkeys(wanted))
+    if rows is None:
+        table = read_groups(parquet, path, list(groups), columns)
+    else:
+        table = _read_front(parquet, path, list(groups), columns, rows)
     return [_in_one_piece(_in_one_form(table[name])) for name in wanted]
 
 
@@ -134,6 +150,18 @@ def read_groups(parquet: pq.ParquetFile, path: str, groups: list[int], columns: 
     if table.num_rows != rows or any(len(column) != rows for column in table.columns):
         raise Corrupt(f"{path}: the Parquet file is damaged: {table.num_rows} rows were read of {rows}")
     return table
+
+
+def _read_front(
+    parquet: pq.ParquetFile, path: str, groups: list[int], columns: list[str], rows: int
+) -> pa.Table:
+    """Pages behind the last row that is asked for are not unpacked."""
+    batches: list[pa.RecordBatch] = []
+    for batch in parquet.iter_batches(min(rows, _BATCH_ROWS), row_groups=groups, columns=columns):
+        batches.append(batch)
+        if sum(map(len, batches)) >= rows:
+            return pa.Table.from_batches(batches)
+    raise Corrupt(f"{path}: the Parquet file is damaged: {sum(map(len, batches))} rows were read of {rows}")
 
 
 def _in_one_form(column: pa.ChunkedArray) -> pa.ChunkedArray:

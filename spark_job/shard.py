@@ -25,7 +25,7 @@ from spark_job.data_files import WrittenRows, write_rows
 from spark_job.doubtful import NeedsHistory, find_doubtful, settle
 from spark_job.field_map import FieldMap
 from spark_job.iceberg.discard import discard
-from spark_job.key_check import KeySides, check_events, check_keys, choose_sample
+from spark_job.key_check import KeySides, check_events, check_keys
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
@@ -164,8 +164,8 @@ def _settle(work: SliceWork, changes: Changes, orders: U64, located: Located) ->
 
 
 def _check(work: SliceWork, changes: Changes, located: Located, fate: Fate) -> None:
-    sample = choose_sample(np.flatnonzero(fate.removes), located.file, work.key_check_rows)
-    check_keys(_sides(work), changes, sample, located.file, located.pos)
+    rows = np.flatnonzero(fate.removes)
+    check_keys(_sides(work), changes, rows, located.file, located.pos, work.key_check_rows)
 
 
 def _sides(work: SliceWork) -> KeySides:

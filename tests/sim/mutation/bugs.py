@@ -61,7 +61,7 @@ def _as_pyiceberg_does(_read: Any) -> Any:
 
 BUGS: dict[str, Bug] = {
     "pages not compared with their checksums": Bug(
-        ((parquet_columns, "_parse", lambda _parse: pq.ParquetFile),)
+        ((parquet_columns, "_parse", lambda _parse: lambda stream, *_buffer: pq.ParquetFile(stream)),)
     ),
     "rows of a file not counted": Bug(((parquet_columns, "_check_rows", _NOTHING),)),
     "blocks of the index not compared with their checksums": Bug(((blocks, "_check", _NOTHING),)),

@@ -14,7 +14,7 @@ from pyiceberg.types import DecimalType, IcebergType, LongType, StringType, UUID
 
 from icemirror.errors import Corrupt
 from spark_job.collapse import collapse_changes, concat_changes, read_changes
-from spark_job.key_check import KeySides, check_keys, choose_sample
+from spark_job.key_check import KeySides, check_keys, choose_near
 from tests.unit.merge.lab import changelog_schema, rows_table, sequence_text
 from tests.unit.merge.samples import save, shape_of
 
@@ -51,6 +51,7 @@ def check(
     places: Sequence[tuple[int, int]],
     schema: Schema,
     hash_bits: int = 96,
+    most: int | None = None,
 ) -> None:
     """Checks the events' keys against the mirror's rows at the places that an index claims, one for each event."""
     shape = shape_of(schema, hash_bits)
@@ -68,6 +69,7 @@ def check(
         np.arange(len(changes), dtype=np.intp),
         np.array([file for file, _ in claimed], np.int32),
         np.array([pos for _, pos in claimed], np.int64),
+        most,
     )
 
 
@@ -176,30 +178,34 @@ def test_files_that_hold_a_key_in_different_ways_are_no_corruption(
     check(io, tmp_path, events, mirror, places, schema)
 
 
-def test_a_small_sample_is_taken_from_few_files() -> None:
-    rows = np.arange(1000, dtype=np.intp)
-    file = np.repeat(np.arange(100), 10).astype(np.int32)
-    sample = choose_sample(rows, file, 32)
-    assert 0 < len(sample) <= 32
-    assert len(set(file[sample].tolist())) <= 4
-    assert set(sample.tolist()) <= set(rows.tolist())
+def test_a_sample_is_of_one_row_group_and_near_its_start() -> None:
+    starts = np.array([0, 1_000_000, 3_000_000])
+    pos = np.sort(np.random.default_rng(1).choice(3_000_000, 3000, replace=False))
+    for _ in range(30):
+        group, chosen = choose_near(starts, pos, 32)
+        places = pos[chosen] - starts[group]
+        assert 0 < len(chosen) <= 32
+        assert (places >= 0).all()
+        assert (places < np.diff(starts)[group]).all()
 
 
-def test_every_file_is_sampled_in_the_end() -> None:
-    rows = np.arange(100, dtype=np.intp)
-    file = np.repeat(np.arange(10), 10).astype(np.int32)
-    seen = {int(one) for _ in range(200) for one in file[choose_sample(rows, file, 5)]}
-    assert seen == set(range(10))
+def test_every_row_is_sampled_in_the_end() -> None:
+    starts, pos = np.array([0, 100_000, 300_000]), np.array([5, 70_000, 100_001, 299_999])
+    seen = {int(one) for _ in range(2000) for one in choose_near(starts, pos, 1)[1]}
+    assert seen == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("most", [None, 10, 11])
-def test_few_rows_are_all_checked(most: int | None) -> None:
-    rows = np.arange(10, dtype=np.intp)
-    assert choose_sample(rows, np.zeros(10, np.int32), most).tolist() == list(range(10))
+def test_what_is_far_from_the_start_is_read_where_nothing_is_nearer() -> None:
+    group, chosen = choose_near(np.array([0, 3_000_000]), np.array([2_000_000, 2_999_999]), 32)
+    assert (group, 0 in chosen) == (0, True)
 
 
-def test_a_sample_is_taken_only_of_the_rows_given() -> None:
-    rows = np.array([3, 5, 7, 11, 13], np.intp)
-    sample = choose_sample(rows, np.arange(20, dtype=np.int32), 2)
-    assert 0 < len(sample) <= 2
-    assert set(sample.tolist()) <= {3, 5, 7, 11, 13}
+@pytest.mark.parametrize("most", [None, 2])
+def test_a_sample_finds_wrong_keys_in_any_file(tmp_path: Path, io: PyArrowFileIO, most: int | None) -> None:
+    kinds, keys = KEYS["long"]
+    schema = schema_of(kinds)
+    mirror = [key_rows(schema, keys[:2]), key_rows(schema, keys[2:])]
+    right, wrong = [(0, 0), (0, 1), (1, 0), (1, 1)], [(0, 1), (0, 0), (1, 1), (1, 0)]
+    check(io, tmp_path, [key_rows(schema, keys)], mirror, right, schema, most=most)
+    with pytest.raises(Corrupt, match="does not have the key that the index says"):
+        check(io, tmp_path, [key_rows(schema, keys)], mirror, wrong, schema, most=most)
