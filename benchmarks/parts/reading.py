@@ -20,8 +20,6 @@ from benchmarks.systems.iceberg_scan import read_batches, time_scans
 from benchmarks.workloads.narrow_rows import NARROW
 from benchmarks.workloads.small_batches import SmallBatches
 
-_FILE_ROWS = 500_000
-
 
 def measure_reading(scale: Scale, bench: Bench) -> Reading:
     """By DuckDB, and by Spark SQL with Iceberg's own reader where its jar can be had."""
@@ -47,16 +45,14 @@ def measure_reading(scale: Scale, bench: Bench) -> Reading:
 
 
 def _copy(metadata: str, folder: Path) -> tuple[str, pa.Schema]:
-    """The same rows in a fresh table: its metadata file, and its columns."""
+    """The same rows in a fresh table, in files of the usual size: its metadata file, and its columns."""
     catalog = load_catalog(
         "copy", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse"
     )
     catalog.create_namespace("bench")
     columns = StaticTable.from_metadata(metadata).schema().as_arrow()
     table = catalog.create_table(("bench", "copy"), columns)
-    rows = pa.Table.from_batches(read_batches(metadata, columns)).cast(columns)
-    for start in range(0, rows.num_rows, _FILE_ROWS):
-        table.append(rows.slice(start, _FILE_ROWS))
+    table.append(pa.Table.from_batches(read_batches(metadata, columns)).cast(columns))
     return table.metadata_location, columns
 
 
