@@ -57,6 +57,7 @@ class FaultServers:
     """All servers that seeds of faults need, for runs outside of pytest."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._stack = stack  # whoever forgets it ends them
         self.s3 = stack.enter_context(s3proxy(folder))
         warehouse = self.s3.make_bucket("rest-warehouse")
         self.rest = stack.enter_context(rest_catalog(folder, self.s3, f"{warehouse}/tables"))
