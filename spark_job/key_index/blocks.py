@@ -23,6 +23,8 @@ _GAP_BLOCKS = 3  # read over gaps this small rather than seek …
 _REMOTE_GAP_BLOCKS = 48  # … or ask once more
 _MAX_DIRECTORY_BYTES = 1 << 30
 
+_Bytes = bytes | memoryview
+
 
 @dataclass(frozen=True, slots=True)
 class Directory:
@@ -88,7 +90,7 @@ def read_blocks(source: RangeReader, segment: SegmentInfo, directory: Directory,
     return Blocks(columns, filled, numbers)
 
 
-def _read_full(source: RangeReader, segment: SegmentInfo, numbers: Indices) -> list[memoryview]:
+def _read_full(source: RangeReader, segment: SegmentInfo, numbers: Indices) -> list[_Bytes]:
     """The bytes of each block, none of which is the tail."""
     stride, start = segment.geometry.stride, segment.payload.offset + segment.geometry.base
     gap = _REMOTE_GAP_BLOCKS if is_remote(segment.path) else _GAP_BLOCKS
@@ -98,10 +100,13 @@ def _read_full(source: RangeReader, segment: SegmentInfo, numbers: Indices) -> l
     blocks = numbers.tolist()
     groups = [blocks[first:end] for first, end in pairwise(edges)]
     ranges = [(start + group[0] * stride, (group[-1] - group[0] + 1) * stride) for group in groups]
-    read: list[memoryview] = []
+    read: list[_Bytes] = []
     for group, data in zip(groups, source.read(ranges), strict=True):
-        view, first = memoryview(data), group[0]
-        read.extend(view[(block - first) * stride : (block - first + 1) * stride] for block in group)
+        if len(group) == 1:
+            read.append(data)
+        else:
+            view, places = memoryview(data), [(block - group[0]) * stride for block in group]
+            read += [view[place : place + stride] for place in places]
     return read
 
 
@@ -111,7 +116,7 @@ def _read_tail(
     """The last, shorter block, filled up to the length of the others."""
     shape = segment.geometry
     (data,) = source.read([(segment.payload.offset + shape.tail, shape.tail_length)])
-    _check(segment.path, [memoryview(data)], directory.checksums[-1:])
+    _check(segment.path, [data], directory.checksums[-1:])
     rows = shape.rows - shape.full_blocks * BLOCK_ROWS
     tail: dict[str, NDArray[np.generic]] = {}
     for at, (name, dtype) in enumerate(payload_columns(segment.encoding, segment.hash_bits, segment.layout)):
@@ -120,6 +125,6 @@ def _read_tail(
     return tail
 
 
-def _check(path: str, blocks: Sequence[memoryview], expected: NDArray[np.uint32]) -> None:
-    if [zlib.crc32(block) for block in blocks] != expected.tolist():
+def _check(path: str, blocks: Sequence[_Bytes], expected: NDArray[np.uint32]) -> None:
+    if list(map(zlib.crc32, blocks)) != expected.tolist():
         raise Corrupt(f"{path}: a block of the key index does not match its checksum")
