@@ -24,12 +24,16 @@ class Start(_Frozen):
 
 
 class Load(_Frozen):
-    """Take in the base table, Parquet files; partitioned by a column if one is named."""
+    """Take in the base table, Parquet files; partitioned by a column if one is named.
+
+    `format_version`: of icemirror's mirror, if not the usual one.
+    """
 
     do: Literal["load"] = "load"
     table: str
     files: tuple[Path, ...]
     partition: str | None = None
+    format_version: int | None = None
 
 
 class Apply(_Frozen):

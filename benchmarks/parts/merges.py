@@ -57,10 +57,17 @@ def measure_merges(system: str, workloads: Sequence[Workload], bench: Bench) -> 
     )
 
 
-def load_table(workload: Workload, data: Dataset, process: Process, progress: Progress) -> Timed:
+def load_table(
+    workload: Workload, data: Dataset, process: Process, progress: Progress, format_version: int | None = None
+) -> Timed:
     """The base table."""
     progress.step(f"{process.name}: load {workload.rows:,} rows")
-    request = Load(table=table_name(workload), files=data.base, partition=workload.shape.partition)
+    request = Load(
+        table=table_name(workload),
+        files=data.base,
+        partition=workload.shape.partition,
+        format_version=format_version,
+    )
     return progress.note(process.load(request))
 
 

@@ -20,27 +20,33 @@ from benchmarks.systems.iceberg_scan import read_batches, time_scans
 from benchmarks.workloads.narrow_rows import NARROW
 from benchmarks.workloads.small_batches import SmallBatches
 
+_FORMATS = (2, 3)
+
 
 def measure_reading(scale: Scale, bench: Bench) -> Reading:
-    """By DuckDB, and by Spark SQL with Iceberg's own reader where its jar can be had."""
+    """By DuckDB, and by Spark SQL with Iceberg's own reader where its jar can be had; mirrors of both formats."""
     events = (scale.small_events,) * scale.reading_merges
-    workload = SmallBatches("reading", NARROW, scale.tables[0], events)
-    bench.progress.step(f"data: {workload.title}")
-    data = make_dataset(workload)
+    readers: list[Reader] = []
     left_out: dict[str, str] = {}
-    with bench.open(OURS) as process, bench.folder() as folder:
-        load_table(workload, data, process, bench.progress)
-        for number in range(len(events)):
-            apply_batch(workload, data, number, process, bench.progress)
-        found = inspect_table(workload, data, len(events), process, bench.progress)
-        if found.metadata is None:
-            raise AssertionError("a mirror is an Iceberg table")
-        copy, columns = _copy(found.metadata, folder)
-        readers = [Reader(name="DuckDB", merged=found.scans, compacted=time_scans(copy, columns))]
-        try:
-            readers.append(_by_spark(found.metadata, copy, bench))
-        except (Unavailable, SystemFailed) as error:
-            left_out["Spark SQL"] = str(error).splitlines()[0][:200]
+    for version in _FORMATS:
+        workload = SmallBatches(f"reading-v{version}", NARROW, scale.tables[0], events)
+        bench.progress.step(f"data: {workload.title}")
+        data = make_dataset(workload)
+        with bench.open(OURS) as process, bench.folder() as folder:
+            load_table(workload, data, process, bench.progress, version)
+            for number in range(len(events)):
+                apply_batch(workload, data, number, process, bench.progress)
+            found = inspect_table(workload, data, len(events), process, bench.progress)
+            if found.metadata is None:
+                raise AssertionError("a mirror is an Iceberg table")
+            copy, columns = _copy(found.metadata, folder)
+            compacted = time_scans(copy, columns)
+            readers.append(Reader(name=f"DuckDB, format v{version}", merged=found.scans, compacted=compacted))
+            name = f"Spark SQL, format v{version}"
+            try:
+                readers.append(_by_spark(name, found.metadata, copy, bench))
+            except (Unavailable, SystemFailed) as error:
+                left_out[name] = str(error).splitlines()[0][:200]
     return Reading(title=workload.title, merges=len(events), readers=tuple(readers), left_out=left_out)
 
 
@@ -56,11 +62,11 @@ def _copy(metadata: str, folder: Path) -> tuple[str, pa.Schema]:
     return table.metadata_location, columns
 
 
-def _by_spark(metadata: str, copy: str, bench: Bench) -> Reader:
+def _by_spark(name: str, metadata: str, copy: str, bench: Bench) -> Reader:
     SYSTEMS[PEER].prepare()
     with bench.open(PEER) as process:
         bench.progress.step("Spark SQL: scan the mirror and its copy")
         merged, compacted = (process.scan(Scan(metadata=one)) for one in (metadata, copy))
     if merged.rows != compacted.rows:
         raise SystemFailed(f"Spark SQL reads {merged.rows} rows of the mirror, {compacted.rows} of its copy")
-    return Reader(name="Spark SQL", merged=merged.seconds, compacted=compacted.seconds)
+    return Reader(name=name, merged=merged.seconds, compacted=compacted.seconds)

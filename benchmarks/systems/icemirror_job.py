@@ -23,7 +23,7 @@ telemetry: {{prometheus: null}}
 job:
   spark: {{spark.master: "local[{cores}]", spark.driver.memory: {memory}, spark.local.dir: "{folder}/spark"}}
 tables:
-  - {{namespace: bench, changelog_table: {table}_changelog, mirror_table: {table}, partition_by: {partition_by}}}
+  - {{namespace: bench, changelog_table: {table}_changelog, mirror_table: {table}, partition_by: {partition_by}{more}}}
 """
 
 
@@ -34,7 +34,8 @@ class IcemirrorJob:
         self._start = start
         (start.workspace / "warehouse").mkdir()
         self._tables: dict[str, TableSettings] = {}
-        self._pipeline = build_pipeline(self._configure("none", None), run_id="benchmark")
+        nothing = Load(table="none", files=())
+        self._pipeline = build_pipeline(self._configure(nothing), run_id="benchmark")
         self._catalog = self._pipeline.catalogs.get(None)
         self._catalog.create_namespace("bench")
 
@@ -46,7 +47,7 @@ class IcemirrorJob:
     def load(self, request: Load) -> Timed:
         """The initial copy is in the changelog; timed is the mirror's way to its head."""
         table = request.table
-        self._tables[table] = self._configure(table, request.partition).tables[0]
+        self._tables[table] = self._configure(request).tables[0]
         copy_base(self._catalog, ("bench", f"{table}_changelog"), request.files)
         return self._catch_up(table)
 
@@ -85,15 +86,16 @@ class IcemirrorJob:
         if SparkContext._active_spark_context is not None:
             SparkContext._active_spark_context.stop()
 
-    def _configure(self, table: str, partition: str | None) -> Settings:
-        config = self._start.workspace / f"{table}.yaml"
+    def _configure(self, request: Load) -> Settings:
+        config = self._start.workspace / f"{request.table}.yaml"
         config.write_text(
             _CONFIG.format(
                 folder=self._start.workspace,
                 cores=self._start.cores,
                 memory=self._start.driver_memory,
-                table=table,
-                partition_by=[partition] if partition else [],
+                table=request.table,
+                partition_by=[request.partition] if request.partition else [],
+                more=f", format_version: {request.format_version}" if request.format_version else "",
             ),
             encoding="utf-8",
         )
