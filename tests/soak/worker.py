@@ -63,13 +63,15 @@ class Worker:
 
 
 def tell_for(campaign: Campaign, seconds: float, first: int) -> Iterator[Told]:
-    """Seeds from the first on, one after the other in each process, until the time is over."""
-    end, seeds = time.monotonic() + seconds, itertools.count(first)
+    """Seeds from the first on, one after the other in each process, until the time is over; at least one in each."""
+    seeds = itertools.count(first)
     told: queue.Queue[Told | Exception | None] = queue.Queue()
 
     def drive() -> None:
         try:
             with closing(Worker(campaign)) as worker:
+                told.put(worker.tell(next(seeds)))
+                end = time.monotonic() + seconds
                 while time.monotonic() < end:
                     told.put(worker.tell(next(seeds)))
         except Exception as error:
