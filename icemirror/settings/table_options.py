@@ -114,7 +114,7 @@ class TableOptions(Section):
     format_version: FormatVersion = Field(
         default=2,
         description="Iceberg format of the mirror, used when it is created. 3: deletion vectors, and rows that keep "
-        "their `_row_id`.",
+        "their `_row_id`. Not every reader is ready for it (docs/readers.md).",
     )
     schema_policy: Literal["permissive", "strict"] = Field(
         default="permissive",

@@ -45,8 +45,6 @@ def test_pyiceberg_reads_what_was_mirrored(made: Made, case: Case) -> None:
 def test_duckdb_reads_what_was_mirrored(made: Made, case: Case) -> None:
     lab = made(case)
     with connect_duckdb(iceberg=True) as duck:
-        if case.format_version > 2:  # see docs/readers.md: its cache mixes up the vectors of one file
-            duck.execute("SET enable_external_file_cache = false")
 
         def read(at: int | None) -> pa.Table:
             snapshot = "" if at is None else f", snapshot_from_id = {at}"
