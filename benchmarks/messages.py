@@ -90,6 +90,10 @@ class Inspection(_Frozen):
     scans: tuple[float, ...]
     metadata: str | None = None  # of an Iceberg table
 
+    def figures(self) -> Inspection:
+        """Without the place of the table, which is gone when its part is done."""
+        return self.model_copy(update={"metadata": None})
+
 
 class Scanned(_Frozen):
     """The seconds of full scans."""

@@ -48,7 +48,7 @@ def measure_merges(system: str, workloads: Sequence[Workload], bench: Bench) -> 
                 plain_bytes=data.plain_bytes,
                 load=load,
                 batches=tuple(done),
-                inspection=inspection,
+                inspection=inspection.figures(),
             )
             for workload, data, load, done, inspection in zip(
                 workloads, datasets, loads, batches, inspections, strict=True

@@ -36,8 +36,8 @@ def measure_storage(scale: Scale, bench: Bench) -> Storages:
                     rows=rows,
                     updates=workload.events[0],
                     plain_bytes=data.plain_bytes,
-                    copied=copied,
-                    updated=updated,
+                    copied=copied.figures(),
+                    updated=updated.figures(),
                 )
             )
     return Storages(tables=tuple(tables))
