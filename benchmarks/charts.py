@@ -14,7 +14,7 @@ COMPARED = ("small", "hashed", "large", "wide")
 _WIDTH = 720.0
 _LEFT, _RIGHT = 230.0, 80.0
 _BAR, _GAP = 18.0, 16.0
-_LEAST = 0.1  # seconds, where the bars begin
+_LEAST = 0.01  # seconds, where the bars begin
 _ORDER = list(SYSTEMS)
 
 
