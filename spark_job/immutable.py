@@ -25,13 +25,18 @@ class ReadOnce(Generic[T]):
 
     def get(self, path: str, read: Callable[[], T]) -> T:
         """The content of `path`, read by `read` if it is not remembered."""
+        found = self.find(path)
+        if found is None:
+            found = read()
+            self.put(path, found)
+        return found
+
+    def find(self, path: str) -> T | None:
+        """What is remembered of `path`."""
         with self._lock:
             if path in self._contents:
                 self._contents.move_to_end(path)
-                return self._contents[path]
-        content = read()
-        self.put(path, content)
-        return content
+            return self._contents.get(path)
 
     def put(self, path: str, content: T) -> None:
         """Remembers what is in a file without reading it, as whoever has written it may."""

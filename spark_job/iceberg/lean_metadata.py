@@ -7,6 +7,8 @@ the history.
 
 from __future__ import annotations
 
+import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import lru_cache
@@ -31,8 +33,14 @@ _MOST_TEXTS = 16
 _MOST_SNAPSHOTS = 5000
 _MOST_SCHEMAS = 500
 
+# Quotes inside of a text are escaped, so these are keys, wherever they are found.
+_UUID = re.compile(r'"table-uuid"\s*:\s*"([^"\\]+)"')
+_SNAPSHOTS = re.compile(r'"snapshots"\s*:\s*\[')
+_FIRST, _NEXT, _END, _AFTER_ITEM = map(re.compile, (r"\s*", r"\s*,\s*", r"\s*\]", r"\s*[,\]]"))
+
 M = TypeVar("M", bound=BaseModel)
 
+_decode = json.JSONDecoder().raw_decode
 _parse_raw = TableMetadataUtil.parse_raw
 
 
@@ -53,11 +61,12 @@ def _copy(metadata: M, _memo: object = None) -> M:
 def _parse(data: str) -> TableMetadata:
     """As PyIceberg does it; whatever is odd is left to PyIceberg itself."""
     try:
-        document: dict[str, Any] = from_json(data, cache_strings="keys")
-        document["snapshots"] = [_snapshots.get(one) for one in document["snapshots"]]
+        start, end, snapshots = _read_snapshots(data)
+        document: dict[str, Any] = from_json(data[:start] + data[end:], cache_strings="keys")
+        document["snapshots"] = list(snapshots)
         document["schemas"] = [_schemas.get(one) for one in document["schemas"]]
         return TableMetadataWrapper.model_validate(document).root
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return _parse_raw(data)
 
 
@@ -81,6 +90,42 @@ class _Known(Generic[M]):
             while len(self._seen) > self._most:
                 self._seen.popitem(last=False)
         return made
+
+
+class _History:
+    """The snapshots of a table as they were last read, and their text: what comes after it is new."""
+
+    def __init__(self) -> None:
+        self._known: tuple[str, tuple[Snapshot, ...]] = "", ()
+
+    def read(self, data: str, start: int) -> tuple[int, tuple[Snapshot, ...]]:
+        """Where the items of the list that starts here end, and what they are."""
+        text, known = self._known
+        end = start + len(text)
+        if not (text and data.startswith(text, start) and _AFTER_ITEM.match(data, end)):
+            end, known = start, ()
+        added: list[Snapshot] = []
+        while not _END.match(data, end):
+            before = (_NEXT if known or added else _FIRST).match(data, end)
+            if before is None:
+                raise ValueError("no list of snapshots")
+            described, end = _decode(data, before.end())
+            added.append(_snapshots.get(described))
+        known = (*known, *added)
+        self._known = data[start:end], known
+        return end, known
+
+
+@lru_cache(_MOST_TEXTS)
+def _history_of(_table: str) -> _History:
+    return _History()
+
+
+def _read_snapshots(data: str) -> tuple[int, int, tuple[Snapshot, ...]]:
+    """Where the items of the list of snapshots begin and end, and what they are."""
+    (table,) = _UUID.findall(data)
+    (head,) = _SNAPSHOTS.finditer(data)
+    return head.end(), *_history_of(table).read(data, head.end())
 
 
 _snapshots = _Known(Snapshot, itemgetter("snapshot-id"), _MOST_SNAPSHOTS)

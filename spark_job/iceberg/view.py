@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -98,17 +98,38 @@ class _Contents:
 _MOST_FILES = 200_000
 _contents: ReadOnce[_Contents] = ReadOnce(_MOST_FILES, len)
 _counts: ReadOnce[list[tuple[str, int]]] = ReadOnce(_MOST_FILES, lambda counts: 1 + len(counts))
-_views: ReadOnce[Mapping[str, LiveFile]] = ReadOnce(_MOST_FILES, lambda files: 1 + len(files))
+
+
+@dataclass(frozen=True)
+class _View:
+    """The data files of one snapshot."""
+
+    manifest_list: str
+    files: Mapping[str, LiveFile]
+
+    def __len__(self) -> int:
+        return 1 + len(self.files)
+
+
+_newest: ReadOnce[_View] = ReadOnce(
+    _MOST_FILES, len
+)  # by the folder of a table's metadata: one for each table
 
 
 def live_files(io: FileIO, snapshot: Snapshot | None) -> Mapping[str, LiveFile]:
     """The data files of a snapshot by path."""
     if snapshot is None:
         return {}
-    return _views.get(snapshot.manifest_list, lambda: _view(io, snapshot))
+    folder, _, _ = snapshot.manifest_list.rpartition("/")
+    view = _newest.find(folder)
+    if view is None or view.manifest_list != snapshot.manifest_list:
+        view = _View(snapshot.manifest_list, _read_files(io, snapshot, view.files if view else {}))
+        _newest.put(folder, view)
+    return view.files
 
 
-def _view(io: FileIO, snapshot: Snapshot) -> dict[str, LiveFile]:
+def _read_files(io: FileIO, snapshot: Snapshot, before: Mapping[str, LiveFile]) -> dict[str, LiveFile]:
+    """What another snapshot has is taken over: a table of a thousand files changes a few of them in a commit."""
     files: dict[str, LiveFile] = {}
     deleted: dict[str, list[_Deleted]] = {}
     for manifest in known_manifests(io, snapshot):
@@ -120,7 +141,7 @@ def _view(io: FileIO, snapshot: Snapshot) -> dict[str, LiveFile]:
             deleted.setdefault(one.data_path, []).append(one)
     for path, found in deleted.items():
         if path in files:  # a delete may outlive its data file
-            files[path] = _with_deletes(files[path], found)
+            files[path] = _with_deletes(files[path], found, before.get(path))
     return files
 
 
@@ -133,7 +154,7 @@ def replaced_deletes(
     return [delete for path in doomed for delete in live[path].deletes if not delete.shared]
 
 
-def _with_deletes(file: LiveFile, found: list[_Deleted]) -> LiveFile:
+def _with_deletes(file: LiveFile, found: list[_Deleted], before: LiveFile | None) -> LiveFile:
     """A deletion vector stands for all position deletes of its file; the spec, "Scan Planning"."""
     vectors = [one for one in found if one.by.is_vector]
     if len(vectors) > 1:
@@ -142,6 +163,8 @@ def _with_deletes(file: LiveFile, found: list[_Deleted]) -> LiveFile:
             "Rewrite the table's position deletes with the engine that wrote them."
         )
     counted = vectors or found
+    if before is not None and _is_same(before, file, counted):
+        return before
     return LiveFile(
         file.path,
         file.rows,
@@ -151,6 +174,16 @@ def _with_deletes(file: LiveFile, found: list[_Deleted]) -> LiveFile:
         file.first_row_id,
         tuple(one.by for one in counted),
         file.added_by,
+    )
+
+
+def _is_same(before: LiveFile, file: LiveFile, deleted: Sequence[_Deleted]) -> bool:
+    """Whether nothing has changed: the very deletes, as manifests that are still there name them."""
+    return (
+        len(before.deletes) == len(deleted)
+        and all(one.by is known for one, known in zip(deleted, before.deletes, strict=True))
+        and before.first_row_id == file.first_row_id
+        and before.added_by == file.added_by
     )
 
 

@@ -66,13 +66,22 @@ def last_not_above(first: Keys, keys: Keys) -> Indices:
     """For each key: the last place in `first` that is not greater, or −1."""
     if first.hi is None or keys.hi is None:
         return np.searchsorted(first.lo, keys.lo, side="right") - 1
-    step = 1 << max(len(first) - 1, 0).bit_length()
-    found = np.full(len(keys), -1, dtype=np.intp)
+    found: Indices = np.searchsorted(first.hi, keys.hi, side="right") - 1
+    least = np.searchsorted(first.hi, keys.hi, side="left") - 1
+    tied = np.flatnonzero(found > least)  # their high half alone does not decide
+    if len(tied):
+        found[tied] = _last_of_tied(first.lo, keys.lo[tied], least[tied], found[tied])
+    return found
+
+
+def _last_of_tied(first: U64, keys: U64, least: Indices, most: Indices) -> Indices:
+    """For each key: the last place after `least` and up to `most` that is not greater, or `least`."""
+    step = 1 << int((most - least).max()).bit_length()
+    found = least
     while step:
         at = found + step
-        ok = at < len(first)
-        inside = np.where(ok, at, 0)
-        ok &= not_above(first.hi[inside], first.lo[inside], keys.hi, keys.lo)
+        ok = at <= most
+        ok &= first[np.where(ok, at, 0)] <= keys
         found = np.where(ok, at, found)
         step >>= 1
     return found

@@ -82,6 +82,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     allow_v3_metadata()
     lean_metadata.install()
     lean_metadata._parse.cache_clear()
+    lean_metadata._history_of.cache_clear()
     for name in ("_snapshots", "_schemas"):
         monkeypatch.setattr(getattr(lean_metadata, name), "_seen", OrderedDict())
 
@@ -101,6 +102,64 @@ def test_metadata_are_read_as_pyiceberg_reads_them(version: int, snapshots: int)
 def test_a_snapshot_that_is_known_is_the_same_object() -> None:
     first, second = read(document(2, 3)), read(document(2, 4))
     assert all(one is other for one, other in zip(first.snapshots, second.snapshots, strict=False))
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (" , ", " : ")])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_however_it_is_written_only_what_is_new_is_read_of_a_history(
+    indent: int | None, separators: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [
+        json.dumps(document(2, number), indent=indent, separators=separators) for number in (3, 4, 4, 6, 2, 7)
+    ]
+    made: list[int] = []
+    get = lean_metadata._snapshots.get
+    monkeypatch.setattr(
+        lean_metadata._snapshots, "get", lambda one: (made.append(one["snapshot-id"]), get(one))[1]
+    )
+    for text in texts:
+        assert TableMetadataUtil.parse_raw(text) == lean_metadata._parse_raw(text)
+    assert made == [1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("old", ["id", "summary"])
+def test_a_history_that_was_written_anew_is_read_anew(old: str) -> None:
+    read(document(2, 4))
+    changed = document(2, 5)
+    if old == "id":
+        changed["snapshots"][0]["snapshot-id"] = 77
+    else:
+        changed["snapshots"][3]["summary"]["x"] = "other"
+    assert read(changed) == lean_metadata._parse_raw(json.dumps(changed))
+
+
+def test_a_history_is_not_taken_for_that_of_another_table() -> None:
+    read(document(2, 4))
+    other = {**document(2, 4), "table-uuid": "0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5c"}
+    other["snapshots"][3]["manifest-list"] = "file:///elsewhere"
+    assert read(other) == lean_metadata._parse_raw(json.dumps(other))
+
+
+def test_texts_that_look_like_keys_are_none() -> None:
+    odd = document(2, 3)
+    odd["properties"] = {
+        "a": '"snapshots": [',
+        "b": '"table-uuid": "x"',
+        '"snapshots": [': "c",
+        "snapshots": "[]",
+    }
+    for _ in range(2):
+        assert read(odd) == lean_metadata._parse_raw(json.dumps(odd))
+
+
+@pytest.mark.parametrize("text", ["[{},,{}]", "[,]", "[1 2]", "[", "[{}", "[{} {}]", "[NaN]"])
+def test_a_list_that_is_none_is_refused_as_pyiceberg_refuses_it(text: str) -> None:
+    read(document(2, 3))
+    broken = json.dumps({**document(2, 3), "snapshots": "HERE"}).replace('"HERE"', text)
+    with pytest.raises(ValidationError):
+        lean_metadata._parse_raw(broken)
+    with pytest.raises(ValidationError):
+        TableMetadataUtil.parse_raw(broken)
 
 
 def test_a_snapshot_of_the_same_id_in_another_table_is_another() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_job.key_index.keys import Keys, concat_keys
+from spark_job.key_index.keys import Keys, concat_keys, last_not_above
 from tests.unit.key_index.samples import ORDERED_64, ORDERED_128, make_keys, plain
 
 TOP = 2**64 - 1
@@ -64,3 +66,22 @@ def test_one_key_reads_as_the_integer_that_it_stands_for() -> None:
     keys = Keys(np.array([5], np.uint64), np.array([TOP], np.uint64))
     assert keys.at(0) == (TOP << 64) | 5
     assert keys.at(-1) == keys.at(0)
+
+
+@pytest.mark.parametrize("halves", [2, 3, 1 << 30])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
+def test_the_last_place_that_is_not_above_is_found_whatever_the_halves_have_in_common(
+    halves: int, count: int
+) -> None:
+    dice = np.random.default_rng([halves, count])
+    known = sorted((int(dice.integers(halves)) << 64) | int(dice.integers(halves)) for _ in range(count))
+    asked = [
+        0,
+        TOP,
+        (halves << 64) | TOP,
+        *known,
+        *(max(0, key - 1) for key in known),
+        *(key + 1 for key in known),
+    ]
+    found = last_not_above(make_keys(ORDERED_128, known), make_keys(ORDERED_128, asked))
+    assert found.tolist() == [bisect_right(known, key) - 1 for key in asked]
