@@ -283,7 +283,7 @@ class World:
         ]
         head_of_mirror = self.mirror.current_snapshot() if self.mirror else None
         if head_of_mirror is None:
-            if self.journal.rewritten:
+            if self.journal.rewritten or self.catalog.late:
                 return None
             return self._expire(table, order[:-1], "changelog")
         if not cursors:
