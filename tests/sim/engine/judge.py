@@ -169,7 +169,8 @@ class Judge:
         history = self._history(state)
         for key in orders.keys() | state.orders.keys():
             got, true = orders.get(key), state.orders.get(key)
-            if got == true:
+            came_back = true is None and got == state.expired.get(key)  # a tombstone that was forgotten
+            if got == true or came_back:
                 continue
             loose = key in state.touched or self.journal.rewritten
             known = history.get(key)
