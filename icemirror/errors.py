@@ -54,6 +54,10 @@ class Conflict(IcemirrorError):
     kind = Kind.CONFLICT
 
 
+class Contested(Conflict):
+    """The same, and delete nothing: the commit was refused, but nobody is seen who was quicker. It may have landed."""
+
+
 class CommitUnknown(IcemirrorError):
     """Look before retrying and delete nothing: the commit may have landed."""
 

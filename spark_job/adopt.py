@@ -15,7 +15,7 @@ import numpy as np
 from pyiceberg.io import FileIO
 
 from icemirror.crash import reach
-from icemirror.errors import CommitUnknown, Invalid
+from icemirror.errors import CommitUnknown, Contested, Invalid
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import get_log
 from spark_job.candidate import Candidate, examine
@@ -164,7 +164,7 @@ def _commit(
         reach("adopt-commit")
         delta.commit()
         reach("adopted")
-    except CommitUnknown:
+    except (CommitUnknown, Contested):
         raise
     except Exception:
         discard(io, [*written, *(delta.written if delta else ())])

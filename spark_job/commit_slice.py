@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
-from icemirror.errors import REBUILD, CommitUnknown, Corrupt
+from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
 from spark_job.delete_tiers import plan_deletes
 from spark_job.deletes import write_deletes
 from spark_job.iceberg.discard import discard
@@ -98,7 +98,7 @@ def commit_slice(
         reach("commit")
         after = delta.commit()
         reach("committed")
-    except CommitUnknown:
+    except (CommitUnknown, Contested):
         raise
     except Exception:
         discard(io, [*written, *(delta.written if delta else ())])

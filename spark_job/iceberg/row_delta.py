@@ -45,7 +45,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from icemirror.errors import CommitUnknown, Conflict, Corrupt
+from icemirror.errors import CommitUnknown, Conflict, Contested, Corrupt
 from spark_job.iceberg.manifest_tiers import bundle, choose_due, live_entries
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import (
@@ -103,43 +103,65 @@ class RowDelta:
             return self.table.catalog.commit_table(self.table, requirements, updates).metadata
         except CommitFailedException as error:
             # A transport's own retry of a commit that landed is refused, too.
-            if landed := self._look_for(error):
-                return landed
-            raise Conflict(f"the mirror moved while this merge was under way: {error}") from error
+            seen = self._look(error)
+            if self._is_in(seen):
+                return seen
+            kind = Conflict if self._was_overtaken(seen) else Contested
+            raise kind(f"the mirror moved while this merge was under way: {error}") from error
         except _REFUSALS as error:
-            if landed := self._look_for(error):
-                return landed
+            seen = self._look(error)
+            if self._is_in(seen):
+                return seen
             raise
         except Exception as error:
             if refused_updates(error):  # by numbers that others used, on another branch say: nothing was sent
                 raise Conflict(f"the mirror moved while this merge was under way: {error}") from error
-            if landed := self._look_for(error):
-                return landed
+            seen = self._look(error)
+            if self._is_in(seen):
+                return seen
             raise CommitUnknown(
                 f"snapshot {self.snapshot_id} is not there, but may still be committed: {error}"
             ) from error
 
-    def _look_for(self, error: Exception) -> TableMetadata | None:
-        """After an error: the table, if the commit landed all the same."""
+    def _look(self, error: Exception) -> TableMetadata:
+        """After an error: the table as it is shown."""
         try:
-            return self._landed()
+            seen = self.table.catalog.load_table(self.table.name()).metadata
         except Exception as unseen:
-            raise CommitUnknown(
-                f"snapshot {self.snapshot_id} may have been committed: {error}; looking for it failed: {unseen}"
-            ) from error
-
-    def _landed(self) -> TableMetadata | None:
-        fresh = self.table.catalog.load_table(self.table.name()).metadata
-        if fresh.snapshot_by_id(self.snapshot_id) is not None:
-            return fresh
+            raise self._unknown(error, str(unseen)) from error
         # Others went on from here: only the snapshot with this attempt's number tells whose it is. It may have expired,
         # and some catalogs (Nessie) show none but the newest.
-        number = self.table.metadata.next_sequence_number()
-        shown = {snapshot.sequence_number for snapshot in fresh.snapshots}
-        same_table = fresh.table_uuid == self.table.metadata.table_uuid
-        if same_table and fresh.next_sequence_number() > number and number not in shown:
-            raise LookupError(f"snapshot number {number} of the table is not shown any more")
-        return None
+        if not self._is_in(seen) and self._went_on(seen) and not self._was_overtaken(seen):
+            raise self._unknown(error, f"snapshot number {self._number} of the table is not shown any more")
+        return seen
+
+    def _unknown(self, error: Exception, why: str) -> CommitUnknown:
+        return CommitUnknown(
+            f"snapshot {self.snapshot_id} may have been committed: {error}; looking for it failed: {why}"
+        )
+
+    @property
+    def _number(self) -> int:
+        """The sequence number of this attempt."""
+        return self.table.metadata.next_sequence_number()
+
+    def _is_in(self, seen: TableMetadata) -> bool:
+        return seen.snapshot_by_id(self.snapshot_id) is not None
+
+    def _went_on(self, seen: TableMetadata) -> bool:
+        same_table = seen.table_uuid == self.table.metadata.table_uuid
+        return same_table and seen.next_sequence_number() > self._number
+
+    def _was_overtaken(self, seen: TableMetadata) -> bool:
+        """Whether another was quicker for certain: a stale answer, which may hide that this one landed, shows none."""
+        before = self.table.metadata
+        if seen.table_uuid != before.table_uuid:
+            return True
+        if self._went_on(seen):
+            return any(one.sequence_number == self._number for one in seen.snapshots)
+        # Rolled back: the log of the main branch goes on without a new number, which breaks the fence of this attempt.
+        known = before.snapshot_log
+        return len(seen.snapshot_log) > len(known) and seen.snapshot_log[: len(known)] == known
 
     def _prepare(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         metadata = self.table.metadata

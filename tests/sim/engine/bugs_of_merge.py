@@ -30,7 +30,7 @@ def fence_off(prepare: Any) -> Any:
     return wrong
 
 
-@plant((row_delta.RowDelta, "_look_for"))
+@plant((row_delta.RowDelta, "_look"))
 def unknown_outcome_taken_for_a_failure(_look: Any) -> Any:
     def wrong(self: Any, error: Exception) -> None:
         raise Conflict("it failed, surely") from error

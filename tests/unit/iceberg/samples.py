@@ -37,6 +37,7 @@ class UnsteadyCatalog(SqlCatalog):
     refusal: Exception | None = None  # raised instead of committing
     answer: Exception | None = None  # raised after a commit that landed
     blindness: Exception | None = None  # raised by load_table once a commit was tried
+    stale: Table | None = None  # shown by load_table once a commit was tried
     commits = 0
     _blind = False
 
@@ -55,18 +56,20 @@ class UnsteadyCatalog(SqlCatalog):
             if self.answer:
                 raise self.answer
         finally:
-            self._blind = self.blindness is not None
+            self._blind = True
         return response
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """The table, unless the catalog went blind."""
         if self._blind and self.blindness:
             raise self.blindness
+        if self._blind and self.stale:
+            return self.stale
         return super().load_table(identifier)
 
     def recover(self) -> None:
         """Behaves from now on."""
-        self.before_commit = self.refusal = self.answer = self.blindness = None
+        self.before_commit = self.refusal = self.answer = self.blindness = self.stale = None
         self.commits = 0
 
 

@@ -9,7 +9,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFil
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from icemirror.errors import CommitUnknown, Conflict
+from icemirror.errors import CommitUnknown, Conflict, Contested
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.seams import list_manifests
 from tests.unit.iceberg.samples import (
@@ -209,6 +209,30 @@ def test_a_commit_that_was_refused_is_a_conflict(catalog: UnsteadyCatalog, table
     with pytest.raises(Conflict, match="409"):
         delta.commit()
     assert table.refresh().current_snapshot() is None
+
+
+def test_a_refusal_that_nobody_is_seen_to_be_the_cause_of_may_be_one_of_a_commit_that_landed(
+    catalog: UnsteadyCatalog, table: Table
+) -> None:
+    """A transport's second try is refused, and a catalog behind a cache shows the table as it was."""
+    delta = make_delta(table, data_files(table, 1))
+    catalog.answer, catalog.stale = CommitFailedException("409"), catalog.load_table("ns.t")
+    with pytest.raises(Contested, match="409"):
+        delta.commit()
+    catalog.recover()
+    assert ids_of(table) == [1]
+
+
+def test_a_refusal_by_a_commit_that_was_quicker_is_no_more_than_a_conflict(
+    catalog: UnsteadyCatalog, table: Table
+) -> None:
+    delta = make_delta(table, data_files(table, 1))
+    other = catalog.load_table("ns.t")
+    catalog.before_commit = lambda: commit_ids(other, 2)
+    with pytest.raises(Conflict) as raised:
+        delta.commit()
+    assert type(raised.value) is Conflict
+    assert ids_of(table) == [2]
 
 
 @pytest.mark.parametrize("name", UNCLEAR)

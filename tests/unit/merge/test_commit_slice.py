@@ -238,16 +238,47 @@ def _refuse(error: Exception) -> Callable[..., Any]:
 def test_a_lost_race_removes_its_own_files_and_no_others(
     started: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = started.files_on_disk()
+    other = started.reconfigure()
     mirror, part = prepared(started)
+    before = started.files_on_disk()
     shards = started.pipeline.engine.run(
         started.pipeline._work(started.pipeline.prepare(started.table), mirror, part, location(started))
     )
-    _commit_with(monkeypatch, started, _refuse(CommitFailedException("409")))
+    own = started.files_on_disk() - before
+    theirs: set[str] = set()
+
+    def act(real: Callable[..., Any], *arguments: Any) -> Any:
+        monkeypatch.undo()
+        own.update(started.files_on_disk() - before)
+        other.merge()
+        theirs.update(started.files_on_disk() - before - own)
+        return real(*arguments)
+
+    _commit_with(monkeypatch, started, act)
     with pytest.raises(Conflict):
         commit(started, mirror, part, shards)
-    assert started.files_on_disk() == before
-    assert started.rows() == {1: "I1@1", 2: "I2@1", 3: "I3@1"}
+    assert own
+    assert started.files_on_disk() == before | theirs
+    assert started.rows() == {1: "I1@1", 2: "U2@5", 3: "I3@1"}
+
+
+def test_a_refusal_whose_cause_is_not_seen_removes_no_file(
+    started: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal answered the transport's own retry; the first try had landed, and a cache hides it for a moment."""
+    real_load = started.catalog.load_table
+    shown: list[Any] = []
+
+    def act(real: Callable[..., Any], *arguments: Any) -> Any:
+        before = real_load(arguments[0].name())
+        real(*arguments)
+        shown.append(before)
+        raise CommitFailedException("409")
+
+    monkeypatch.setattr(started.catalog, "load_table", lambda name: shown.pop() if shown else real_load(name))
+    _commit_with(monkeypatch, started, act)
+    assert started.merge().outcome == "up-to-date"
+    assert started.rows() == {1: "I1@1", 2: "U2@5", 3: "I3@1"}
 
 
 def test_a_lost_race_is_planned_again_from_the_new_head(
