@@ -349,6 +349,7 @@ class World:
         document = table.metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
         document |= {"format-version": 3, "next-row-id": 0}
         self.catalog.put(MIRROR, TableMetadataUtil.parse_obj(document))
+        self._leaky |= self._depth > 0  # the merge that this stops sees nobody who was quicker
         return "the mirror is upgraded to version 3"
 
     def _end(self) -> None:
