@@ -207,7 +207,7 @@ def test_a_commit_that_is_refused_expires_nothing(lab: Lab, monkeypatch: pytest.
     lab.tell("U1@6")
     monkeypatch.setattr(SqlCatalog, "commit_table", refuse)
     assert lab.try_merge().error is not None
-    assert lab.files_on_disk() == before
+    assert lab.files_on_disk() >= before
     assert len(lab.mirror.metadata.snapshots) == snapshots
 
 
