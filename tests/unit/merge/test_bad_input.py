@@ -15,6 +15,7 @@ from pyiceberg.types import DoubleType, LongType, StringType
 from icemirror.errors import Kind
 from icemirror.result import TableResult
 from icemirror.settings import load_settings
+from icemirror.telemetry.redaction import forget_secrets, register_secret
 from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
 from spark_job.merge import merge_table
@@ -225,6 +226,18 @@ def test_bad_input_is_named_and_nothing_is_committed_and_others_are_merged(start
         path for path in lab.files_on_disk() - files if "good" not in path and "_index" not in path
     } == set()
     assert (good.outcome, good.live_rows) == ("merged", 1)
+
+
+def test_secrets_in_the_error_of_a_result_are_masked(started: Lab) -> None:
+    drop_changelog(started)
+    register_secret("there is no such table")
+    try:
+        error = started.try_merge().error
+    finally:
+        forget_secrets()
+    assert error is not None
+    assert "***" in error.message
+    assert "no such table" not in error.message
 
 
 FROM_THE_START = (
