@@ -7,7 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from icemirror.crash import reach
-from icemirror.errors import Conflict, Corrupt, IcemirrorError, Invalid
+from icemirror.errors import REBUILD, Conflict, Corrupt, IcemirrorError, Invalid
 from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
@@ -118,7 +118,10 @@ class Pipeline:
             bytes=sum(part.bytes for part in prepared.slices),
             events=sum(part.events for part in prepared.slices),
             slices=len(prepared.slices),
-            schema_changes=prepared.schema_changes,
+            schema_changes=(
+                *(f"in the mirror: {change}" for change in prepared.mirror_changes),
+                *prepared.schema_changes,
+            ),
             creates_mirror=prepared.mirror is None and bool(prepared.slices),
         )
 
@@ -159,6 +162,12 @@ class Pipeline:
         return Merged(slice=result, position=_after(part, outcome))
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
+        if changes := prepared.mirror_changes:
+            raise Invalid(
+                f"{prepared.settings.name}: the mirror's own columns were changed ({'; '.join(changes)}), by another "
+                "engine than icemirror; nothing was merged. Drop columns that were added; where one was dropped, "
+                f"{REBUILD}."
+            )
         if changes := prepared.schema_changes:
             raise Invalid(
                 f"{prepared.settings.changelog_id}: its schema changed ({'; '.join(changes)}). "

@@ -128,6 +128,18 @@ def add_column(lab: Lab) -> None:
     lab.tell("U1@2")
 
 
+def add_column_to_the_mirror(lab: Lab) -> None:
+    with lab.mirror.update_schema() as update:
+        update.add_column("note", LongType())
+    lab.tell("U1@2")
+
+
+def drop_column_of_the_mirror(lab: Lab) -> None:
+    with lab.mirror.update_schema() as update:
+        update.delete_column("name")
+    lab.tell("U1@2")
+
+
 def double_a_key_in_the_mirror(lab: Lab) -> None:
     lab.tell("U1@2")
     mirror = lab.mirror
@@ -195,6 +207,16 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*drop the mirror"),
     "expired cursor": (expire_cursor, Kind.INVALID, "expired.*drop the mirror"),
     "another schema": (add_column, Kind.INVALID, r"its schema changed \(new column more \(long\)\)"),
+    "column added to the mirror": (
+        add_column_to_the_mirror,
+        Kind.INVALID,
+        r"^lab\.world: the mirror's own columns were changed \(column note added\).*Drop columns that were added",
+    ),
+    "column dropped from the mirror": (
+        drop_column_of_the_mirror,
+        Kind.INVALID,
+        r"^lab\.world: the mirror's own columns were changed \(column name dropped\).*drop the mirror, then",
+    ),
     "a key twice in the mirror": (
         double_a_key_in_the_mirror,
         Kind.INVALID,
