@@ -129,6 +129,11 @@ class CatchUpWork:
         return tuple(ChangeFile(file.path, 8 * file.keys, file.keys, 0, 0) for file in self.foreign)
 
     @property
+    def background(self) -> tuple[ChangeFile, ...]:
+        """Nothing."""
+        return ()
+
+    @property
     def codec(self) -> KeyCodec:
         """How keys are encoded."""
         return self.recipe.codec

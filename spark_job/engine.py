@@ -1,4 +1,4 @@
-"""How a slice runs: in one Spark task where it is small, sharded by key range where it is large."""
+"""How a slice runs: in this process if it is little, in one Spark task, or sharded by key range if it is large."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ class LazyEngine:
         return (InProcess() if self._is_little(work) else self._started()).run(work)
 
     def _is_little(self, work: Work[Result]) -> bool:
-        size = sum(file.bytes for file in work.files)
-        return sum(map(_events, work.files)) < self._from_events and size <= _LITTLE_BYTES
+        files = (*work.files, *work.background)
+        size = sum(file.bytes for file in files)
+        return sum(map(_events, files)) < self._from_events and size <= _LITTLE_BYTES
 
     def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
         """Merges runs of the index, after a start if need be."""
@@ -142,7 +143,7 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class InProcess:
-    """Without Spark: for tests that explore many schedules."""
+    """Without Spark: how small slices are merged, in one shard; tests ask for more."""
 
     shards: int = 1
 

@@ -87,6 +87,11 @@ class HealWork:
         return (*self.history, *rows)
 
     @property
+    def background(self) -> tuple[ChangeFile, ...]:
+        """Nothing."""
+        return ()
+
+    @property
     def codec(self) -> KeyCodec:
         """How keys are encoded."""
         return self.shape.codec

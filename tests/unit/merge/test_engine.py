@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -146,3 +147,20 @@ def test_the_index_lies_beside_the_table_or_where_the_configuration_says(lab: La
     assert index_location(metadata, None) == f"{parent}/_icemirror_index/{metadata.table_uuid}"
     for configured in ("s3://b/idx", "s3://b/idx/"):
         assert index_location(metadata, configured) == f"s3://b/idx/{metadata.table_uuid}"
+
+
+def test_a_look_into_much_history_is_not_little(lab: Lab) -> None:
+    started: list[int] = []
+
+    def start() -> InProcess:
+        started.append(1)
+        return InProcess()
+
+    lab.tell("I1@1 I2@2")
+    lab.merge()
+    lab.tell("U1@3")
+    work = next_work(lab)
+    LazyEngine(start, 3).run(replace(work, history=(replace(work.files[0], events=1),)))
+    assert started == []
+    LazyEngine(start, 3).run(replace(work, history=(replace(work.files[0], events=2),)))
+    assert started == [1]
