@@ -20,6 +20,7 @@ from icemirror.telemetry.logs import get_log
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes
 from spark_job.engine import Engine
+from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.key_index.codec import KeyCodec
@@ -126,6 +127,11 @@ class CatchUpWork:
     def files(self) -> tuple[ChangeFile, ...]:
         """What is read: key columns, the weight of which is taken for eight bytes a row."""
         return tuple(ChangeFile(file.path, 8 * file.keys, file.keys, 0, 0) for file in self.foreign)
+
+    @property
+    def background(self) -> tuple[ChangeFile, ...]:
+        """Nothing."""
+        return ()
 
     @property
     def codec(self) -> KeyCodec:
@@ -292,7 +298,11 @@ def catch_up(
         files_gone=len(difference.gone),
         files_with_deletes=len(difference.lost_rows),
     )
-    root = caught_up(root, difference, shards, int(time.time() * 1000))
+    try:
+        root = caught_up(root, difference, shards, int(time.time() * 1000))
+    except Corrupt:
+        discard(io, [path for shard in shards for path in shard.paths])
+        raise
     added = root.segments[: sum(1 for shard in shards if shard.segment)]
     return replace(mirror, root=root), added
 

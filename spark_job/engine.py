@@ -1,4 +1,4 @@
-"""How a slice runs: in one Spark task where it is small, sharded by key range where it is large."""
+"""How a slice runs: in this process if it is little, in one Spark task, or sharded by key range if it is large."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,9 @@ _SAMPLE_FILES = 8
 _SAMPLE_KEYS = 1000
 
 
+Answer = TypeVar("Answer")
+
+
 class Engine(Protocol):
     """Runs the shards of a slice."""
 
@@ -67,21 +70,33 @@ class LazyEngine:
 
     def run(self, work: Work[Result]) -> list[Result]:
         """The results of the shards, after a start if need be."""
-        return (InProcess() if self._is_little(work) else self._started()).run(work)
+        return InProcess().run(work) if self._is_little(work) else self._ask(lambda engine: engine.run(work))
 
     def _is_little(self, work: Work[Result]) -> bool:
-        size = sum(file.bytes for file in work.files)
-        return sum(map(_events, work.files)) < self._from_events and size <= _LITTLE_BYTES
+        files = (*work.files, *work.background)
+        size = sum(file.bytes for file in files)
+        return sum(map(_events, files)) < self._from_events and size <= _LITTLE_BYTES
 
     def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
         """Merges runs of the index, after a start if need be."""
-        return self._started().merge_index(merge)
+        return self._ask(lambda engine: engine.merge_index(merge))
+
+    def _ask(self, ask: Callable[[Engine], list[Answer]]) -> list[Answer]:
+        """What the engine answers. One that fails without a name may be dead: the next work gets a new one."""
+        engine = self._started()
+        try:
+            return ask(engine)
+        except IcemirrorError:
+            raise
+        except Exception:
+            self._engine = None
+            raise
 
     def _started(self) -> Engine:
         if self._engine is None:
             began = time.perf_counter()
             self._engine = self._start()
-            self.start_seconds = time.perf_counter() - began
+            self.start_seconds += time.perf_counter() - began
         return self._engine
 
 
@@ -142,7 +157,7 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class InProcess:
-    """Without Spark: for tests that explore many schedules."""
+    """Without Spark: how small slices are merged, in one shard; tests ask for more."""
 
     shards: int = 1
 

@@ -63,15 +63,18 @@ def load_map(text: str) -> FieldMap:
 def schema_changes(
     changelog: Schema, row_ids: tuple[int, ...], mirror: Schema, ids: FieldMap
 ) -> tuple[str, ...]:
-    """How the row's columns in the changelog differ from the mirror's, in words."""
+    """How the row's columns in the changelog differ from what the mirror was made of, in words."""
     changes: list[str] = []
+    fields = {field.field_id: field for field in mirror.fields}
     for field in changelog.fields:
         if field.field_id not in row_ids:
             continue
         if field.field_id not in ids:
             changes.append(f"new column {field.name} ({field.field_type})")
             continue
-        there = mirror.find_field(ids[field.field_id])
+        if ids[field.field_id] not in fields:
+            continue  # of that `mirror_changes` tells
+        there = fields[ids[field.field_id]]
         if there.name != field.name:
             changes.append(f"column {there.name} renamed to {field.name}")
         same = {target: target for target in ids.values()}
@@ -81,11 +84,21 @@ def schema_changes(
         if not key and _loosened(there, field):
             changes.append(f"column {field.name} may now be NULL, or a part of it")
     present = {field.field_id for field in changelog.fields}
-    top_level = {ids[source] for source in ids if source in present}
-    changes.extend(
-        f"column {field.name} dropped" for field in mirror.fields if field.field_id not in top_level
-    )
+    dropped = [fields.get(target) for source, target in ids.items() if source not in present]
+    changes.extend(f"column {field.name} dropped" for field in dropped if field is not None)
     return tuple(changes)
+
+
+def mirror_changes(changelog: Schema, mirror: Schema, ids: FieldMap) -> tuple[str, ...]:
+    """How others changed the mirror's fields, at any depth, in words."""
+    made, there = set(ids.values()), set(_ids(mirror.as_struct()))
+    added = [mirror.find_column_name(field_id) for field_id in sorted(there - made)]
+    dropped = [
+        changelog.find_column_name(source) or f"with field id {target}"
+        for source, target in ids.items()
+        if target not in there
+    ]
+    return (*(f"column {name} dropped" for name in dropped), *(f"column {name} added" for name in added))
 
 
 def _outline(kind: IcebergType, ids: FieldMap) -> object:

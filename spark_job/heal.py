@@ -22,6 +22,7 @@ from spark_job.catch_up import IndexedShard, greatest_order
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
 from spark_job.engine import Engine
+from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
 from spark_job.key_index import orders as order_column
@@ -84,6 +85,11 @@ class HealWork:
         """What is read."""
         rows = [ChangeFile(file.path, 8 * file.rows, file.rows, 0, 0) for file in self.covered]
         return (*self.history, *rows)
+
+    @property
+    def background(self) -> tuple[ChangeFile, ...]:
+        """Nothing."""
+        return ()
 
     @property
     def codec(self) -> KeyCodec:
@@ -262,12 +268,16 @@ class Healer:
         if root is None or not hurt:
             return mirror, ()
         segments, added = list(root.segments), list[SegmentInfo]()
-        for at in reversed(range(len(segments))):  # the oldest first: newer ones ask it
-            if segments[at].path in damaged:
-                work = self._work(mirror, root, segments[at], tuple(segments[at + 1 :]))
-                rebuilt = self._run(work, segments[at].run, segments[at].written_at)
-                segments[at : at + 1] = rebuilt
-                added.extend(rebuilt)
+        try:
+            for at in reversed(range(len(segments))):  # the oldest first: newer ones ask it
+                if segments[at].path in damaged:
+                    work = self._work(mirror, root, segments[at], tuple(segments[at + 1 :]))
+                    rebuilt = self._run(work, segments[at].run, segments[at].written_at)
+                    segments[at : at + 1] = rebuilt
+                    added.extend(rebuilt)
+        except BaseException:
+            discard(mirror.table.io, [segment.path for segment in added])
+            raise
         return replace(mirror, root=root.model_copy(update={"segments": tuple(segments)})), tuple(added)
 
     def _rebuild(self, mirror: Mirror) -> tuple[Mirror, tuple[SegmentInfo, ...]]:

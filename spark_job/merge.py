@@ -8,6 +8,7 @@ from icemirror.errors import BadConfig, IcemirrorError, Kind, unexpected_text
 from icemirror.result import ErrorResult, Merged, Position, SliceResult, TableResult
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import bind, get_log
+from icemirror.telemetry.redaction import redact
 from spark_job.pipeline import Pipeline
 
 log = get_log(__name__)
@@ -35,7 +36,7 @@ def merge_table(
         except IcemirrorError as error:
             log.failure("merge failed", error)
             report(error)
-            failure = ErrorResult(kind=error.kind, message=str(error))
+            failure = ErrorResult(kind=error.kind, message=redact(str(error)))
         except Exception as error:  # a defect of ours, or of a library: this table fails, the others go on
             log.failure("merge failed unexpectedly", error)
             report(error)

@@ -7,7 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from icemirror.crash import reach
-from icemirror.errors import Conflict, Invalid
+from icemirror.errors import REBUILD, Conflict, Corrupt, IcemirrorError, Invalid
 from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
@@ -27,6 +27,7 @@ from spark_job.index_location import index_location
 from spark_job.index_merge import apply_merge, plan_merge
 from spark_job.key_change import require_same_key
 from spark_job.key_index.damage import DamagedSegment
+from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index
 from spark_job.plan import Slice, SliceLimits
 from spark_job.row_lineage import require_free_names
@@ -54,8 +55,9 @@ class Pipeline:
 
     def advance(self, table: TableSettings) -> Advance:
         """Merges the next slice of a table, or finds that there is none."""
-        conflicts, damaged, ask_history = 0, set[str](), False
-        while conflicts < _MOST_ATTEMPTS:
+        attempts, damaged, ask_history = 0, set[str](), False
+        failure: IcemirrorError | None = None
+        while attempts < _MOST_ATTEMPTS:
             began = self.clock()
             prepared = self.prepare(table)
             if not prepared.slices:
@@ -69,13 +71,20 @@ class Pipeline:
                 ask_history = True
                 log.info("asking the changelog's history", reason=str(error))
             except Conflict as error:
-                conflicts += 1
+                attempts, failure = attempts + 1, error
                 log.info("fenced out, planning again", reason=str(error))
             except DamagedSegment as error:
                 if error.path in damaged:
                     raise
                 damaged.add(error.path)
+                if not _names(prepared.mirror, error.path):  # what it names is damaged only once
+                    attempts, failure = attempts + 1, error
                 log.warning("a segment of the key index cannot be read", reason=str(error))
+        if isinstance(failure, DamagedSegment):
+            raise Corrupt(
+                f"{table.name}: what was rebuilt of the key index cannot be read either ({failure}). Does the storage "
+                "of the index keep what is written there?"
+            )
         raise Conflict(
             f"{table.name}: the mirror moved during {_MOST_ATTEMPTS} attempts in a row; who else writes to it?"
         )
@@ -109,7 +118,10 @@ class Pipeline:
             bytes=sum(part.bytes for part in prepared.slices),
             events=sum(part.events for part in prepared.slices),
             slices=len(prepared.slices),
-            schema_changes=prepared.schema_changes,
+            schema_changes=(
+                *(f"in the mirror: {change}" for change in prepared.mirror_changes),
+                *prepared.schema_changes,
+            ),
             creates_mirror=prepared.mirror is None and bool(prepared.slices),
         )
 
@@ -127,10 +139,12 @@ class Pipeline:
             location = index_location(mirror.table.metadata, self.settings.index_location)
             shape = prepared.shape.of_mirror(mirror.table.metadata.table_uuid)
             healer = Healer(self.engine, prepared.changelog.io, prepared.merged_files, shape, location)
-            mirror, healed = healer.heal(mirror, damaged)
-            mirror, caught = catch_up(self.engine, mirror, shape, location)
             expire_before = int(1000 * (time.time() - table.tombstone_retention))
+            healed: tuple[SegmentInfo, ...] = ()
+            caught: tuple[SegmentInfo, ...] = ()
             try:
+                mirror, healed = healer.heal(mirror, damaged)
+                mirror, caught = catch_up(self.engine, mirror, shape, location)
                 merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
                 work = self._work(prepared, mirror, part, location)
                 if ask_history:
@@ -148,6 +162,12 @@ class Pipeline:
         return Merged(slice=result, position=_after(part, outcome))
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
+        if changes := prepared.mirror_changes:
+            raise Invalid(
+                f"{prepared.settings.name}: the mirror's own columns were changed ({'; '.join(changes)}), by another "
+                "engine than icemirror; nothing was merged. Drop columns that were added; where one was dropped, "
+                f"{REBUILD}."
+            )
         if changes := prepared.schema_changes:
             raise Invalid(
                 f"{prepared.settings.changelog_id}: its schema changed ({'; '.join(changes)}). "
@@ -186,6 +206,12 @@ class Pipeline:
             key_check_rows=self.key_check_rows,
             first_row_ids=_first_row_ids(mirror),
         )
+
+
+def _names(mirror: Mirror | None, path: str) -> bool:
+    """Does the index, as it was committed, name the segment?"""
+    root = mirror.root if mirror else None
+    return root is not None and any(segment.path == path for segment in root.segments)
 
 
 def _first_row_ids(mirror: Mirror) -> tuple[int | None, ...] | None:

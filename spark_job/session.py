@@ -66,6 +66,8 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
         conf.set(name, value)
     at_start = SparkConf(loadDefaults=False)
     at_start.setAll([setting for setting in conf.getAll() if setting[0].startswith(_AT_START)])
+    if _SUBMITTED not in environ:
+        _leave_dead_java()
     try:
         with _tamed_java():
             SparkContext._ensure_initialized(conf=at_start)
@@ -74,6 +76,28 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
         raise Invalid(
             f"Spark did not start: {error}. Check job.spark in the configuration and the Java in JAVA_HOME."
         ) from error
+
+
+def _leave_dead_java() -> None:
+    """Lets go of a context that has stopped, and of a Java that does not answer: PySpark would keep both for ever."""
+    from pyspark import SparkContext
+
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    if gateway is None:
+        return
+    with suppress(Exception):  # there are as many kinds of errors as ways to lose a connection
+        gateway.jvm.java.lang.System.currentTimeMillis()
+        if context is not None and context._jsc.sc().isStopped():
+            context.stop()
+        return
+    log.warning("Spark's Java does not answer any more; another is started")
+    with suppress(Exception):
+        if context is not None:
+            context._jsc = None  # nobody is left to be told of the end
+            context.stop()
+    with suppress(Exception):
+        gateway.shutdown()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
 
 
 def _choose_java(environ: MutableMapping[str, str]) -> None:

@@ -1,6 +1,7 @@
 """One shard of a slice: collapse → locate → write → index, from key tuples to files.
 
-A small slice is one shard in one Spark task; a large one is cut by key range. Everything here runs without Spark.
+A small slice is one shard, in the job's own process or in one Spark task; a large one is cut by key range. Everything
+here runs without Spark.
 """
 
 from __future__ import annotations
@@ -55,6 +56,11 @@ class SliceWork:
     history: tuple[ChangeFile, ...] | None = None  # the changelog before this slice, where it had to be asked
     replay: bool = False
     first_row_ids: tuple[int | None, ...] | None = None  # of the indexed files; None below format v3
+
+    @property
+    def background(self) -> tuple[ChangeFile, ...]:
+        """The changelog before this slice, where it has to be asked."""
+        return self.history or ()
 
     @property
     def codec(self) -> KeyCodec:

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from icemirror.errors import REBUILD, Invalid
 from icemirror.settings import TableSettings
 from spark_job.change_file import ChangeFile
-from spark_job.field_map import schema_changes
+from spark_job.field_map import mirror_changes, schema_changes
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.mirror import Mirror
 from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
@@ -36,6 +36,13 @@ class Prepared:
         return schema_changes(
             self.changelog.schema(), self.shape.row_ids, table.schema(), self.mirror.field_map
         )
+
+    @property
+    def mirror_changes(self) -> tuple[str, ...]:
+        """How others changed the mirror's columns."""
+        if self.mirror is None:
+            return ()
+        return mirror_changes(self.changelog.schema(), self.mirror.table.schema(), self.mirror.field_map)
 
     def merged_files(self) -> list[ChangeFile]:
         """The changelog's files up to the cursor."""

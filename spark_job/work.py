@@ -31,6 +31,10 @@ class Work(Protocol[Result]):
         """What is read."""
 
     @property
+    def background(self) -> Sequence[ChangeFile]:
+        """What every shard reads all of, beside its own."""
+
+    @property
     def codec(self) -> KeyCodec:
         """How keys are encoded."""
 

@@ -11,7 +11,7 @@ import click
 from rich.filesize import decimal
 from rich.table import Table
 
-from icemirror.cli.console import config_option, err, load, out, print_error, print_json
+from icemirror.cli.console import config_option, err, load, out, print_error, print_json, print_json_error
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def adopt(config: str | None, name: str, merged_up_to: str, dry_run: bool, as_js
         adopted = _adopt(settings, table, merged_up_to, dry_run=dry_run, as_json=as_json)
     except IcemirrorError as error:
         if as_json:
-            print_json({"table": table.name, "error": {"kind": error.kind, "message": str(error)}})
+            print_json_error(table.name, error)
         print_error(str(error))
         return exit_code(error)
     told = _describe(table, adopted, time.perf_counter() - began)

@@ -16,6 +16,7 @@ from rich.text import Text
 from icemirror.telemetry.redaction import redact, register_secret
 
 if TYPE_CHECKING:
+    from icemirror.errors import IcemirrorError
     from icemirror.settings import Settings
 
 # Any: click's decorators take functions and commands of every signature.
@@ -82,6 +83,11 @@ def load(config: str | None) -> Settings:
 def print_json(value: object) -> None:
     """One JSON value on one line of stdout."""
     click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def print_json_error(table: str, error: IcemirrorError) -> None:
+    """A table's failure as one line of JSON, without secrets."""
+    print_json({"table": table, "error": {"kind": error.kind, "message": redact(str(error))}})
 
 
 def print_error(message: str) -> None:

@@ -8,7 +8,15 @@ import click
 from rich.filesize import decimal
 from rich.table import Table
 
-from icemirror.cli.console import config_option, load, out, print_error, print_hint, print_json
+from icemirror.cli.console import (
+    config_option,
+    load,
+    out,
+    print_error,
+    print_hint,
+    print_json,
+    print_json_error,
+)
 from icemirror.cli.plan import choose_tables
 from icemirror.errors import Exit, IcemirrorError, exit_code, worst
 
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 
 _EXPIRE = "expire"
 _CLEAN_ORPHANS = "clean-orphans"
-_LEAST_AGE = "1h"
+_LEAST_AGE = "7h"  # a worker gives up a slice after six
 _SHOWN = 20
 
 
@@ -36,7 +44,7 @@ _SHOWN = 20
     default="24h",
     show_default=True,
     metavar="AGE",
-    help="clean-orphans: keep younger files, which a merge under way may be about to commit. At least 1h.",
+    help="clean-orphans: keep younger files, which a merge under way may be about to commit. At least 7h.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table and action on stdout.")
 def maintain(
@@ -72,7 +80,7 @@ def maintain(
             codes.append(exit_code(error))
             print_error(str(error))
             if as_json:
-                print_json({"table": table.name, "error": {"kind": error.kind, "message": str(error)}})
+                print_json_error(table.name, error)
     if not as_json and results:
         _show(results)
     return worst(codes)
@@ -87,7 +95,7 @@ def _age(text: str) -> float:
         raise click.BadParameter(str(error), param_hint="--older-than") from error
     if seconds < parse_seconds(_LEAST_AGE):
         raise click.BadParameter(
-            f"{text} is less than {_LEAST_AGE}: a merge under way may be about to commit such files",
+            f"{text} is less than {_LEAST_AGE}: a slice may take 6 hours, and then commit files that are as old",
             param_hint="--older-than",
         )
     return seconds

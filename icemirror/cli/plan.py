@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from icemirror.cli.console import config_option, load, out, print_error, print_json
+from icemirror.cli.console import config_option, load, out, print_error, print_json, print_json_error
 from icemirror.errors import BadConfig, Exit, IcemirrorError, exit_code, worst
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: b
             print_error(str(error))
             codes.append(exit_code(error))
             if as_json:
-                print_json({"table": table.name, "error": {"kind": error.kind, "message": str(error)}})
+                print_json_error(table.name, error)
             continue
         if as_json:
             print_json(plans[-1].model_dump(mode="json"))

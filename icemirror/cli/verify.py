@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from icemirror.cli.console import config_option, err, load, out, print_error, print_json
+from icemirror.cli.console import config_option, err, load, out, print_error, print_json, print_json_error
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def verify(
         report = _verify(settings, table, options, as_json=as_json)
     except IcemirrorError as error:
         if as_json:
-            print_json({"table": table.name, "error": {"kind": error.kind, "message": str(error)}})
+            print_json_error(table.name, error)
         print_error(str(error))
         return exit_code(error)
     if as_json:

@@ -63,6 +63,10 @@ def name_error(error: Exception, lead: str) -> IcemirrorError | None:
             return Invalid(f"{lead}{error}. Check the name and the catalog in the configuration.")
         case iceberg.UnauthorizedError() | iceberg.ForbiddenError():
             return Invalid(f"{lead}the catalog refused the credentials: {error}")
+        case iceberg.BadRequestError():
+            return Invalid(
+                f"{lead}the catalog does not take the request: {error}. Check the catalog's configuration."
+            )
         case iceberg.RESTError() | iceberg.CommitStateUnknownException() | iceberg.CommitFailedException():
             return Transient(f"{lead}the catalog could not answer: {error}")
         case MemoryError():

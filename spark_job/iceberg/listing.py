@@ -12,6 +12,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Invalid
+from spark_job.iceberg.vended_io import VendedIO
 
 # As the file systems of fsspec call it: local and Google's, Amazon's, Azure's, others.
 _MODIFIED = ("mtime", "LastModified", "last_modified", "updated", "created")
@@ -29,6 +30,8 @@ class StoredFile:
 def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
     """Every file below a location, at any depth; none where there is no such place."""
     location = location.rstrip("/")
+    if isinstance(io, VendedIO):
+        io = io.current()
     if isinstance(io, PyArrowFileIO):
         return _list_pyarrow(io, location)
     if hasattr(io, "get_fs"):

@@ -52,17 +52,18 @@ class VendedIO(FileIO):
 
     def new_input(self, location: str) -> InputFile:
         """A file to read."""
-        return self._current().new_input(location)
+        return self.current().new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
         """A file to write."""
-        return self._current().new_output(location)
+        return self.current().new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Removes a file."""
-        self._current().delete(location)
+        self.current().delete(location)
 
-    def _current(self) -> FileIO:
+    def current(self) -> FileIO:
+        """File access with credentials that are good for a while."""
         if time.time() >= self._renew_at:
             self._take(load_catalog(self._catalog, **self._catalog_properties).load_table(self._identifier))
         return self._io

@@ -83,6 +83,11 @@ class DeepWork:
         return (*self.history, *rows, *entries)
 
     @property
+    def background(self) -> tuple[ChangeFile, ...]:
+        """Nothing."""
+        return ()
+
+    @property
     def codec(self) -> KeyCodec:
         """How keys are encoded."""
         return self.shape.codec

@@ -15,6 +15,7 @@ import pytest
 from icemirror.result import Merged, UpToDate
 from spark_job.engine import InProcess
 from spark_job.iceberg.vended_io import VendedIO
+from spark_job.maintenance.orphans import clean_orphans
 from spark_job.shard import ShardResult, SliceWork
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
@@ -118,6 +119,20 @@ def test_stale_credentials_are_refused_here(tmp_path: Path, rest: RestCatalog, s
         with pytest.raises(OSError, match=r"(?i)denied|expired|403"):
             lent.new_input(path).exists()
         assert changelog.io.new_input(path).exists()
+
+
+def test_orphans_are_found_with_lent_credentials(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
+    with lending_lake(rest, s3) as lake:
+        lab = mirrored_world(tmp_path, lake, Schedule(6, "int", ("text",)))
+        lab.world.commit_next()
+        _merge_all(lab)
+        left = f"{lab.mirror.location()}/data/left.parquet"
+        with lab.mirror.io.new_output(left).create() as stream:
+            stream.write(b"left")
+        time.sleep(LIFE_SECONDS)
+        result = clean_orphans(lambda: lab.mirror, lab.table.name, older_than_seconds=0)
+        assert (result.paths, result.left) == ((left,), 0)
+        _judge(lab, tmp_path, lake)
 
 
 def _judge(lab: MirroredWorld, folder: Path, lake: Lake) -> None:

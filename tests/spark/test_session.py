@@ -82,3 +82,40 @@ def test_an_interrupt_while_spark_starts_leaves_no_java_behind() -> None:
         return
     os.kill(java, signal.SIGKILL)
     raise AssertionError("Java is still there")
+
+
+_KILLED = """
+import os, signal
+from spark_job.engine import LazyEngine
+from spark_job.session import open_spark
+
+class Engine:
+    def __init__(self):
+        self.spark = open_spark({"spark.driver.memory": "512m"})
+
+    def run(self, number):
+        return self.spark.parallelize([number], 1).map(lambda one: one + 1).collect()
+
+class Work(int):
+    files = background = ()
+
+engine = LazyEngine(Engine)
+print(engine.run(Work(20)))
+java = engine._engine.spark._gateway.proc
+os.kill(java.pid, signal.SIGKILL)
+java.wait()
+try:
+    engine.run(Work(21))
+except Exception as error:
+    print("failed")
+print(engine.run(Work(22)))
+engine._engine.spark.stop()
+"""
+
+
+def test_a_java_that_died_is_followed_by_another() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["[21]", "failed", "[23]"]

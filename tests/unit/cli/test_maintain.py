@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from icemirror.cli.main import run
+from icemirror.settings.quantities import parse_seconds
+from icemirror.telemetry.redaction import forget_secrets, register_secret
+from spark_job.worker import _LONGEST_SLICE_SECONDS
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge.lab import Lab, local_path
 
@@ -97,6 +100,29 @@ def test_a_mirror_that_is_not_there_needs_a_person(lab: Lab, capsys: pytest.Capt
         "kind": "invalid",
         "message": "lab.world: there is no such mirror yet; the first merge makes it.",
     }
+
+
+def test_secrets_in_errors_are_masked(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.catalog.drop_table("lab.world")
+    register_secret("no such mirror")
+    try:
+        assert run(["maintain", "--json"]) == 3
+    finally:
+        forget_secrets()
+    (result,) = printed(capsys)
+    assert result["error"] == {
+        "kind": "invalid",
+        "message": "lab.world: there is *** yet; the first merge makes it.",
+    }
+
+
+@pytest.mark.parametrize("age", ["1h", "6h", "25199s"])
+def test_files_as_old_as_the_longest_slice_are_kept(
+    lab: Lab, age: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["maintain", "clean-orphans", "--older-than", age]) == 2
+    assert f"{age} is less than 7h: a slice may take 6 hours" in capsys.readouterr().err
+    assert parse_seconds("7h") == _LONGEST_SLICE_SECONDS + 3600
 
 
 def test_files_that_other_tables_may_use_need_a_person(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

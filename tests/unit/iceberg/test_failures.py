@@ -26,6 +26,7 @@ NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
     "no such namespace": (iceberg.NoSuchNamespaceError("a"), Invalid, "Check the name"),
     "unauthorised": (iceberg.UnauthorizedError("who"), Invalid, "credentials"),
     "forbidden": (iceberg.ForbiddenError("no"), Invalid, "credentials"),
+    "bad request": (iceberg.BadRequestError("Malformed: no such warehouse"), Invalid, "no such warehouse"),
     "server error": (iceberg.ServerError("500"), Transient, "could not answer"),
     "service unavailable": (iceberg.ServiceUnavailableError("503"), Transient, "could not answer"),
     "unknown commit": (iceberg.CommitStateUnknownException("504"), Transient, "could not answer"),

@@ -1,8 +1,19 @@
 from __future__ import annotations
 
-import pytest
+import time
+from pathlib import Path
+from typing import cast
 
-from spark_job.iceberg.vended_io import is_lent, renew_at
+import pytest
+from pyarrow.fs import FileSystem
+from pyiceberg.io import FileIO
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+
+from spark_job.iceberg import vended_io
+from spark_job.iceberg.listing import list_files
+from spark_job.iceberg.vended_io import VendedIO, is_lent, renew_at
 
 
 @pytest.mark.parametrize(
@@ -32,3 +43,45 @@ def test_credentials_in_a_table_s_configuration_are_lent(config: dict[str, str],
 )
 def test_a_loan_is_renewed_before_it_ends(config: dict[str, str], expected: float) -> None:
     assert renew_at(config, now=100.0) == pytest.approx(expected)
+
+
+class _Table:
+    """A table of a catalog that lends credentials, which end in a moment or much later."""
+
+    def __init__(self, io: FileIO, *, expires_at: float) -> None:
+        self.io = io
+        self.config = {
+            "s3.session-token": "t",
+            "s3.session-token-expires-at-ms": str(int(expires_at * 1000)),
+        }
+
+    def name(self) -> tuple[str, ...]:
+        return ("lab", "world")
+
+
+def lent(io: FileIO, *, expires_at: float) -> VendedIO:
+    return VendedIO("lake", {}, cast("Table", _Table(io, expires_at=expires_at)))
+
+
+@pytest.mark.parametrize("kind", [PyArrowFileIO, FsspecFileIO])
+def test_files_are_listed_with_lent_credentials(tmp_path: Path, kind: type[FileIO]) -> None:
+    (tmp_path / "one.parquet").write_bytes(b"four")
+    (found,) = list_files(lent(kind({}), expires_at=time.time() + 3600), f"file://{tmp_path}")
+    assert (found.path, found.bytes) == (f"file://{tmp_path}/one.parquet", 4)
+
+
+def test_credentials_are_renewed_before_files_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stale(PyArrowFileIO):
+        def fs_by_scheme(self, scheme: str, netloc: str | None) -> FileSystem:
+            raise OSError("AWS Error ACCESS_DENIED: expired")
+
+    class Catalog:
+        def load_table(self, identifier: object) -> _Table:
+            return _Table(PyArrowFileIO({}), expires_at=time.time() + 3600)
+
+    monkeypatch.setattr(vended_io, "load_catalog", lambda name, **properties: Catalog())
+    (tmp_path / "one.parquet").write_bytes(b"four")
+    (found,) = list_files(lent(Stale({}), expires_at=time.time() - 1), f"file://{tmp_path}")
+    assert found.bytes == 4

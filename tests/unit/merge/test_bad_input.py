@@ -15,6 +15,7 @@ from pyiceberg.types import DoubleType, LongType, StringType
 from icemirror.errors import Kind
 from icemirror.result import TableResult
 from icemirror.settings import load_settings
+from icemirror.telemetry.redaction import forget_secrets, register_secret
 from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
 from spark_job.merge import merge_table
@@ -127,6 +128,18 @@ def add_column(lab: Lab) -> None:
     lab.tell("U1@2")
 
 
+def add_column_to_the_mirror(lab: Lab) -> None:
+    with lab.mirror.update_schema() as update:
+        update.add_column("note", LongType())
+    lab.tell("U1@2")
+
+
+def drop_column_of_the_mirror(lab: Lab) -> None:
+    with lab.mirror.update_schema() as update:
+        update.delete_column("name")
+    lab.tell("U1@2")
+
+
 def double_a_key_in_the_mirror(lab: Lab) -> None:
     lab.tell("U1@2")
     mirror = lab.mirror
@@ -194,6 +207,16 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*drop the mirror"),
     "expired cursor": (expire_cursor, Kind.INVALID, "expired.*drop the mirror"),
     "another schema": (add_column, Kind.INVALID, r"its schema changed \(new column more \(long\)\)"),
+    "column added to the mirror": (
+        add_column_to_the_mirror,
+        Kind.INVALID,
+        r"^lab\.world: the mirror's own columns were changed \(column note added\).*Drop columns that were added",
+    ),
+    "column dropped from the mirror": (
+        drop_column_of_the_mirror,
+        Kind.INVALID,
+        r"^lab\.world: the mirror's own columns were changed \(column name dropped\).*drop the mirror, then",
+    ),
     "a key twice in the mirror": (
         double_a_key_in_the_mirror,
         Kind.INVALID,
@@ -225,6 +248,18 @@ def test_bad_input_is_named_and_nothing_is_committed_and_others_are_merged(start
         path for path in lab.files_on_disk() - files if "good" not in path and "_index" not in path
     } == set()
     assert (good.outcome, good.live_rows) == ("merged", 1)
+
+
+def test_secrets_in_the_error_of_a_result_are_masked(started: Lab) -> None:
+    drop_changelog(started)
+    register_secret("there is no such table")
+    try:
+        error = started.try_merge().error
+    finally:
+        forget_secrets()
+    assert error is not None
+    assert "***" in error.message
+    assert "no such table" not in error.message
 
 
 FROM_THE_START = (

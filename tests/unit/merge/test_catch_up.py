@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.errors import Kind
+from icemirror.errors import Corrupt, Kind
+from spark_job import catch_up
 from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import read_mirror
 from tests.unit.merge import foreign
@@ -157,3 +158,17 @@ def test_what_was_caught_up_with_is_not_read_again(either: Lab) -> None:
     either.tell("U2@90")
     either.merge()
     assert not read_mirror(either.mirror, "lab.world").foreign
+
+
+def test_a_catch_up_that_does_not_add_up_leaves_no_files(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise Corrupt("the table lost rows that the key index does not know")
+
+    foreign.append(lab.mirror, [(7, "theirs")])
+    lab.tell("U1@90")
+    before = lab.files_on_disk()
+    monkeypatch.setattr(catch_up, "caught_up", refuse)
+    error = lab.try_merge().error
+    assert error is not None
+    assert error.kind is Kind.CORRUPT
+    assert lab.files_on_disk() == before

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
 
+from icemirror.errors import Transient
 from spark_job.change_file import ChangeFile
 from spark_job.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds
 from spark_job.index_location import index_location
 from spark_job.shard import SliceWork
+from spark_job.work import Result, Work
 from tests.unit.merge.lab import Lab, changelog_schema, events, rows_table, sequence_text
 from tests.unit.merge.samples import make_changes, told
 
@@ -146,3 +149,51 @@ def test_the_index_lies_beside_the_table_or_where_the_configuration_says(lab: La
     assert index_location(metadata, None) == f"{parent}/_icemirror_index/{metadata.table_uuid}"
     for configured in ("s3://b/idx", "s3://b/idx/"):
         assert index_location(metadata, configured) == f"s3://b/idx/{metadata.table_uuid}"
+
+
+def test_a_look_into_much_history_is_not_little(lab: Lab) -> None:
+    started: list[int] = []
+
+    def start() -> InProcess:
+        started.append(1)
+        return InProcess()
+
+    lab.tell("I1@1 I2@2")
+    lab.merge()
+    lab.tell("U1@3")
+    work = next_work(lab)
+    LazyEngine(start, 3).run(replace(work, history=(replace(work.files[0], events=1),)))
+    assert started == []
+    LazyEngine(start, 3).run(replace(work, history=(replace(work.files[0], events=2),)))
+    assert started == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "starts"),
+    [(RuntimeError("Answer from Java side is empty"), 2), (Transient("storage failed"), 1)],
+)
+def test_an_engine_that_failed_without_a_name_is_started_anew(
+    lab: Lab, error: Exception, starts: int
+) -> None:
+    started: list[int] = []
+
+    class Failing(InProcess):
+        def run(self, work: Work[Result]) -> list[Result]:
+            if len(failures) < 1:
+                failures.append(error)
+                raise error
+            return super().run(work)
+
+    def start() -> InProcess:
+        started.append(1)
+        return Failing()
+
+    failures: list[Exception] = []
+    lab.tell("I1@1 I2@2")
+    lab.merge()
+    lab.tell("U1@3")
+    engine, work = LazyEngine(start), next_work(lab)
+    with pytest.raises(type(error)):
+        engine.run(work)
+    engine.run(work)
+    assert len(started) == starts

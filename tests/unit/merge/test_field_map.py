@@ -12,7 +12,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from spark_job.field_map import dump_map, load_map, mirror_schema, schema_changes
+from spark_job.field_map import dump_map, load_map, mirror_changes, mirror_schema, schema_changes
 
 NESTED = Schema(
     NestedField(5, "id", LongType(), required=False),
@@ -144,3 +144,16 @@ def test_a_column_that_may_now_be_null_is_told() -> None:
     mirror, ids = mirror_schema(before, (5, 6), (5,))
     after = Schema(NestedField(5, "id", LongType()), NestedField(6, "n", StringType(), required=False))
     assert len(schema_changes(after, (5, 6), mirror, ids)) == 1
+
+
+def test_columns_that_others_dropped_from_the_mirror_or_added_to_it_are_told_as_the_mirror_s() -> None:
+    mirror, ids = mirror_schema(NESTED, (5, 12, 14), (5,))
+    row_ids = (5, 12, 14)
+    assert mirror_changes(NESTED, mirror, ids) == ()
+    key = mirror.identifier_field_ids
+    less = Schema(*(field for field in mirror.fields if field.name != "name"), identifier_field_ids=key)
+    assert mirror_changes(NESTED, less, ids) == ("column name dropped",)
+    assert schema_changes(NESTED, row_ids, less, ids) == ()
+    more = Schema(*mirror.fields, NestedField(90, "note", StringType()), identifier_field_ids=key)
+    assert mirror_changes(NESTED, more, ids) == ("column note added",)
+    assert schema_changes(NESTED, row_ids, more, ids) == ()

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.errors import Kind
+from icemirror.errors import Kind, Transient
 from spark_job.engine import InProcess
+from spark_job.heal import HealWork
 from spark_job.iceberg import mirror as mirror_module
 from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks
+from spark_job.work import Result, Work
 from tests.unit.merge import foreign
-from tests.unit.merge.lab import Lab
+from tests.unit.merge.lab import Lab, local_path
 
 
 @pytest.fixture(autouse=True)
@@ -234,3 +236,71 @@ def test_two_live_rows_of_one_key_stop_a_rebuild(tmp_path: Path) -> None:
     assert result.error is not None
     assert result.error.kind is Kind.CORRUPT
     assert "has the key of" in result.error.message
+
+
+class SpoilingEngine(InProcess):
+    """Storage that does not keep what a rebuild writes."""
+
+    rebuilt = 0
+
+    def run(self, work: Work[Result]) -> list[Result]:
+        results = super().run(work)
+        if isinstance(work, HealWork):
+            SpoilingEngine.rebuilt += 1
+            assert SpoilingEngine.rebuilt < 20, "rebuilt for ever"
+            for result in results:
+                flip_a_byte(local_path(result.paths[0]))
+        return results
+
+
+@pytest.mark.parametrize("left", [segments, roots])
+def test_a_rebuilt_segment_that_cannot_be_read_either_needs_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: Callable[[Lab], list[Path]]
+) -> None:
+    monkeypatch.setattr(SpoilingEngine, "rebuilt", 0)
+    lab = Lab.make(tmp_path, engine=SpoilingEngine())
+    lab.tell("I1@10 I2@20")
+    lab.merge()
+    for path in left(lab):
+        path.unlink()
+    before = lab.files_on_disk()
+    lab.tell("U1@30")
+    result = lab.try_merge()
+    assert result.error is not None
+    assert result.error.kind is Kind.CORRUPT
+    assert result.error.message.startswith("lab.world: what was rebuilt of the key index cannot be read")
+    assert lab.files_on_disk() == before
+
+
+def test_more_segments_than_attempts_may_be_damaged(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, engine=InProcess(12))
+    lab.tell(" ".join(f"I{key}@{key}" for key in range(1, 25)))
+    lab.merge()
+    assert len(segments(lab)) > 8
+    for path in segments(lab):
+        path.unlink()
+    lab.tell(" ".join(f"U{key}@{key - 1}=old" for key in range(1, 25)))
+    lab.merge()
+    assert lab.rows() == {key: f"I{key}@{key}" for key in range(1, 25)}
+
+
+def test_a_rebuild_that_fails_midway_leaves_no_files(tmp_path: Path) -> None:
+    class FailingEngine(InProcess):
+        def run(self, work: Work[Result]) -> list[Result]:
+            older = work.older.segments if isinstance(work, HealWork) else ()
+            if older and all(local_path(segment.path).exists() for segment in older):
+                raise Transient("storage failed")
+            return super().run(work)
+
+    lab = Lab.make(tmp_path, engine=FailingEngine())
+    for words in ("I1@10", "I1@20 I2@20"):
+        lab.tell(words)
+        lab.merge()
+    for path in segments(lab):
+        path.unlink()
+    before = lab.files_on_disk()
+    lab.tell("U1@30 U2@30")
+    result = lab.try_merge()
+    assert result.error is not None
+    assert result.error.message == "storage failed"
+    assert lab.files_on_disk() == before
