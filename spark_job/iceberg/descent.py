@@ -21,3 +21,14 @@ def holds_files_of(io: FileIO, snapshot: Snapshot, number: int) -> bool:
         for manifest in later
         for entry in read_entries(io, manifest, deleted=True)
     )
+
+
+def holds_files_of_others(io: FileIO, snapshot: Snapshot) -> bool:
+    """Whether the snapshot lists a file that it did not add itself."""
+    live = [one for one in known_manifests(io, snapshot) if one.has_added_files() or one.has_existing_files()]
+    return any(one.added_snapshot_id != snapshot.snapshot_id for one in live) or any(
+        entry.snapshot_id != snapshot.snapshot_id
+        for manifest in live
+        if manifest.has_existing_files()
+        for entry in read_entries(io, manifest)
+    )

@@ -13,6 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from icemirror.cursor import Source
 from icemirror.errors import REBUILD, Corrupt, Invalid
 from spark_job.change_file import ChangeFile
+from spark_job.iceberg.descent import holds_files_of_others
 from spark_job.iceberg.seams import list_manifests, read_entries
 
 _ADDED_FILES = "added-data-files"
@@ -45,23 +46,28 @@ def history_since(table: Table, name: str, source: Source | None) -> History:
     if source is not None and source.files_done is not None:
         walked.append(by_id[source.snapshot_id])
     walked.reverse()
-    history = History(tuple(walked), whole=bool(walked) and _stands_for_all(walked[0], by_id, source))
-    for snapshot in walked[1:] if history.whole else walked:
+    whole = bool(walked) and _stands_for_all(table.io, walked[0], by_id, source)
+    for snapshot in walked[1:] if whole else walked:
         _refuse_changes(name, snapshot)
-    return history
+    return History(tuple(walked), whole)
 
 
-def _stands_for_all(first: Snapshot, by_id: Mapping[int, Snapshot], source: Source | None) -> bool:
+def _stands_for_all(
+    io: FileIO, first: Snapshot, by_id: Mapping[int, Snapshot], source: Source | None
+) -> bool:
     """Whether files of expired snapshots before the first one are still to be merged."""
     parent_id, number = first.parent_snapshot_id, first.sequence_number or 0
-    # PyIceberg cuts the tie to an expired parent; then only the first commit's number tells a beginning.
-    cut_off = number != 1 if parent_id is None else parent_id not in by_id
-    if source is None:
-        return cut_off
-    if source.files_done is None:
+    if source is not None and source.files_done is None:
         return False
-    # What expired after the snapshot was begun is merged already. Tables of format v1 number no commits.
-    return source.sequence_number < number if number else cut_off
+    if source is not None and number:
+        # What expired after the snapshot was begun is merged already.
+        return source.sequence_number < number
+    # Tables of format v1 number no commits.
+    if parent_id is not None or number != 1:
+        return parent_id not in by_id
+    # PyIceberg cuts the tie to an expired parent. A first commit is the beginning, unless it was that of a table which
+    # had been of format v1.
+    return holds_files_of_others(io, first)
 
 
 def _refuse_changes(name: str, snapshot: Snapshot) -> None:

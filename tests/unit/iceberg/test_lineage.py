@@ -1,24 +1,30 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Source
 from icemirror.errors import Corrupt, Invalid
-from spark_job.iceberg.lineage import History, added_files, history_since
-from spark_job.iceberg.seams import NewList, list_manifests, write_list
+from spark_job.iceberg.lineage import added_files, history_since
+from spark_job.iceberg.seams import (
+    NewList,
+    list_manifests,
+    write_list,
+)
+from tests.sim.engine.memory_io import MemoryIO
+from tests.unit.iceberg.histories import added, head_id
 from tests.unit.iceberg.samples import (
     SCHEMA,
     UnsteadyCatalog,
     commit_ids,
     commit_snapshot,
     data_files,
-    expire_like_java,
     manifest_of,
 )
 
@@ -28,12 +34,21 @@ class Metadata:
     snapshots: list[Snapshot]
 
 
+class FakeIO(MemoryIO):
+    """Every manifest list is there, and empty."""
+
+    def new_input(self, location: str) -> InputFile:
+        write_list(NewList(self.new_output(location), 1, None, 1, "null"), [])
+        return super().new_input(location)
+
+
 @dataclass(frozen=True)
 class FakeTable:
     """As much of a table as the walk looks at."""
 
     metadata: Metadata
     head: int | None
+    io: FileIO = field(default_factory=FakeIO)
 
     def current_snapshot(self) -> Snapshot | None:
         return next((one for one in self.metadata.snapshots if one.snapshot_id == self.head), None)
@@ -159,19 +174,6 @@ def table(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.changelog", SCHEMA)
 
 
-def added(table: Table, source: Source | None = None) -> dict[int, list[str]]:
-    """Snapshot → paths of the files that it added."""
-    history = history_since(table.refresh(), "raw.orders", source)
-    files = added_files(table.io, "raw.orders", history)
-    return {snapshot_id: [file.path for file in found] for snapshot_id, found in files.items()}
-
-
-def head_id(table: Table) -> int:
-    head = table.refresh().current_snapshot()
-    assert head is not None
-    return head.snapshot_id
-
-
 def test_each_append_gives_its_own_files_with_their_sizes(table: Table) -> None:
     first = commit_ids(table, 1, 2, 3)
     one = head_id(table)
@@ -252,39 +254,6 @@ def test_rows_deleted_from_a_changelog_are_refused(table: Table) -> None:
     commit_snapshot(table, "append", [deletes], 44)
     with pytest.raises(Invalid, match=r"snapshot 44 has deletes of rows.*Keep the mirror"):
         added(table)
-
-
-def in_order(table: Table) -> list[str]:
-    """All files of the history in the order of events."""
-    history: History = history_since(table.refresh(), "raw.orders", None)
-    files = added_files(table.io, "raw.orders", history)
-    return [file.path for one in history.snapshots for file in files.get(one.snapshot_id, [])]
-
-
-@pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
-def test_files_of_expired_snapshots_are_not_lost(table: Table, java: bool) -> None:
-    paths = []
-    expired = []
-    for number in range(4):
-        expired.append(head_id(table) if number else 0)
-        paths.append(commit_ids(table, number))
-    if java:
-        expire_like_java(table, *expired[1:3])
-    else:
-        for snapshot_id in expired[1:3]:
-            table.refresh().maintenance.expire_snapshots().by_id(snapshot_id).commit()
-    assert sorted(in_order(table)) == sorted(paths)
-
-
-def test_files_of_expired_snapshots_come_in_the_order_in_which_they_were_committed(table: Table) -> None:
-    """Of equal sequences the later commit wins, expired or not."""
-    paths = []
-    ids = []
-    for number in range(4):
-        paths.append(commit_ids(table, number))
-        ids.append(head_id(table))
-    expire_like_java(table, *ids[:3])
-    assert in_order(table) == paths
 
 
 def test_a_manifest_list_that_lost_a_manifest_is_corrupt(table: Table) -> None:
