@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icemirror.cursor import Source
-from icemirror.errors import REBUILD, Corrupt, Invalid
+from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.change_file import ChangeFile
 from spark_job.iceberg.descent import holds_files_of_others
 from spark_job.iceberg.seams import list_manifests, read_entries
@@ -38,6 +38,12 @@ def history_since(table: Table, name: str, source: Source | None) -> History:
         walked.append(by_id[at])
         at = by_id[at].parent_snapshot_id
     if source is not None and (at != stop or stop not in by_id):
+        if source.sequence_number >= table.metadata.next_sequence_number():
+            raise Transient(
+                f"{name}: the catalog shows it as it was before its commit {source.sequence_number}, up to which the "
+                "mirror has merged; a later look may show more. If somebody put the changelog back to an older state "
+                f"for good, {REBUILD}."
+            )
         raise Invalid(
             f"{name}: snapshot {stop}, up to which the mirror has merged, is not in the history of the changelog any "
             "more (it has expired, or the changelog was rolled back). Events may be missing: "

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Source
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import Corrupt, Invalid, Transient
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.seams import (
     NewList,
@@ -32,6 +32,10 @@ from tests.unit.iceberg.samples import (
 @dataclass(frozen=True)
 class Metadata:
     snapshots: list[Snapshot]
+    last_number: int = 5
+
+    def next_sequence_number(self) -> int:
+        return self.last_number + 1
 
 
 class FakeIO(MemoryIO):
@@ -117,6 +121,13 @@ def test_the_order_of_the_list_of_snapshots_does_not_matter() -> None:
 def test_an_expired_cursor_is_refused(files_done: int | None) -> None:
     with pytest.raises(Invalid, match=r"raw\.orders: snapshot 2.*expired.*drop the mirror"):
         walk(changelog(*FOUR[2:]), 2, files_done)
+
+
+def test_a_changelog_that_is_read_as_it_was_before_the_cursor_is_tried_again_later() -> None:
+    """A catalog that answers from a cache or a replica: nothing is wrong with mirror or changelog."""
+    stale = cast(Table, FakeTable(Metadata(list(FOUR[:3]), last_number=3), head=3))
+    with pytest.raises(Transient, match=r"raw\.orders: .*before its commit 4"):
+        walk(stale, 4)
 
 
 def test_a_changelog_that_was_rolled_back_behind_the_cursor_is_refused() -> None:
