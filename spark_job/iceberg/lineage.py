@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from icemirror.cursor import Source
 from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.change_file import ChangeFile
-from spark_job.iceberg.descent import holds_files_of_others
+from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
 from spark_job.iceberg.seams import list_manifests, read_entries
 
 _ADDED_FILES = "added-data-files"
@@ -29,6 +29,19 @@ class History:
 
 def history_since(table: Table, name: str, source: Source | None) -> History:
     """Walks from the head back to the cursor's snapshot (or to the beginning)."""
+    walked = walk_back(table, name, source)
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    if source is not None and source.files_done is not None:
+        walked.append(by_id[source.snapshot_id])
+    walked.reverse()
+    whole = bool(walked) and _stands_for_all(table.io, walked[0], by_id, source)
+    for snapshot in walked[1:] if whole else walked:
+        _refuse_changes(name, snapshot)
+    return History(tuple(walked), whole)
+
+
+def walk_back(table: Table, name: str, source: Source | None) -> list[Snapshot]:
+    """The snapshots after the cursor's, newest first; an error where they do not lead back to it."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     walked: list[Snapshot] = []
     head = table.current_snapshot()
@@ -37,25 +50,31 @@ def history_since(table: Table, name: str, source: Source | None) -> History:
     while at is not None and at != stop and at in by_id:
         walked.append(by_id[at])
         at = by_id[at].parent_snapshot_id
-    if source is not None and (at != stop or stop not in by_id):
-        if source.sequence_number >= table.metadata.next_sequence_number():
-            raise Transient(
-                f"{name}: the catalog shows it as it was before its commit {source.sequence_number}, up to which the "
-                "mirror has merged; a later look may show more. If somebody put the changelog back to an older state "
-                f"for good, {REBUILD}."
-            )
-        raise Invalid(
-            f"{name}: snapshot {stop}, up to which the mirror has merged, is not in the history of the changelog any "
-            "more (it has expired, or the changelog was rolled back). Events may be missing: "
-            f"{REBUILD}."
+    if source is None or (at == stop and stop in by_id) or _begins_after(table.io, walked, source):
+        return walked
+    if source.sequence_number >= table.metadata.next_sequence_number():
+        raise Transient(
+            f"{name}: the catalog shows it as it was before its commit {source.sequence_number}, up to which the "
+            "mirror has merged; a later look may show more. If somebody put the changelog back to an older state for "
+            f"good, {REBUILD}."
         )
-    if source is not None and source.files_done is not None:
-        walked.append(by_id[source.snapshot_id])
-    walked.reverse()
-    whole = bool(walked) and _stands_for_all(table.io, walked[0], by_id, source)
-    for snapshot in walked[1:] if whole else walked:
-        _refuse_changes(name, snapshot)
-    return History(tuple(walked), whole)
+    raise Invalid(
+        f"{name}: snapshot {stop}, up to which the mirror has merged, is not in the history of the changelog any "
+        "more (it has expired, and others after it or a part of it that was to be merged; or the changelog was rolled "
+        f"back). Events may be missing: {REBUILD}."
+    )
+
+
+def _begins_after(io: FileIO, walked: Sequence[Snapshot], source: Source) -> bool:
+    """Whether the oldest snapshot that is left came right after the cursor's, which has expired and is merged whole."""
+    if not walked or source.files_done is not None:
+        return False
+    first = walked[-1]
+    if first.parent_snapshot_id is not None:
+        return first.parent_snapshot_id == source.snapshot_id
+    # PyIceberg cuts the tie to an expired parent.
+    number = source.sequence_number
+    return number > 0 and first.sequence_number == number + 1 and holds_files_of(io, first, number)
 
 
 def _stands_for_all(

@@ -6,13 +6,21 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from tests.unit.iceberg.histories import head_id, in_order
+from icemirror.cursor import Source
+from icemirror.errors import Invalid
+from spark_job.iceberg.seams import NewManifest, list_manifests, read_entries, write_merged
+from spark_job.iceberg.v3_fields import delete_key
+from tests.unit.iceberg.histories import added, head_id, in_order
 from tests.unit.iceberg.samples import (
     SCHEMA,
     UnsteadyCatalog,
     commit_ids,
+    commit_snapshot,
+    data_files,
     expire_like_java,
+    manifest_of,
 )
 
 
@@ -70,3 +78,37 @@ def test_files_from_before_the_first_number_are_not_lost(catalog: UnsteadyCatalo
     (left,) = table.metadata.snapshots
     assert (left.parent_snapshot_id, left.sequence_number) == (None, 1)
     assert len(in_order(table)) == 3
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["appended", "compacted"])
+def test_an_expired_cursor_without_a_tie_is_enough_where_the_next_snapshot_has_its_files(
+    table: Table, compacted: bool
+) -> None:
+    commit_ids(table, 1)
+    cursor = Source(uuid="u", snapshot_id=head_id(table), sequence_number=1)
+    if compacted:
+        head = table.current_snapshot()
+        assert head is not None
+        (old,) = list_manifests(table.io, head.manifest_list)
+        gone = {delete_key(entry.data_file) for entry in read_entries(table.io, old)}
+        output = table.io.new_output(f"{table.location()}/metadata/rewritten.avro")
+        new = NewManifest(old.content, table.spec(), table.schema(), output, 33, "deflate")
+        rewritten = write_merged(new, table.io, [old], gone)
+        commit_snapshot(table, "replace", [rewritten, manifest_of(table, 33, data_files(table, 1))], 33)
+    path = commit_ids(table, 2)
+    expire_like_pyiceberg(table, cursor.snapshot_id)
+    assert added(table, cursor) == {head_id(table): [path]}
+
+
+def test_a_cursor_that_was_rolled_back_and_has_expired_is_refused(table: Table) -> None:
+    """The next number alone does not tell that the next commit was made after it."""
+    commit_ids(table, 1)
+    first = head_id(table)
+    commit_ids(table, 2)
+    cursor = Source(uuid="u", snapshot_id=head_id(table), sequence_number=2)
+    to_main = {"ref-name": "main", "snapshot-id": first, "type": "branch"}
+    table.catalog.commit_table(table, (), (SetSnapshotRefUpdate.model_validate(to_main),))
+    commit_ids(table, 3)
+    expire_like_pyiceberg(table, first, cursor.snapshot_id)
+    with pytest.raises(Invalid, match="rolled back"):
+        added(table, cursor)

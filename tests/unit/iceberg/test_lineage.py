@@ -117,10 +117,23 @@ def test_the_order_of_the_list_of_snapshots_does_not_matter() -> None:
     assert walk(changelog(*FOUR[::-1], head=4), 1) == ([2, 3, 4], False)
 
 
-@pytest.mark.parametrize("files_done", [None, 1])
-def test_an_expired_cursor_is_refused(files_done: int | None) -> None:
+def test_a_cursor_that_expired_within_its_snapshot_is_refused() -> None:
     with pytest.raises(Invalid, match=r"raw\.orders: snapshot 2.*expired.*drop the mirror"):
-        walk(changelog(*FOUR[2:]), 2, files_done)
+        walk(changelog(*FOUR[2:]), 2, files_done=1)
+
+
+def test_a_cursor_that_expired_with_others_after_it_is_refused() -> None:
+    with pytest.raises(Invalid, match=r"raw\.orders: snapshot 1.*expired.*drop the mirror"):
+        walk(changelog(*FOUR[2:]), 1)
+
+
+def test_an_expired_cursor_is_enough_where_the_next_snapshot_names_it_as_its_parent() -> None:
+    assert walk(changelog(*FOUR[2:]), 2) == ([3, 4], False)
+
+
+def test_an_expired_cursor_without_a_tie_is_refused_where_nothing_of_it_is_left() -> None:
+    with pytest.raises(Invalid, match=r"snapshot 2.*expired"):
+        walk(changelog(snapshot(3, parent=None), FOUR[3]), 2)
 
 
 def test_a_changelog_that_is_read_as_it_was_before_the_cursor_is_tried_again_later() -> None:
