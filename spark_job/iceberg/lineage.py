@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.io import FileIO
@@ -15,8 +15,11 @@ from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.change_file import ChangeFile
 from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
 from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.immutable import ReadOnce
+from spark_job.round_trips import for_each
 
 _ADDED_FILES = "added-data-files"
+_MOST_ENTRIES = 200_000  # that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +132,14 @@ def added_files(io: FileIO, name: str, history: History) -> dict[int, list[Chang
     listed: dict[int, list[_Entry]] = {snapshot_id: [] for snapshot_id in wanted}
     if wanted and not replaced:
         oldest = min(snapshot.sequence_number or 0 for snapshot in snapshots)
-        for entry in _entries(io, name, snapshots[-1], lambda one: (one.sequence_number or 0) >= oldest):
+        (entries,) = _entries(io, name, snapshots[-1:], lambda _, one: (one.sequence_number or 0) >= oldest)
+        for entry in entries:
             if entry.snapshot_id in listed:
                 listed[entry.snapshot_id].append(entry)
+    asked = [one for key, one in wanted.items() if replaced or not _in_own_order(listed[key])]
+    listed |= _own_entries(io, name, asked)
     for snapshot_id, snapshot in wanted.items():
         entries = listed[snapshot_id]
-        if replaced or not _in_own_order(entries):
-            entries = _own_entries(io, name, snapshot)
         _require_all(name, snapshot, len(entries))
         files[snapshot_id] = [_change_file(entry, snapshot.sequence_number or 0) for entry in entries]
     return files
@@ -167,29 +171,53 @@ class _Entry:
     manifest_by: int
 
 
+_known: ReadOnce[tuple[_Entry, ...]] = ReadOnce(_MOST_ENTRIES, lambda entries: 1 + len(entries))
+
+
 def _entries(
-    io: FileIO, name: str, snapshot: Snapshot, wanted: Callable[[ManifestFile], bool]
-) -> Iterator[_Entry]:
-    """The live files in the wanted manifests of a snapshot, as they are listed."""
-    for manifest in list_manifests(io, snapshot.manifest_list):
-        if manifest.content is not ManifestContent.DATA:
+    io: FileIO, name: str, snapshots: Sequence[Snapshot], wanted: Callable[[Snapshot, ManifestFile], bool]
+) -> list[list[_Entry]]:
+    """The live files in the wanted manifests of each snapshot, as they are listed."""
+    if not snapshots:
+        return []
+
+    def choose(snapshot: Snapshot) -> list[ManifestFile]:
+        manifests = list_manifests(io, snapshot.manifest_list)
+        if any(manifest.content is not ManifestContent.DATA for manifest in manifests):
             raise Invalid(
                 f"{name}: snapshot {snapshot.snapshot_id} has deletes of rows, of its own or from before. "
                 f"Rows of a changelog may only be appended. {_way_back(None)}"
             )
-        if not wanted(manifest):
-            continue
-        for entry in read_entries(io, manifest):
-            file = entry.data_file
-            yield _Entry(
-                path=file.file_path,
-                bytes=file.file_size_in_bytes,
-                events=file.record_count,
+        return [manifest for manifest in manifests if wanted(snapshot, manifest)]
+
+    where = snapshots[0].manifest_list
+    chosen = for_each(choose, snapshots, where)
+    every = {manifest.manifest_path: manifest for manifests in chosen for manifest in manifests}
+    read = for_each(lambda one: _manifest_entries(io, one), list(every.values()), where)
+    by_path = dict(zip(every, read, strict=True))
+    return [
+        [entry for manifest in manifests for entry in by_path[manifest.manifest_path]] for manifests in chosen
+    ]
+
+
+def _manifest_entries(io: FileIO, manifest: ManifestFile) -> tuple[_Entry, ...]:
+    """The live files of a manifest; read once, since every slice of a backlog asks for them again."""
+
+    def read() -> tuple[_Entry, ...]:
+        return tuple(
+            _Entry(
+                path=entry.data_file.file_path,
+                bytes=entry.data_file.file_size_in_bytes,
+                events=entry.data_file.record_count,
                 snapshot_id=entry.snapshot_id or 0,
                 sequence_number=entry.sequence_number or 0,
                 manifest=manifest.manifest_path,
                 manifest_by=manifest.added_snapshot_id or 0,
             )
+            for entry in read_entries(io, manifest)
+        )
+
+    return _known.get(manifest.manifest_path, read)
 
 
 def _in_own_order(entries: Sequence[_Entry]) -> bool:
@@ -198,11 +226,13 @@ def _in_own_order(entries: Sequence[_Entry]) -> bool:
     return len(entries) <= 1 or (len(manifests) == 1 and all(own for _, own in manifests))
 
 
-def _own_entries(io: FileIO, name: str, snapshot: Snapshot) -> list[_Entry]:
-    """What a snapshot added, from the manifests that it wrote itself."""
-    snapshot_id = snapshot.snapshot_id
-    entries = _entries(io, name, snapshot, lambda one: one.added_snapshot_id == snapshot_id)
-    return [entry for entry in entries if entry.snapshot_id == snapshot_id]
+def _own_entries(io: FileIO, name: str, snapshots: Sequence[Snapshot]) -> dict[int, list[_Entry]]:
+    """What each snapshot added, from the manifests that it wrote itself."""
+    found = _entries(io, name, snapshots, lambda one, manifest: manifest.added_snapshot_id == one.snapshot_id)
+    return {
+        one.snapshot_id: [entry for entry in entries if entry.snapshot_id == one.snapshot_id]
+        for one, entries in zip(snapshots, found, strict=True)
+    }
 
 
 def _all_files(io: FileIO, name: str, snapshot: Snapshot) -> list[ChangeFile]:
@@ -210,7 +240,8 @@ def _all_files(io: FileIO, name: str, snapshot: Snapshot) -> list[ChangeFile]:
     number = snapshot.sequence_number or 0
     before: list[ChangeFile] = []
     own: list[ChangeFile] = []
-    for entry in _entries(io, name, snapshot, lambda _: True):
+    (entries,) = _entries(io, name, [snapshot], lambda _one, _manifest: True)
+    for entry in entries:
         if _is_append(snapshot) and entry.snapshot_id == snapshot.snapshot_id:
             own.append(_change_file(entry, number))
         else:

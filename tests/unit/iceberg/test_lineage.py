@@ -5,16 +5,18 @@ from typing import cast
 
 import pytest
 from pyiceberg.io import FileIO, InputFile
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Source
 from icemirror.errors import Corrupt, Invalid, Transient
+from spark_job.iceberg import lineage
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.seams import (
     NewList,
     list_manifests,
+    read_entries,
     write_list,
 )
 from tests.sim.engine.memory_io import MemoryIO
@@ -278,6 +280,28 @@ def test_rows_deleted_from_a_changelog_are_refused(table: Table) -> None:
     commit_snapshot(table, "append", [deletes], 44)
     with pytest.raises(Invalid, match=r"snapshot 44 has deletes of rows.*Keep the mirror"):
         added(table)
+
+
+def test_manifests_that_are_still_waiting_are_read_once(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every slice of a backlog plans again; it must not read the rest of the backlog each time."""
+    read: list[str] = []
+
+    def counted(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+        read.append(manifest.manifest_path)
+        return read_entries(io, manifest)
+
+    monkeypatch.setattr(lineage, "read_entries", counted)
+    ids, paths = [], []
+    for number in range(5):
+        paths.append(commit_ids(table, number))
+        ids.append(head_id(table))
+    assert added(table) == {one: [path] for one, path in zip(ids, paths, strict=True)}
+    for at in range(4):
+        source = Source(uuid="u", snapshot_id=ids[at], sequence_number=at + 1)
+        assert list(added(table, source)) == ids[at + 1 :]
+    assert len(read) == len(set(read)) == 5
 
 
 def test_a_manifest_list_that_lost_a_manifest_is_corrupt(table: Table) -> None:
