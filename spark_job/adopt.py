@@ -146,7 +146,8 @@ def _commit(
         written.append(root_path)
         size = write_root(io, root_path, root) + root.bytes
         reach("adopt-root-written")
-        stamped = stamp(table.metadata, root, root_path, candidate.cursor, pipeline.run_id)
+        cursor, run_id = candidate.cursor, pipeline.run_id
+        stamped = stamp(table, root, root_path, cursor, run_id, changes_files=False)
         delta = RowDelta(
             table=table,
             head=table.current_snapshot(),

@@ -83,12 +83,14 @@ def commit_slice(
         reach("root-written")
         prepared = time.perf_counter()
         expiry = choose_expired(table)
-        stamped = stamp(table.metadata, root, root_path, part.cursor, run_id)
+        data_files = _data_files(shards)
+        changes_files = bool(data_files or delete_files)
+        stamped = stamp(table, root, root_path, part.cursor, run_id, changes_files=changes_files)
         delta = RowDelta(
             table=table,
             head=mirror.head,
             snapshot_id=snapshot_id,
-            data_files=_data_files(shards),
+            data_files=data_files,
             delete_files=delete_files,
             summary={**stamped.summary, **_counts(_tally(shards))},
             properties=stamped.properties,

@@ -128,7 +128,7 @@ class TableOptions(Section):
     )
     on_expired_cursor: Literal["stop", "rebuild"] = Field(
         default="stop",
-        description="When the changelog no longer has the snapshot that was merged last. "
+        description="When the history of the changelog no longer reaches back to what was merged last. "
         "`rebuild` is not in this version.",
     )
     on_bad_row: Literal["stop", "quarantine"] = Field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.io import FileIO
@@ -11,11 +11,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icemirror.cursor import Source
-from icemirror.errors import REBUILD, Corrupt, Invalid
+from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.change_file import ChangeFile
+from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
 from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.immutable import ReadOnce
+from spark_job.round_trips import for_each
 
 _ADDED_FILES = "added-data-files"
+_MOST_ENTRIES = 200_000  # that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,19 @@ class History:
 
 def history_since(table: Table, name: str, source: Source | None) -> History:
     """Walks from the head back to the cursor's snapshot (or to the beginning)."""
+    walked = walk_back(table, name, source)
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    if source is not None and source.files_done is not None:
+        walked.append(by_id[source.snapshot_id])
+    walked.reverse()
+    whole = bool(walked) and _stands_for_all(table.io, walked[0], by_id, source)
+    for snapshot in walked[1:] if whole else walked:
+        _refuse_changes(name, snapshot)
+    return History(tuple(walked), whole)
+
+
+def walk_back(table: Table, name: str, source: Source | None) -> list[Snapshot]:
+    """The snapshots after the cursor's, newest first; an error where they do not lead back to it."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     walked: list[Snapshot] = []
     head = table.current_snapshot()
@@ -36,32 +53,49 @@ def history_since(table: Table, name: str, source: Source | None) -> History:
     while at is not None and at != stop and at in by_id:
         walked.append(by_id[at])
         at = by_id[at].parent_snapshot_id
-    if source is not None and (at != stop or stop not in by_id):
-        raise Invalid(
-            f"{name}: snapshot {stop}, up to which the mirror has merged, is not in the history of the changelog any "
-            "more (it has expired, or the changelog was rolled back). Events may be missing: "
-            f"{REBUILD}."
+    if source is None or (at == stop and stop in by_id) or _begins_after(table.io, walked, source):
+        return walked
+    if source.sequence_number >= table.metadata.next_sequence_number():
+        raise Transient(
+            f"{name}: the catalog shows it as it was before its commit {source.sequence_number}, up to which the "
+            "mirror has merged; a later look may show more. If somebody put the changelog back to an older state for "
+            f"good, {REBUILD}."
         )
-    if source is not None and source.files_done is not None:
-        walked.append(by_id[source.snapshot_id])
-    walked.reverse()
-    history = History(tuple(walked), whole=bool(walked) and _stands_for_all(walked[0], by_id, source))
-    for snapshot in walked[1:] if history.whole else walked:
-        _refuse_changes(name, snapshot)
-    return history
+    raise Invalid(
+        f"{name}: snapshot {stop}, up to which the mirror has merged, is not in the history of the changelog any "
+        "more (it has expired, and others after it or a part of it that was to be merged; or the changelog was rolled "
+        f"back). Events may be missing: {REBUILD}."
+    )
 
 
-def _stands_for_all(first: Snapshot, by_id: Mapping[int, Snapshot], source: Source | None) -> bool:
+def _begins_after(io: FileIO, walked: Sequence[Snapshot], source: Source) -> bool:
+    """Whether the oldest snapshot that is left came right after the cursor's, which has expired and is merged whole."""
+    if not walked or source.files_done is not None:
+        return False
+    first = walked[-1]
+    if first.parent_snapshot_id is not None:
+        return first.parent_snapshot_id == source.snapshot_id
+    # PyIceberg cuts the tie to an expired parent.
+    number = source.sequence_number
+    return number > 0 and first.sequence_number == number + 1 and holds_files_of(io, first, number)
+
+
+def _stands_for_all(
+    io: FileIO, first: Snapshot, by_id: Mapping[int, Snapshot], source: Source | None
+) -> bool:
     """Whether files of expired snapshots before the first one are still to be merged."""
     parent_id, number = first.parent_snapshot_id, first.sequence_number or 0
-    # PyIceberg cuts the tie to an expired parent; then only the first commit's number tells a beginning.
-    cut_off = number != 1 if parent_id is None else parent_id not in by_id
-    if source is None:
-        return cut_off
-    if source.files_done is None:
+    if source is not None and source.files_done is None:
         return False
-    # What expired after the snapshot was begun is merged already. Tables of format v1 number no commits.
-    return source.sequence_number < number if number else cut_off
+    if source is not None and number:
+        # What expired after the snapshot was begun is merged already.
+        return source.sequence_number < number
+    # Tables of format v1 number no commits.
+    if parent_id is not None or number != 1:
+        return parent_id not in by_id
+    # PyIceberg cuts the tie to an expired parent. A first commit is the beginning, unless it was that of a table which
+    # had been of format v1.
+    return holds_files_of_others(io, first)
 
 
 def _refuse_changes(name: str, snapshot: Snapshot) -> None:
@@ -98,13 +132,14 @@ def added_files(io: FileIO, name: str, history: History) -> dict[int, list[Chang
     listed: dict[int, list[_Entry]] = {snapshot_id: [] for snapshot_id in wanted}
     if wanted and not replaced:
         oldest = min(snapshot.sequence_number or 0 for snapshot in snapshots)
-        for entry in _entries(io, name, snapshots[-1], lambda one: (one.sequence_number or 0) >= oldest):
+        (entries,) = _entries(io, name, snapshots[-1:], lambda _, one: (one.sequence_number or 0) >= oldest)
+        for entry in entries:
             if entry.snapshot_id in listed:
                 listed[entry.snapshot_id].append(entry)
+    asked = [one for key, one in wanted.items() if replaced or not _in_own_order(listed[key])]
+    listed |= _own_entries(io, name, asked)
     for snapshot_id, snapshot in wanted.items():
         entries = listed[snapshot_id]
-        if replaced or not _in_own_order(entries):
-            entries = _own_entries(io, name, snapshot)
         _require_all(name, snapshot, len(entries))
         files[snapshot_id] = [_change_file(entry, snapshot.sequence_number or 0) for entry in entries]
     return files
@@ -136,29 +171,53 @@ class _Entry:
     manifest_by: int
 
 
+_known: ReadOnce[tuple[_Entry, ...]] = ReadOnce(_MOST_ENTRIES, lambda entries: 1 + len(entries))
+
+
 def _entries(
-    io: FileIO, name: str, snapshot: Snapshot, wanted: Callable[[ManifestFile], bool]
-) -> Iterator[_Entry]:
-    """The live files in the wanted manifests of a snapshot, as they are listed."""
-    for manifest in list_manifests(io, snapshot.manifest_list):
-        if manifest.content is not ManifestContent.DATA:
+    io: FileIO, name: str, snapshots: Sequence[Snapshot], wanted: Callable[[Snapshot, ManifestFile], bool]
+) -> list[list[_Entry]]:
+    """The live files in the wanted manifests of each snapshot, as they are listed."""
+    if not snapshots:
+        return []
+
+    def choose(snapshot: Snapshot) -> list[ManifestFile]:
+        manifests = list_manifests(io, snapshot.manifest_list)
+        if any(manifest.content is not ManifestContent.DATA for manifest in manifests):
             raise Invalid(
                 f"{name}: snapshot {snapshot.snapshot_id} has deletes of rows, of its own or from before. "
                 f"Rows of a changelog may only be appended. {_way_back(None)}"
             )
-        if not wanted(manifest):
-            continue
-        for entry in read_entries(io, manifest):
-            file = entry.data_file
-            yield _Entry(
-                path=file.file_path,
-                bytes=file.file_size_in_bytes,
-                events=file.record_count,
+        return [manifest for manifest in manifests if wanted(snapshot, manifest)]
+
+    where = snapshots[0].manifest_list
+    chosen = for_each(choose, snapshots, where)
+    every = {manifest.manifest_path: manifest for manifests in chosen for manifest in manifests}
+    read = for_each(lambda one: _manifest_entries(io, one), list(every.values()), where)
+    by_path = dict(zip(every, read, strict=True))
+    return [
+        [entry for manifest in manifests for entry in by_path[manifest.manifest_path]] for manifests in chosen
+    ]
+
+
+def _manifest_entries(io: FileIO, manifest: ManifestFile) -> tuple[_Entry, ...]:
+    """The live files of a manifest; read once, since every slice of a backlog asks for them again."""
+
+    def read() -> tuple[_Entry, ...]:
+        return tuple(
+            _Entry(
+                path=entry.data_file.file_path,
+                bytes=entry.data_file.file_size_in_bytes,
+                events=entry.data_file.record_count,
                 snapshot_id=entry.snapshot_id or 0,
                 sequence_number=entry.sequence_number or 0,
                 manifest=manifest.manifest_path,
                 manifest_by=manifest.added_snapshot_id or 0,
             )
+            for entry in read_entries(io, manifest)
+        )
+
+    return _known.get(manifest.manifest_path, read)
 
 
 def _in_own_order(entries: Sequence[_Entry]) -> bool:
@@ -167,11 +226,13 @@ def _in_own_order(entries: Sequence[_Entry]) -> bool:
     return len(entries) <= 1 or (len(manifests) == 1 and all(own for _, own in manifests))
 
 
-def _own_entries(io: FileIO, name: str, snapshot: Snapshot) -> list[_Entry]:
-    """What a snapshot added, from the manifests that it wrote itself."""
-    snapshot_id = snapshot.snapshot_id
-    entries = _entries(io, name, snapshot, lambda one: one.added_snapshot_id == snapshot_id)
-    return [entry for entry in entries if entry.snapshot_id == snapshot_id]
+def _own_entries(io: FileIO, name: str, snapshots: Sequence[Snapshot]) -> dict[int, list[_Entry]]:
+    """What each snapshot added, from the manifests that it wrote itself."""
+    found = _entries(io, name, snapshots, lambda one, manifest: manifest.added_snapshot_id == one.snapshot_id)
+    return {
+        one.snapshot_id: [entry for entry in entries if entry.snapshot_id == one.snapshot_id]
+        for one, entries in zip(snapshots, found, strict=True)
+    }
 
 
 def _all_files(io: FileIO, name: str, snapshot: Snapshot) -> list[ChangeFile]:
@@ -179,7 +240,8 @@ def _all_files(io: FileIO, name: str, snapshot: Snapshot) -> list[ChangeFile]:
     number = snapshot.sequence_number or 0
     before: list[ChangeFile] = []
     own: list[ChangeFile] = []
-    for entry in _entries(io, name, snapshot, lambda _: True):
+    (entries,) = _entries(io, name, [snapshot], lambda _one, _manifest: True)
+    for entry in entries:
         if _is_append(snapshot) and entry.snapshot_id == snapshot.snapshot_id:
             own.append(_change_file(entry, number))
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
@@ -15,6 +16,7 @@ from icemirror.cursor import Cursor
 from icemirror.errors import REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.field_map import FieldMap, load_map, renumber
+from spark_job.iceberg.descent import holds_files_of
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root, read_root
 
@@ -27,6 +29,7 @@ INDEX_ROOT = "icemirror.index-root"
 FIELD_MAP = "icemirror.field-map"
 SOURCE = "icemirror.source"
 _FORMAT_VERSION = "1"
+_ADDED_FILES = ("added-data-files", "added-delete-files")
 
 _roots: ReadOnce[Root] = ReadOnce(8)
 
@@ -34,7 +37,11 @@ log = get_log(__name__)
 
 
 class Anchor(BaseModel):
-    """The table property `icemirror.cursor`: what the summary says, for when that snapshot has expired."""
+    """The table property `icemirror.cursor`: what the summary says, for when that snapshot has expired.
+
+    `files_number`: the sequence number of the commit that last changed the table's files, which is this one or, where
+    it changed none, one before it. 0: the table never had any; null: nobody knows.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,6 +51,7 @@ class Anchor(BaseModel):
     sequence_number: int
     epoch: int
     cursor: Cursor
+    files_number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,13 +62,17 @@ class Stamp:
     properties: dict[str, str]
 
 
-def stamp(metadata: TableMetadata, root: Root, root_path: str, cursor: Cursor, run_id: str) -> Stamp:
+def stamp(
+    table: Table, root: Root, root_path: str, cursor: Cursor, run_id: str, *, changes_files: bool
+) -> Stamp:
     """Of the next snapshot, which the root belongs to."""
+    number = table.metadata.next_sequence_number()
     anchor = Anchor(
         snapshot_id=root.snapshot_id,
-        sequence_number=metadata.next_sequence_number(),
+        sequence_number=number,
         epoch=root.epoch,
         cursor=cursor,
+        files_number=number if changes_files else _files_number(table.metadata),
     )
     summary = {
         _VERSION: _FORMAT_VERSION,
@@ -170,7 +182,7 @@ def _find_standing(table: Table, name: str, head: Snapshot, anchor: Anchor | Non
         parent = by_id.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
         if parent is not None:
             at = parent
-        elif anchor is not None and _is_parent(anchor, at, by_id):
+        elif anchor is not None and _is_parent(table.io, anchor, at, by_id):
             return _Standing(
                 anchor.snapshot_id, anchor.cursor, anchor.epoch, table.metadata.properties[INDEX_ROOT]
             )
@@ -195,14 +207,39 @@ def _find_standing(table: Table, name: str, head: Snapshot, anchor: Anchor | Non
         ) from error
 
 
-def _is_parent(anchor: Anchor, first: Snapshot, known: Mapping[int, Snapshot]) -> bool:
+def _is_parent(io: FileIO, anchor: Anchor, first: Snapshot, known: Mapping[int, Snapshot]) -> bool:
     """Whether the anchor's snapshot, which has expired, is the one before this."""
     if anchor.snapshot_id in known:
         return False
     if first.parent_snapshot_id is not None:
         return first.parent_snapshot_id == anchor.snapshot_id
-    # PyIceberg cuts the tie to an expired parent; then only the numbers tell that nothing was in between.
-    return first.sequence_number == anchor.sequence_number + 1
+    # PyIceberg cuts the tie to an expired parent. The numbers then tell that nothing was in between, and the files that
+    # this one did not begin elsewhere, after a rollback.
+    if first.sequence_number != anchor.sequence_number + 1:
+        return False
+    number = anchor.sequence_number if anchor.files_number is None else anchor.files_number
+    return number == 0 or holds_files_of(io, first, number)
+
+
+def _files_number(metadata: TableMetadata) -> int | None:
+    """The sequence number of the commit that last changed the table's files; 0 if none ever did."""
+    anchor = _read_anchor(metadata.properties)
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    at, number = metadata.current_snapshot(), metadata.next_sequence_number()
+    while at is not None:
+        if _changed_files(at):
+            return at.sequence_number
+        if anchor is not None and anchor.snapshot_id == at.snapshot_id:
+            return anchor.files_number
+        number = at.sequence_number or 0
+        at = by_id.get(at.parent_snapshot_id or 0)
+    return 0 if number == 1 else None
+
+
+def _changed_files(snapshot: Snapshot) -> bool:
+    """What icemirror's own say of that can be relied on."""
+    told = snapshot.summary.additional_properties if snapshot.summary else {}
+    return CURSOR not in told or any(told.get(name, "0") != "0" for name in _ADDED_FILES)
 
 
 def _read_anchor(properties: Mapping[str, str]) -> Anchor | None:

@@ -15,6 +15,7 @@ from icemirror.settings import TableSettings
 from spark_job.catch_up import compare
 from spark_job.change_file import ChangeFile
 from spark_job.field_map import FieldMap
+from spark_job.iceberg.lineage import walk_back
 from spark_job.iceberg.mirror import CURSOR, Anchor, Mirror, read_mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.pipeline import Pipeline
@@ -132,16 +133,17 @@ def _anchor(mirror: Mirror) -> Anchor | None:
 def _wrong_source(changelog: Table, source: Source) -> list[str]:
     if source.uuid != str(changelog.metadata.table_uuid):
         return [f"the cursor is of the table {source.uuid}, the changelog is {changelog.metadata.table_uuid}"]
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in changelog.metadata.snapshots}
-    at = changelog.metadata.current_snapshot_id
-    while at is not None and at in by_id:
-        if at == source.snapshot_id:
-            number = by_id[at].sequence_number or 0
-            if source.files_done is None and source.sequence_number != number:
-                return [f"snapshot {at} of the changelog has number {number}, not {source.sequence_number}"]
-            return []
-        at = by_id[at].parent_snapshot_id
-    return [f"snapshot {source.snapshot_id} is not in the history of the changelog"]
+    try:
+        walk_back(changelog, ".".join(changelog.name()), source)
+    except Invalid:
+        return [f"snapshot {source.snapshot_id} is not in the history of the changelog"]
+    found = changelog.metadata.snapshot_by_id(source.snapshot_id)
+    number = found.sequence_number or 0 if found else source.sequence_number
+    if source.files_done is None and source.sequence_number != number:
+        return [
+            f"snapshot {source.snapshot_id} of the changelog has number {number}, not {source.sequence_number}"
+        ]
+    return []
 
 
 def _index_files(mirror: Mirror) -> Mapping[str, LiveFile] | None:

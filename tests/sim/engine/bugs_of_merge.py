@@ -130,8 +130,12 @@ BUGS["root of another snapshot accepted"] = Bug(
     ((mirror, "_find_standing", _any.find), (mirror, "read_root", _any.read))
 )
 
+BUGS["next number taken for a descent"] = Bug(((mirror, "holds_files_of", instead(True)),))
+
 
 # Plan
+
+BUGS["history accepted that does not reach the cursor"] = Bug(((lineage, "_begins_after", instead(True)),))
 
 
 @plant((stock, "plan_slices"))

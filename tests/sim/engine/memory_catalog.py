@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 from itertools import count
@@ -24,15 +25,18 @@ from pyiceberg.table.update import AddSnapshotUpdate, _apply_table_update, _Tabl
 from spark_job.iceberg.tables import Catalogs
 from tests.sim.engine.memory_io import MemoryIO
 
+_EARLIER = 3  # metadata that a stale read may show
+
 
 class Fault(StrEnum):
-    """What happens to one commit on the mirror."""
+    """What happens to one commit on the mirror, or to the look at the changelog before it."""
 
     LOST_BEFORE = "lost before"  # no effect, an error that does not say so
     LOST_AFTER = "lost after"  # done, but the answer is lost
     BLIND_AFTER = "blind after"  # done, the answer is lost, and the look as well
     LATE = "late"  # no effect yet; it is done some steps later
     REFUSED_AFTER = "refused after"  # done, and a transport's second try is refused
+    STALE = "made from a changelog as it was"  # a cache or a replica shows some commits less
 
 
 class MemoryCatalog(NoopCatalog):
@@ -42,6 +46,7 @@ class MemoryCatalog(NoopCatalog):
         super().__init__("memory")
         self.io = io
         self.tables: dict[tuple[str, ...], tuple[TableMetadata, str]] = {}
+        self.earlier: dict[tuple[str, ...], deque[TableMetadata]] = {}
         self.fault: Fault | None = None
         self.late: list[Callable[[], None]] = []
         self._observe = observe
@@ -78,10 +83,13 @@ class MemoryCatalog(NoopCatalog):
         if name not in self.tables:
             raise NoSuchTableError(str(name))
         metadata, version = self.tables[name]
+        if self.fault is Fault.STALE and name[-1].endswith("_changelog"):
+            metadata = self.earlier[name][0]
         return Table(name, metadata, version, self.io, self)
 
     def put(self, name: tuple[str, ...], metadata: TableMetadata) -> None:
         """Makes this the table's metadata."""
+        self.earlier.setdefault(name, deque(maxlen=_EARLIER)).append(self.tables.get(name, (metadata,))[0])
         self.tables[name] = (metadata, f"file:///meta/{next(self._versions)}")
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:

@@ -13,14 +13,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
-from icemirror.cursor import Cursor
-from icemirror.errors import CommitUnknown, Transient
+from icemirror.cursor import Cursor, Source
+from icemirror.errors import CommitUnknown, Invalid, Transient
 from icemirror.result import Merged
 from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.pipeline import Pipeline
 from tests.sim.engine import snapshots
 from tests.sim.engine.bugs import Bug
+from tests.sim.engine.damage import damage
 from tests.sim.engine.journal import Journal
 from tests.sim.engine.judge import CURSOR, Commit, Judge
 from tests.sim.engine.memory_catalog import Fault, MemoryCatalog, OneCatalog
@@ -223,16 +224,7 @@ class World:
         self._leaky = True
         now = [path for path in files if path in self.judge.index]
         path = self.dice.choice(now if now and self.dice.random() < 0.8 else files)
-        content = bytearray(self.io.files[path])
-        how = self.dice.choice(["removed", "cut", "flipped"])
-        match how:
-            case "removed":
-                del self.io.files[path]
-            case "cut":
-                self.io.files[path] = bytes(content[: self.dice.randrange(len(content))])
-            case _:
-                content[self.dice.randrange(len(content))] ^= 1 << self.dice.randrange(8)
-                self.io.files[path] = bytes(content)
+        how = damage(self.io, path, self.dice)
         self.judge.damaged.add(path)
         if self.dice.random() < 0.7:
             restart()
@@ -248,6 +240,14 @@ class World:
             at = by_id.get(at.parent_snapshot_id or 0)
         return ours
 
+    def _cursors(self, table: Table) -> dict[int, Source]:
+        """Where each of the merge's own snapshots stands."""
+        return {
+            one.snapshot_id: Cursor.model_validate_json(one.summary.additional_properties[CURSOR]).source
+            for one in table.metadata.snapshots
+            if one.summary and CURSOR in one.summary.additional_properties
+        }
+
     def _expire_mirror(self) -> str | None:
         table = self.mirror
         head = table.current_snapshot() if table else None
@@ -256,9 +256,12 @@ class World:
         ours = self._standing(table)
         anchored = str(ours[0]) in table.metadata.properties[CURSOR] if ours else False
         order = [one.snapshot_id for one in table.metadata.snapshots]
-        last = order.index(ours[0]) + (1 if anchored else 0) if ours else 0
+        until = ours[0] if ours and (anchored or self._depth) else head.snapshot_id
+        last = order.index(until) + (1 if anchored else 0) if ours else 0
         held = {one.snapshot_id: self.judge.reader.read(one).paths for one in table.metadata.snapshots}
         said = self._expire(table, [one for one in order[:last] if one != head.snapshot_id], "mirror")
+        if said and not anchored and not self._standing(self.catalog.load_table(MIRROR)):
+            return self._merge_cut_off(table.metadata, said)
         self._forgetful |= said is not None
         if said is None or self._depth or self.catalog.late or self.dice.random() < 0.4:
             return said
@@ -269,6 +272,17 @@ class World:
             del self.io.files[path]
         return f"{said}, and {len(gone)} files"
 
+    def _merge_cut_off(self, before: TableMetadata, said: str) -> str:
+        """Nobody knows how far this history is merged: it is refused, unless its rows are those of the last merge."""
+        self.points.expect_nothing()
+        try:
+            return self._advance(f"{said}, merge")
+        except Invalid as error:
+            if "leads back to none" not in str(error):
+                raise
+            self.catalog.put(MIRROR, before)
+            return f"{said}: refused, and taken back"
+
     def _expire_changelog(self) -> str | None:
         """Up to the cursor, or anything before the first merge began."""
         table = self.changelog
@@ -276,19 +290,18 @@ class World:
         if head is None or self._depth:
             return None
         order = [one.snapshot_id for one in table.metadata.snapshots]
-        cursors = [
-            Cursor.model_validate_json(one.summary.additional_properties[CURSOR]).source
-            for one in (self.mirror.metadata.snapshots if self.mirror else ())
-            if one.summary and CURSOR in one.summary.additional_properties
-        ]
-        head_of_mirror = self.mirror.current_snapshot() if self.mirror else None
-        if head_of_mirror is None:
+        if self.mirror is None or self.mirror.current_snapshot() is None:
             if self.journal.rewritten or self.catalog.late:
                 return None
             return self._expire(table, order[:-1], "changelog")
-        if not cursors:
+        cursors = list(self._cursors(self.mirror).values())
+        if not cursors or any(one.snapshot_id not in order for one in cursors):
             return None
         oldest = min(order.index(one.snapshot_id) for one in cursors)
+        whole = all(one.files_done is None for one in cursors if one.snapshot_id == order[oldest])
+        told = {self.journal.snapshot_ids[file.commit] for file in self.journal.files}
+        if whole and order[oldest] in told and order[oldest] != head.snapshot_id:
+            oldest += 1  # nothing is missing without it
         return self._expire(table, order[:oldest], "changelog")
 
     def _expire(self, table: Table, ids: list[int], what: str) -> str | None:
@@ -316,14 +329,7 @@ class World:
         if table is None or table.current_snapshot() is None:
             return None
         known = {one.snapshot_id for one in self.changelog.metadata.snapshots}
-        ours = [
-            one.snapshot_id
-            for one in table.metadata.snapshots
-            if one.summary
-            and CURSOR in one.summary.additional_properties
-            and Cursor.model_validate_json(one.summary.additional_properties[CURSOR]).source.snapshot_id
-            in known
-        ]
+        ours = [one for one, source in self._cursors(table).items() if source.snapshot_id in known]
         if not ours:
             return None
         chosen = self.dice.choice(ours[-4:])
@@ -338,8 +344,7 @@ class World:
     def _land(self) -> str | None:
         if not self.catalog.late:
             return None
-        landed = self.catalog.land_late()
-        return f"{landed} late commits land"
+        return f"{self.catalog.land_late()} late commits land"
 
     def _upgrade(self) -> str | None:
         table = self.mirror
@@ -380,9 +385,8 @@ class World:
         self._nothing_left_behind()
 
     def _nothing_left_behind(self) -> None:
-        lake = "file:///lake/lab/"
-        kept = {path for path in self.io.files if not path.startswith(f"{lake}world_changelog")}
-        left = kept - self.judge.referenced
+        changelog = "file:///lake/lab/world_changelog"
+        left = {path for path in self.io.files if not path.startswith(changelog)} - self.judge.referenced
         if left and not self._leaky:
             raise Divergence(f"files that nobody knows: {sorted(left)}")
 

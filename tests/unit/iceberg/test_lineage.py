@@ -1,24 +1,32 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.io import FileIO, InputFile
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Source
-from icemirror.errors import Corrupt, Invalid
-from spark_job.iceberg.lineage import History, added_files, history_since
-from spark_job.iceberg.seams import NewList, list_manifests, write_list
+from icemirror.errors import Corrupt, Invalid, Transient
+from spark_job.iceberg import lineage
+from spark_job.iceberg.lineage import added_files, history_since
+from spark_job.iceberg.seams import (
+    NewList,
+    list_manifests,
+    read_entries,
+    write_list,
+)
+from tests.sim.engine.memory_io import MemoryIO
+from tests.unit.iceberg.histories import added, head_id
 from tests.unit.iceberg.samples import (
     SCHEMA,
     UnsteadyCatalog,
     commit_ids,
     commit_snapshot,
     data_files,
-    expire_like_java,
     manifest_of,
 )
 
@@ -26,6 +34,18 @@ from tests.unit.iceberg.samples import (
 @dataclass(frozen=True)
 class Metadata:
     snapshots: list[Snapshot]
+    last_number: int = 5
+
+    def next_sequence_number(self) -> int:
+        return self.last_number + 1
+
+
+class FakeIO(MemoryIO):
+    """Every manifest list is there, and empty."""
+
+    def new_input(self, location: str) -> InputFile:
+        write_list(NewList(self.new_output(location), 1, None, 1, "null"), [])
+        return super().new_input(location)
 
 
 @dataclass(frozen=True)
@@ -34,6 +54,7 @@ class FakeTable:
 
     metadata: Metadata
     head: int | None
+    io: FileIO = field(default_factory=FakeIO)
 
     def current_snapshot(self) -> Snapshot | None:
         return next((one for one in self.metadata.snapshots if one.snapshot_id == self.head), None)
@@ -98,10 +119,30 @@ def test_the_order_of_the_list_of_snapshots_does_not_matter() -> None:
     assert walk(changelog(*FOUR[::-1], head=4), 1) == ([2, 3, 4], False)
 
 
-@pytest.mark.parametrize("files_done", [None, 1])
-def test_an_expired_cursor_is_refused(files_done: int | None) -> None:
+def test_a_cursor_that_expired_within_its_snapshot_is_refused() -> None:
     with pytest.raises(Invalid, match=r"raw\.orders: snapshot 2.*expired.*drop the mirror"):
-        walk(changelog(*FOUR[2:]), 2, files_done)
+        walk(changelog(*FOUR[2:]), 2, files_done=1)
+
+
+def test_a_cursor_that_expired_with_others_after_it_is_refused() -> None:
+    with pytest.raises(Invalid, match=r"raw\.orders: snapshot 1.*expired.*drop the mirror"):
+        walk(changelog(*FOUR[2:]), 1)
+
+
+def test_an_expired_cursor_is_enough_where_the_next_snapshot_names_it_as_its_parent() -> None:
+    assert walk(changelog(*FOUR[2:]), 2) == ([3, 4], False)
+
+
+def test_an_expired_cursor_without_a_tie_is_refused_where_nothing_of_it_is_left() -> None:
+    with pytest.raises(Invalid, match=r"snapshot 2.*expired"):
+        walk(changelog(snapshot(3, parent=None), FOUR[3]), 2)
+
+
+def test_a_changelog_that_is_read_as_it_was_before_the_cursor_is_tried_again_later() -> None:
+    """A catalog that answers from a cache or a replica: nothing is wrong with mirror or changelog."""
+    stale = cast(Table, FakeTable(Metadata(list(FOUR[:3]), last_number=3), head=3))
+    with pytest.raises(Transient, match=r"raw\.orders: .*before its commit 4"):
+        walk(stale, 4)
 
 
 def test_a_changelog_that_was_rolled_back_behind_the_cursor_is_refused() -> None:
@@ -157,19 +198,6 @@ def test_the_kind_of_a_snapshot_that_stands_for_all_before_it_does_not_matter(op
 @pytest.fixture
 def table(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.changelog", SCHEMA)
-
-
-def added(table: Table, source: Source | None = None) -> dict[int, list[str]]:
-    """Snapshot → paths of the files that it added."""
-    history = history_since(table.refresh(), "raw.orders", source)
-    files = added_files(table.io, "raw.orders", history)
-    return {snapshot_id: [file.path for file in found] for snapshot_id, found in files.items()}
-
-
-def head_id(table: Table) -> int:
-    head = table.refresh().current_snapshot()
-    assert head is not None
-    return head.snapshot_id
 
 
 def test_each_append_gives_its_own_files_with_their_sizes(table: Table) -> None:
@@ -254,37 +282,26 @@ def test_rows_deleted_from_a_changelog_are_refused(table: Table) -> None:
         added(table)
 
 
-def in_order(table: Table) -> list[str]:
-    """All files of the history in the order of events."""
-    history: History = history_since(table.refresh(), "raw.orders", None)
-    files = added_files(table.io, "raw.orders", history)
-    return [file.path for one in history.snapshots for file in files.get(one.snapshot_id, [])]
+def test_manifests_that_are_still_waiting_are_read_once(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every slice of a backlog plans again; it must not read the rest of the backlog each time."""
+    read: list[str] = []
 
+    def counted(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+        read.append(manifest.manifest_path)
+        return read_entries(io, manifest)
 
-@pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
-def test_files_of_expired_snapshots_are_not_lost(table: Table, java: bool) -> None:
-    paths = []
-    expired = []
-    for number in range(4):
-        expired.append(head_id(table) if number else 0)
-        paths.append(commit_ids(table, number))
-    if java:
-        expire_like_java(table, *expired[1:3])
-    else:
-        for snapshot_id in expired[1:3]:
-            table.refresh().maintenance.expire_snapshots().by_id(snapshot_id).commit()
-    assert sorted(in_order(table)) == sorted(paths)
-
-
-def test_files_of_expired_snapshots_come_in_the_order_in_which_they_were_committed(table: Table) -> None:
-    """Of equal sequences the later commit wins, expired or not."""
-    paths = []
-    ids = []
-    for number in range(4):
+    monkeypatch.setattr(lineage, "read_entries", counted)
+    ids, paths = [], []
+    for number in range(5):
         paths.append(commit_ids(table, number))
         ids.append(head_id(table))
-    expire_like_java(table, *ids[:3])
-    assert in_order(table) == paths
+    assert added(table) == {one: [path] for one, path in zip(ids, paths, strict=True)}
+    for at in range(4):
+        source = Source(uuid="u", snapshot_id=ids[at], sequence_number=at + 1)
+        assert list(added(table, source)) == ids[at + 1 :]
+    assert len(read) == len(set(read)) == 5
 
 
 def test_a_manifest_list_that_lost_a_manifest_is_corrupt(table: Table) -> None:

@@ -5,10 +5,11 @@ from uuid import uuid4
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from icemirror.cursor import Cursor, Source
 from icemirror.errors import Corrupt, IcemirrorError, Invalid
-from spark_job.iceberg.mirror import Anchor, read_mirror
+from spark_job.iceberg.mirror import read_mirror, stamp
 from spark_job.key_index.root import IndexedFile, Root, write_root
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, commit_ids, data_files, make_delta
 
@@ -21,27 +22,22 @@ def table(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.t", SCHEMA, properties=properties)
 
 
-def commit_ours(table: Table, folder: Path, **changes: str) -> str:
+def commit_ours(table: Table, folder: Path, *, rows: bool = True, **changes: str) -> str:
     """A commit as the pipeline makes it, but for the changes of its summary; the path of its root."""
-    (file,) = data_files(table, 1, 2)
+    added = data_files(table, 1, 2) if rows else []
     path = str(folder / f"{uuid4()}.root.puffin")
-    delta = make_delta(table, [file])
-    delta.properties = {
-        "icemirror.cursor": Anchor(
-            snapshot_id=delta.snapshot_id,
-            sequence_number=table.metadata.next_sequence_number(),
-            epoch=3,
-            cursor=CURSOR,
-        ).model_dump_json()
-    }
+    delta = make_delta(table, added)
+    root = Root(snapshot_id=delta.snapshot_id, epoch=3, segments=(), files=())
+    stamped = stamp(table, root, path, CURSOR, "run", changes_files=rows)
+    delta.properties = stamped.properties
     delta.summary = {
         "icemirror.cursor": CURSOR.model_dump_json(),
         "icemirror.epoch": "3",
         "icemirror.index-root": path,
         **changes,
     }
-    files = (IndexedFile(path=file.file_path, rows=2, live=2),)
-    write_root(table.io, path, Root(snapshot_id=delta.snapshot_id, epoch=3, segments=(), files=files))
+    files = tuple(IndexedFile(path=file.file_path, rows=2, live=2) for file in added)
+    write_root(table.io, path, root.model_copy(update={"files": files}))
     delta.commit()
     table.refresh()
     return path
@@ -80,6 +76,73 @@ def test_under_a_foreign_snapshot_ours_is_found(table: Table, tmp_path: Path) ->
 
 def test_a_mirror_that_only_others_wrote_to_is_refused(table: Table) -> None:
     commit_ids(table, 9)
+    with pytest.raises(Invalid, match="leads back to none"):
+        read_mirror(table, "shop.orders")
+
+
+def head_of(table: Table) -> int:
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    return head.snapshot_id
+
+
+def roll_back(table: Table, snapshot_id: int) -> None:
+    to_main = {"ref-name": "main", "snapshot-id": snapshot_id, "type": "branch"}
+    table.catalog.commit_table(table, (), (SetSnapshotRefUpdate.model_validate(to_main),))
+    table.refresh()
+
+
+def expire_all_but_the_head(table: Table) -> None:
+    """As PyIceberg does: the head then names no parent."""
+    for snapshot in table.refresh().metadata.snapshots:
+        if snapshot.snapshot_id != table.metadata.current_snapshot_id:
+            table.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
+            table.refresh()
+
+
+@pytest.mark.parametrize("rows", [True, False], ids=["rows", "no rows"])
+def test_an_expired_snapshot_of_ours_is_found_by_its_files(table: Table, tmp_path: Path, rows: bool) -> None:
+    """A merge that changed nothing in the table is known by the one before it."""
+    commit_ours(table, tmp_path)
+    commit_ours(table, tmp_path, rows=rows)
+    ours = head_of(table)
+    commit_ids(table, 9)
+    expire_all_but_the_head(table)
+    mirror = read_mirror(table, "shop.orders")
+    assert (mirror.standing_id, mirror.cursor, mirror.foreign) == (ours, CURSOR, True)
+
+
+def test_an_expired_snapshot_of_ours_is_found_where_another_writer_removed_all_its_files(
+    table: Table, tmp_path: Path
+) -> None:
+    commit_ours(table, tmp_path)
+    ours = head_of(table)
+    table.delete("id > 0")
+    expire_all_but_the_head(table)
+    assert read_mirror(table, "shop.orders").standing_id == ours
+
+
+def test_an_expired_snapshot_of_ours_that_never_had_a_file_is_found(table: Table, tmp_path: Path) -> None:
+    commit_ours(table, tmp_path, rows=False)
+    ours = head_of(table)
+    commit_ids(table, 9)
+    expire_all_but_the_head(table)
+    assert read_mirror(table, "shop.orders").standing_id == ours
+
+
+@pytest.mark.parametrize("empty", [0, 1])
+def test_after_a_rollback_the_cursor_of_a_snapshot_that_was_left_behind_is_not_taken(
+    table: Table, tmp_path: Path, empty: int
+) -> None:
+    """Its rows are not there: the events that it had merged would be lost."""
+    commit_ours(table, tmp_path)
+    first = head_of(table)
+    commit_ours(table, tmp_path)
+    for _ in range(empty):
+        commit_ours(table, tmp_path, rows=False)
+    roll_back(table, first)
+    commit_ids(table, 9)
+    expire_all_but_the_head(table)
     with pytest.raises(Invalid, match="leads back to none"):
         read_mirror(table, "shop.orders")
 

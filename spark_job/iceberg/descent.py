@@ -1,0 +1,34 @@
+"""Whether a snapshot came after a commit that has expired, where nothing ties the two together any more."""
+
+from __future__ import annotations
+
+from pyiceberg.io import FileIO
+from pyiceberg.table.snapshots import Snapshot
+
+from spark_job.iceberg.manifests import known_manifests
+from spark_job.iceberg.seams import read_entries
+
+
+def holds_files_of(io: FileIO, snapshot: Snapshot, number: int) -> bool:
+    """Whether the snapshot lists, or takes away, a file that the commit of this sequence number added.
+
+    A number is given once in the life of a table, also after a rollback. An entry keeps that of its file when other
+    commits copy it, and when they name the file as deleted.
+    """
+    later = [one for one in known_manifests(io, snapshot) if (one.sequence_number or 0) >= number]
+    return any(one.sequence_number == number for one in later) or any(
+        entry.file_sequence_number == number
+        for manifest in later
+        for entry in read_entries(io, manifest, deleted=True)
+    )
+
+
+def holds_files_of_others(io: FileIO, snapshot: Snapshot) -> bool:
+    """Whether the snapshot lists a file that it did not add itself."""
+    live = [one for one in known_manifests(io, snapshot) if one.has_added_files() or one.has_existing_files()]
+    return any(one.added_snapshot_id != snapshot.snapshot_id for one in live) or any(
+        entry.snapshot_id != snapshot.snapshot_id
+        for manifest in live
+        if manifest.has_existing_files()
+        for entry in read_entries(io, manifest)
+    )
