@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
 from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
+from spark_job.dead_files import choose_dead, deletes_only_of
 from spark_job.delete_tiers import plan_deletes
 from spark_job.deletes import write_deletes
 from spark_job.iceberg.discard import discard
@@ -71,19 +72,22 @@ def commit_slice(
         doomed = _doomed(mirror, shards)
         _check_known(doomed, live)
         _check_shards(mirror, shards)
+        data_files = _data_files(shards)
+        dead = choose_dead(doomed, live, adds_rows=bool(data_files))
         reach("write-deletes")
-        deletes = plan_deletes(io, table.metadata, doomed, live)
-        delete_files = write_deletes(io, table.metadata, deletes.positions, live, written)
+        kept = {path: file for path, file in live.items() if path not in dead} if dead else live
+        lose = {path: rows for path, rows in doomed.items() if path in kept}
+        deletes = plan_deletes(io, table.metadata, lose, kept)
+        delete_files = write_deletes(io, table.metadata, deletes.positions, kept, written)
         reach("deletes-written")
-        root = next_root(mirror, shards, merged, doomed, snapshot_id)
-        _check_counts(root, live, shards, doomed)
+        root = next_root(mirror, shards, merged, doomed, dead.keys(), snapshot_id)
+        _check_counts(root, kept, shards, lose)
         root_path = f"{index_location}/{root.epoch:010d}-{snapshot_id}.root.puffin"
         written.append(root_path)
         root_bytes = write_root(io, root_path, root)
         reach("root-written")
         prepared = time.perf_counter()
         expiry = choose_expired(table)
-        data_files = _data_files(shards)
         changes_files = bool(data_files or delete_files)
         stamped = stamp(table, root, root_path, part.cursor, run_id, changes_files=changes_files)
         delta = RowDelta(
@@ -94,7 +98,8 @@ def commit_slice(
             delete_files=delete_files,
             summary={**stamped.summary, **_counts(_tally(shards))},
             properties=stamped.properties,
-            replaced=deletes.replaced,
+            replaced=(*deletes.replaced, *deletes_only_of(dead.values(), kept.values())),
+            removed=tuple(dead.values()),
             expired=expiry.snapshot_ids,
         )
         reach("commit")
@@ -130,12 +135,15 @@ def next_root(
     shards: Sequence[ShardResult],
     merged: MergedIndex,
     doomed: Mapping[str, NDArray[np.int64]],
+    dead: Set[str],
     snapshot_id: int,
 ) -> Root:
-    """The root after this slice: new segments first, the counts of the data files moved on."""
+    """The root after this slice: new segments first, the counts of the data files moved on, those without rows gone."""
     before = mirror.root
     files = [
-        file.model_copy(update={"live": file.live - len(doomed[file.path])}) if file.path in doomed else file
+        _without(file, len(doomed.get(file.path, ())), gone=file.path in dead)
+        if file.path in doomed or file.path in dead
+        else file
         for file in (before.files if before else ())
     ]
     segments: list[SegmentInfo] = []
@@ -159,6 +167,10 @@ def next_root(
         expired=merged.expired,
     )
     return forget_files(root)
+
+
+def _without(file: IndexedFile, rows: int, *, gone: bool) -> IndexedFile:
+    return file.model_copy(update={"live": file.live - rows, "gone": file.gone or gone})
 
 
 def _doomed(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[np.int64]]:

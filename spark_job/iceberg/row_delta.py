@@ -59,7 +59,7 @@ from spark_job.iceberg.seams import (
     write_merged,
 )
 from spark_job.iceberg.summary import count_changes
-from spark_job.iceberg.view import LiveDelete
+from spark_job.iceberg.view import LiveDelete, LiveFile
 from spark_job.iceberg.write_properties import MERGE_FROM_MANIFESTS, TARGET_MANIFEST_BYTES, read_number
 
 _AVRO_CODEC = "write.avro.compression-codec"
@@ -80,7 +80,7 @@ _REFUSALS = (
 class RowDelta:
     """A snapshot in the making. `snapshot_id` identifies this attempt, whatever the catalog answers.
 
-    `replaced` are deletes of the head that `delete_files` take the place of.
+    `replaced` are deletes of the head that `delete_files` take the place of, or whose data files go: `removed`.
     `expired` are snapshots that the same commit removes. `schema` becomes the current one.
     """
 
@@ -92,6 +92,7 @@ class RowDelta:
     summary: Mapping[str, str]
     properties: Mapping[str, str]
     replaced: Sequence[LiveDelete] = ()
+    removed: Sequence[LiveFile] = ()
     expired: Sequence[int] = ()
     schema: Schema | None = None
     written: list[str] = field(default_factory=list)
@@ -259,13 +260,13 @@ class RowDelta:
     def _merge(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Small manifests of one kind are merged where there are many, so that planning a read stays flat.
 
-        Those that name what is replaced are written anew in any case. That happens to deletes all the time, so their
-        manifests are kept short.
+        Those that name what is replaced or removed are written anew in any case. That happens to deletes all the time,
+        so their manifests are kept short.
         """
         metadata = self.table.metadata
         least = read_number(metadata.properties, MERGE_FROM_MANIFESTS)
         target = read_number(metadata.properties, TARGET_MANIFEST_BYTES)
-        touched = {delete.manifest for delete in self.replaced}
+        touched = {delete.manifest for delete in self.replaced} | {file.manifest for file in self.removed}
         kinds: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
         for manifest in manifests:
             kinds[manifest.content, manifest.partition_spec_id].append(manifest)
@@ -282,28 +283,30 @@ class RowDelta:
                 elif manifest not in anew:
                     kept.append(manifest)
             kept.extend(self._rewrite(content, spec_id, together) for together in bundles)
-        self._check_replaced(kept)
+        self._check_gone(kept)
         return kept
 
     def _rewrite(self, content: ManifestContent, spec_id: int, manifests: list[ManifestFile]) -> ManifestFile:
-        gone = {delete.key for delete in self.replaced}
+        gone = {delete.key for delete in self.replaced} | {(file.path, None) for file in self.removed}
         return write_merged(self._new_manifest(content, spec_id), self.table.io, manifests, gone)
 
-    def _check_replaced(self, manifests: list[ManifestFile]) -> None:
+    def _check_gone(self, manifests: list[ManifestFile]) -> None:
         """Each was there once: a data file with two deletion vectors is one that no reader can read."""
+        expected = len(self.replaced) + len(self.removed)
         found = sum(
             manifest.deleted_files_count or 0
             for manifest in manifests
             if manifest.added_snapshot_id == self.snapshot_id
         )
-        if found != len(self.replaced):
+        if found != expected:
             raise Corrupt(
-                f"{'.'.join(self.table.name())}: {len(self.replaced)} files of deletes were to be replaced, but the "
-                f"manifests name {found} of them; nothing was committed"
+                f"{'.'.join(self.table.name())}: {expected} files were to be taken out of the table, but the manifests "
+                f"name {found} of them; nothing was committed"
             )
 
     def _summarise(self) -> Summary:
-        counts = count_changes(self.table.metadata, (*self.data_files, *self.delete_files), self.replaced)
-        operation = Operation.OVERWRITE if self.delete_files else Operation.APPEND
+        added = (*self.data_files, *self.delete_files)
+        counts = count_changes(self.table.metadata, added, self.replaced, self.removed)
+        operation = Operation.OVERWRITE if self.delete_files or self.removed else Operation.APPEND
         previous = self.head.summary if self.head else None
         return update_snapshot_summaries(Summary(operation, **counts, **self.summary), previous)

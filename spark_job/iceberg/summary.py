@@ -9,14 +9,17 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import SnapshotSummaryCollector
 
 from spark_job.iceberg.v3_fields import content_span
-from spark_job.iceberg.view import LiveDelete
+from spark_job.iceberg.view import LiveDelete, LiveFile
 
 _ADDED_VECTORS = "added-dvs"
 _REMOVED_VECTORS = "removed-dvs"
 
 
 def count_changes(
-    metadata: TableMetadata, added: Sequence[DataFile], removed: Sequence[LiveDelete]
+    metadata: TableMetadata,
+    added: Sequence[DataFile],
+    removed: Sequence[LiveDelete],
+    removed_data: Sequence[LiveFile] = (),
 ) -> dict[str, str]:
     """Files, rows and bytes that come and go. A deletion vector counts with its own bytes, not with its file's."""
     collector = SnapshotSummaryCollector()
@@ -32,7 +35,9 @@ def count_changes(
     metrics.removed_pos_delete_files = len(removed) - removed_vectors
     metrics.removed_delete_files = len(removed)
     metrics.removed_pos_deletes = sum(delete.rows for delete in removed)
-    metrics.removed_file_size = sum(delete.bytes for delete in removed)
+    metrics.removed_data_files = len(removed_data)
+    metrics.deleted_records = sum(file.rows for file in removed_data)
+    metrics.removed_file_size = sum(one.bytes for one in removed) + sum(file.bytes for file in removed_data)
     counts = collector.build()
     counts.update(
         (name, str(count))

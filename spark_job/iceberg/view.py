@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyiceberg.io import FileIO
@@ -64,7 +64,7 @@ class LiveFile:
     """A data file that the snapshot reads. `deletes` is its deletion vector alone if it has one.
 
     `deleted` is what its deletes count together. Others may have deleted a row twice: see `recount`. `added_by` is the
-    snapshot that the table says added it.
+    snapshot that the table says added it, `manifest` the one that names it.
     """
 
     path: str
@@ -75,6 +75,8 @@ class LiveFile:
     first_row_id: int | None = None
     deletes: tuple[LiveDelete, ...] = ()
     added_by: int | None = None
+    manifest: str = ""
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +167,7 @@ def _with_deletes(file: LiveFile, found: list[_Deleted], before: LiveFile | None
     counted = vectors or found
     if before is not None and _is_same(before, file, counted):
         return before
-    return LiveFile(
-        file.path,
-        file.rows,
-        sum(one.count for one in counted),
-        file.spec_id,
-        file.partition,
-        file.first_row_id,
-        tuple(one.by for one in counted),
-        file.added_by,
-    )
+    return replace(file, deleted=sum(one.count for one in counted), deletes=tuple(one.by for one in counted))
 
 
 def _is_same(before: LiveFile, file: LiveFile, deleted: Sequence[_Deleted]) -> bool:
@@ -184,20 +177,22 @@ def _is_same(before: LiveFile, file: LiveFile, deleted: Sequence[_Deleted]) -> b
         and all(one.by is known for one, known in zip(deleted, before.deletes, strict=True))
         and before.first_row_id == file.first_row_id
         and before.added_by == file.added_by
+        and before.manifest == file.manifest
     )
 
 
 def _read_manifest(io: FileIO, manifest: ManifestFile) -> _Contents:
     entries = read_entries(io, manifest)
     if manifest.content is ManifestContent.DATA:
-        return _Contents({entry.data_file.file_path: _data_file(entry) for entry in entries}, ())
+        path = manifest.manifest_path
+        return _Contents({entry.data_file.file_path: _data_file(entry, path) for entry in entries}, ())
     deleted: list[_Deleted] = []
     for entry in entries:
         deleted.extend(_read_delete(io, entry.data_file, manifest.manifest_path))
     return _Contents({}, tuple(deleted))
 
 
-def _data_file(entry: ManifestEntry) -> LiveFile:
+def _data_file(entry: ManifestEntry, manifest: str) -> LiveFile:
     file = entry.data_file
     return LiveFile(
         path=file.file_path,
@@ -207,6 +202,8 @@ def _data_file(entry: ManifestEntry) -> LiveFile:
         partition=file.partition,
         first_row_id=first_row_id(file),
         added_by=entry.snapshot_id,
+        manifest=manifest,
+        bytes=file.file_size_in_bytes,
     )
 
 

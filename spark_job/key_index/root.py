@@ -47,7 +47,7 @@ class Root(BaseModel):
 
     @property
     def gone(self) -> frozenset[int]:
-        """Ordinals of the files that another writer took out of the table: what points there is a tombstone."""
+        """Ordinals of the files that were taken out of the table: what points there is a tombstone."""
         return frozenset(ordinal for ordinal, file in enumerate(self.files) if file.gone)
 
     @property

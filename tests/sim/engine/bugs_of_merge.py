@@ -130,6 +130,21 @@ BUGS["root of another snapshot accepted"] = Bug(
     ((mirror, "_find_standing", _any.find), (mirror, "read_root", _any.read))
 )
 
+
+@plant((commit_slice, "choose_dead"))
+def files_without_rows_kept(_choose: Any) -> Any:
+    return lambda *_files, **_options: {}
+
+
+@plant((commit_slice, "choose_dead"))
+def file_with_a_row_left_taken_out(choose: Any) -> Any:
+    def wrong(doomed: Any, live: Any, *, adds_rows: bool) -> Any:
+        almost = {path: replace(file, rows=file.rows - 1) for path, file in live.items() if file.rows > 1}
+        return {**choose(doomed, live, adds_rows=adds_rows), **choose(doomed, almost, adds_rows=adds_rows)}
+
+    return wrong
+
+
 BUGS["next number taken for a descent"] = Bug(((mirror, "holds_files_of", instead(True)),))
 
 

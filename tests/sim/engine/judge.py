@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.manifest import DataFileContent
@@ -96,6 +97,7 @@ class Judge:
             raise Divergence(
                 f"{summary[LIVE_ROWS]} live rows in the summary, {len(contents.rows)} in the table"
             )
+        _no_dead_files(summary, contents)
         if int(summary[EPOCH]) <= self.epoch:
             raise Divergence(f"epoch {summary[EPOCH]} after {self.epoch}")
         self.epoch = int(summary[EPOCH])
@@ -244,3 +246,14 @@ def _differences(left: object, right: object) -> dict[object, tuple[object, obje
         for key in one.keys() | other.keys()
         if one.get(key) != other.get(key)
     }
+
+
+def _no_dead_files(summary: Mapping[str, str], contents: Contents) -> None:
+    """A commit that adds rows takes those files out that have none left."""
+    dead = [
+        path
+        for path, file in contents.data.items()
+        if file.record_count == len(contents.deleted.get(path, ()))
+    ]
+    if dead and "added-data-files" in summary:
+        raise Divergence(f"data files without a row were kept: {dead}")

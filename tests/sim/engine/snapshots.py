@@ -21,6 +21,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record
 
+from icemirror.cursor import Cursor, Source
+from spark_job.iceberg.mirror import CURSOR
 from spark_job.iceberg.seams import (
     NewList,
     NewManifest,
@@ -144,3 +146,23 @@ def commit(
         (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(to_main)),
     )
     return snapshot
+
+
+def standing(table: Table) -> list[int]:
+    """The merge's own snapshots in the history of the head, newest first."""
+    by_id = {one.snapshot_id: one for one in table.metadata.snapshots}
+    at, ours = table.current_snapshot(), []
+    while at is not None:
+        if at.summary and CURSOR in at.summary.additional_properties:
+            ours.append(at.snapshot_id)
+        at = by_id.get(at.parent_snapshot_id or 0)
+    return ours
+
+
+def cursors(table: Table) -> dict[int, Source]:
+    """Where each of the merge's own snapshots stands."""
+    return {
+        one.snapshot_id: Cursor.model_validate_json(one.summary.additional_properties[CURSOR]).source
+        for one in table.metadata.snapshots
+        if one.summary and CURSOR in one.summary.additional_properties
+    }

@@ -13,7 +13,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
-from icemirror.cursor import Cursor, Source
 from icemirror.errors import CommitUnknown, Invalid, Transient
 from icemirror.result import Merged
 from spark_job.engine import InProcess, LazyEngine
@@ -132,7 +131,7 @@ class World:
     def _something_to_merge(self) -> str:
         """A commit on the changelog, mostly, if there is nothing to merge."""
         table = self.mirror
-        ours = self._standing(table)[:1] if table else []
+        ours = snapshots.standing(table)[:1] if table else []
         behind = sum(self.judge.states[one].merged for one in ours) < len(self.journal.files)
         return "" if behind or self.dice.random() < 0.1 else f"{self._tell()}; "
 
@@ -230,37 +229,19 @@ class World:
             restart()
         return f"{path.rsplit('/', 1)[-1]} is {how}"
 
-    def _standing(self, table: Table) -> list[int]:
-        """The merge's own snapshots in the history of the head, newest first."""
-        by_id = {one.snapshot_id: one for one in table.metadata.snapshots}
-        at, ours = table.current_snapshot(), []
-        while at is not None:
-            if at.summary and CURSOR in at.summary.additional_properties:
-                ours.append(at.snapshot_id)
-            at = by_id.get(at.parent_snapshot_id or 0)
-        return ours
-
-    def _cursors(self, table: Table) -> dict[int, Source]:
-        """Where each of the merge's own snapshots stands."""
-        return {
-            one.snapshot_id: Cursor.model_validate_json(one.summary.additional_properties[CURSOR]).source
-            for one in table.metadata.snapshots
-            if one.summary and CURSOR in one.summary.additional_properties
-        }
-
     def _expire_mirror(self) -> str | None:
         table = self.mirror
         head = table.current_snapshot() if table else None
         if table is None or head is None:
             return None
-        ours = self._standing(table)
+        ours = snapshots.standing(table)
         anchored = str(ours[0]) in table.metadata.properties[CURSOR] if ours else False
         order = [one.snapshot_id for one in table.metadata.snapshots]
         until = ours[0] if ours and (anchored or self._depth) else head.snapshot_id
         last = order.index(until) + (1 if anchored else 0) if ours else 0
         held = {one.snapshot_id: self.judge.reader.read(one).paths for one in table.metadata.snapshots}
         said = self._expire(table, [one for one in order[:last] if one != head.snapshot_id], "mirror")
-        if said and not anchored and not self._standing(self.catalog.load_table(MIRROR)):
+        if said and not anchored and not snapshots.standing(self.catalog.load_table(MIRROR)):
             return self._merge_cut_off(table.metadata, said)
         self._forgetful |= said is not None
         if said is None or self._depth or self.catalog.late or self.dice.random() < 0.4:
@@ -294,7 +275,7 @@ class World:
             if self.journal.rewritten or self.catalog.late:
                 return None
             return self._expire(table, order[:-1], "changelog")
-        cursors = list(self._cursors(self.mirror).values())
+        cursors = list(snapshots.cursors(self.mirror).values())
         if not cursors or any(one.snapshot_id not in order for one in cursors):
             return None
         oldest = min(order.index(one.snapshot_id) for one in cursors)
@@ -329,7 +310,7 @@ class World:
         if table is None or table.current_snapshot() is None:
             return None
         known = {one.snapshot_id for one in self.changelog.metadata.snapshots}
-        ours = [one for one, source in self._cursors(table).items() if source.snapshot_id in known]
+        ours = [one for one, source in snapshots.cursors(table).items() if source.snapshot_id in known]
         if not ours:
             return None
         chosen = self.dice.choice(ours[-4:])
@@ -377,7 +358,7 @@ class World:
             if self.journal.files:
                 raise Divergence("there is no mirror at the end")
             return
-        ours = [self.judge.states[one] for one in self._standing(table)[:1]]
+        ours = [self.judge.states[one] for one in snapshots.standing(table)[:1]]
         if ours and ours[0].merged != len(self.journal.files):
             raise Divergence(f"{ours[0].merged} of {len(self.journal.files)} files are merged at the end")
         for snapshot in table.metadata.snapshots:

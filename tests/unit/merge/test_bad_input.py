@@ -116,10 +116,12 @@ def roll_changelog_back(lab: Lab) -> None:
 
 
 def expire_cursor(lab: Lab) -> None:
+    """And one after it, of which nothing is merged."""
     merged = lab.changelog.refresh().metadata.current_snapshot_id
-    lab.tell("U1@2")
+    missed = lab.tell("U1@2")
+    lab.tell("U1@3")
     assert merged is not None
-    lab.changelog.refresh().maintenance.expire_snapshots().by_id(merged).commit()
+    lab.changelog.refresh().maintenance.expire_snapshots().by_ids([merged, missed]).commit()
 
 
 def add_column(lab: Lab) -> None:

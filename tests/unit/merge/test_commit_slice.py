@@ -85,7 +85,11 @@ def test_summary_and_properties_hold_cursor_and_index_root(lab: Lab) -> None:
     assert ours["icemirror.run-id"] == "test"
     anchor = Anchor.model_validate_json(properties["icemirror.cursor"])
     assert anchor == Anchor(
-        snapshot_id=head.snapshot_id, sequence_number=head.sequence_number or 0, epoch=2, cursor=cursor
+        snapshot_id=head.snapshot_id,
+        sequence_number=head.sequence_number or 0,
+        epoch=2,
+        cursor=cursor,
+        files_number=head.sequence_number,
     )
     assert properties["icemirror.index-root"] == ours["icemirror.index-root"]
     root = read_root(lab.mirror.io, ours["icemirror.index-root"])
@@ -195,7 +199,7 @@ def test_the_root_counts_on_and_puts_new_segments_first(started: Lab) -> None:
     assert mirror.root is not None
     (old,) = mirror.root.files
     merged = MergedIndex(mirror.root.segments, next_run=9)
-    root = next_root(mirror, shards, merged, {old.path: np.array([1])}, 77)
+    root = next_root(mirror, shards, merged, {old.path: np.array([1])}, set(), 77)
     assert (root.snapshot_id, root.epoch) == (77, 2)
     assert [segment.path for segment in root.segments] == [
         shards[0].segment.path if shards[0].segment else "",

@@ -245,7 +245,7 @@ def test_replaced_deletes_must_be_there(table: Table) -> None:
     stale = replaced_deletes(table.metadata, [path], view(table))
     delete(table, {path: [2]})
     head, snapshot_id = table.current_snapshot(), table.metadata.new_snapshot_id()
-    with pytest.raises(Corrupt, match="1 files of deletes were to be replaced, but the manifests name 0"):
+    with pytest.raises(Corrupt, match="1 files were to be taken out of the table, but the manifests name 0"):
         RowDelta(table, head, snapshot_id, (), (), {}, {"p": "1"}, stale).commit()
 
 
