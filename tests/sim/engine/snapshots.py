@@ -17,6 +17,7 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record
@@ -166,3 +167,17 @@ def cursors(table: Table) -> dict[int, Source]:
         for one in table.metadata.snapshots
         if one.summary and CURSOR in one.summary.additional_properties
     }
+
+
+def without(metadata: TableMetadata, ids: Sequence[int]) -> TableMetadata:
+    """The table after these snapshots expired, as Iceberg Java leaves it: others still name them as parents."""
+    kept = [one for one in metadata.snapshots if one.snapshot_id not in ids]
+    log = [one for one in metadata.snapshot_log if one.snapshot_id not in ids]
+    return metadata.model_copy(update={"snapshots": kept, "snapshot_log": log})
+
+
+def upgraded(metadata: TableMetadata) -> TableMetadata:
+    """A table of format v2 as one of v3."""
+    allow_v3_metadata()
+    document = metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return TableMetadataUtil.parse_obj(document | {"format-version": 3, "next-row-id": 0})
