@@ -26,7 +26,7 @@ _FOR_BOTH = tuple(name for name in _FOR_PYICEBERG if name not in BEYOND_SPARK)
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule and how it is mirrored."""
+    """A schedule and how it is mirrored. `scattered`: most data files have one row, and leave with it."""
 
     name: str
     key: str
@@ -39,6 +39,7 @@ class Case:
     distinct_keys: int = 60
     largest_commit: int = 80
     format_version: int = 2
+    scattered: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -68,12 +69,32 @@ class Case:
 CASES = (
     Case("int", "int", _ALL, seed=11),
     Case("uuid_in_buckets", "uuid", _FOR_BOTH, ("bucket[4](id)",), seed=12),
-    Case("string_truncated", "string", _FOR_BOTH, ("truncate[2](id)", "flag"), seed=13, batch_size=40),
+    Case(
+        "string_truncated",
+        "string",
+        _FOR_BOTH,
+        ("truncate[2](id)", "flag"),
+        seed=13,
+        batch_size=40,
+        scattered=True,
+    ),
     Case("composite", "composite", _FOR_SPARK, seed=14, shards=3),
-    Case("composite_by_day", "composite_typed", _FOR_BOTH, ("day(instant)", "bucket[4](since)"), seed=15),
+    Case(
+        "composite_by_day",
+        "composite_typed",
+        _FOR_BOTH,
+        ("day(instant)", "bucket[4](since)"),
+        seed=15,
+        scattered=True,
+    ),
     Case("int_by_number", "int32", _FOR_SPARK, ("single", "truncate[50](small)"), seed=16),
     Case(
-        "moment_by_hour", "timestamptz", _FOR_PYICEBERG, ("hour(id)", "month(day)", "year(moment)"), seed=17
+        "moment_by_hour",
+        "timestamptz",
+        _FOR_PYICEBERG,
+        ("hour(id)", "month(day)", "year(moment)"),
+        seed=17,
+        scattered=True,
     ),
     # Not by a fixed column: Iceberg Java misreads such partitions, its own too (apache/iceberg#17501).
     Case(

@@ -23,7 +23,7 @@ def test_a_scan_task_gets_the_deletes_of_its_file(made: Made, java: IcebergJava,
     """Its own where they are about that file alone, and none that are about another one alone."""
     lab = made(case)
     planned = java.plan(lab.mirror)
-    assert sum(map(len, planned.values())) >= 5
+    assert case.scattered or sum(map(len, planned.values())) >= 5
     for path, deletes in planned.items():
         for delete in deletes:
             about = deleted_files(delete.location())
@@ -45,7 +45,7 @@ def test_a_data_file_has_one_deletion_vector_at_most(made: Made, java: IcebergJa
 
 def test_delete_files_of_many_data_files_are_planned_for_each(tmp_path: Path, java: IcebergJava) -> None:
     """Where one merge touches very many data files, they share a delete file."""
-    tiny = (("write.target-file-size-bytes", "64"),)
+    tiny = (("write.target-file-size-bytes", "160"),)
     case = Case(
         "tiny_files", "int", ("text", "double"), (), 8, properties=tiny, distinct_keys=200, largest_commit=900
     )
