@@ -53,6 +53,8 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
     """A running context. Settings of a session that somebody else made are left as they are."""
     from pyspark import SparkConf, SparkContext
 
+    if _SUBMITTED not in environ:
+        _leave_dead_java()  # even a configuration lives in Java once there is one
     conf = SparkConf()
     conf.setAppName("icemirror")
     if _SUBMITTED not in environ:
@@ -66,8 +68,6 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
         conf.set(name, value)
     at_start = SparkConf(loadDefaults=False)
     at_start.setAll([setting for setting in conf.getAll() if setting[0].startswith(_AT_START)])
-    if _SUBMITTED not in environ:
-        _leave_dead_java()
     try:
         with _tamed_java():
             SparkContext._ensure_initialized(conf=at_start)
