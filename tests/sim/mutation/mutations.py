@@ -125,6 +125,8 @@ def write_varint(of: Original, dice: random.Random) -> tuple[bytes, str]:
 def write_digits(of: Original, dice: random.Random) -> tuple[bytes, str]:
     """Another number in the text of a Puffin file's footer, which is as long as it then says; else in any text."""
     puffin = of.content.startswith(b"PFA1")
+    if puffin and of.content[4:5] == b"{" and dice.random() < 0.8:
+        return _write_digit(of, dice)
     start, end = puffin_footer(of.content) if puffin else (0, len(of))
     found = list(_NUMBER.finditer(of.content, start, end))
     if not found:
@@ -136,6 +138,14 @@ def write_digits(of: Original, dice: random.Random) -> tuple[bytes, str]:
         length = struct.pack("<i", end - start + len(written) - len(of))
         written = written[:-PUFFIN_TRAILER] + length + written[-PUFFIN_TRAILER + 4 :]
     return written, f"{match[0].decode()} became {number} at {match.start()}"
+
+
+def _write_digit(of: Original, dice: random.Random) -> tuple[bytes, str]:
+    """Another digit in the text of a Puffin file's first blob: all of it stays where it was."""
+    match = dice.choice(list(_NUMBER.finditer(of.content, 4, puffin_footer(of.content)[0])))
+    at, digit = match.end() - 1, dice.randrange(10)
+    written = of.content[:at] + str(digit).encode() + of.content[at + 1 :]
+    return written, f"the last digit of {match[0].decode()} became {digit} at {at}"
 
 
 def exchange(of: Original, dice: random.Random) -> tuple[bytes, str]:
