@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -44,6 +45,27 @@ _MOST_SCHEMAS = 256  # a table has few: one for each partition spec and format v
 
 
 @dataclass(frozen=True, eq=False)
+class Decoded:
+    """The records of a file, and the bytes that they were made of, each from its place in `starts` on."""
+
+    records: list[Any]  # of the type that the reader's `types` name for the whole record
+    schema: str = ""
+    content: bytes = b""
+    starts: tuple[int, ...] = ()
+
+    def end_alike(self, schema: str, content: bytes, at: int) -> int | None:
+        """From which record on all is the same as in another file from `at` on; None if nothing is."""
+        start = at + len(self.content) - len(content)
+        place = bisect_left(self.starts, start)
+        if schema != self.schema or place == len(self.starts) or self.starts[place] != start:
+            return None
+        return place if memoryview(self.content)[start:] == memoryview(content)[at:] else None
+
+
+_NOTHING = Decoded([])
+
+
+@dataclass(frozen=True, eq=False)
 class RecordReader:
     """Reads records into the fields of `schema`, whatever the file's own: structs by `types`, values by `enums`."""
 
@@ -51,12 +73,16 @@ class RecordReader:
     types: Mapping[int, Callable[..., Record]]
     enums: Mapping[int, Callable[..., Enum]]
 
-    def read(self, source: InputFile) -> list[Any]:  # of the type that `types` names for the whole record
+    def read(self, source: InputFile) -> list[Any]:  # as in `Decoded`
         """The records of a file, in its order."""
+        return self.read_after(source, _NOTHING).records
+
+    def read_after(self, source: InputFile, before: Decoded) -> Decoded:
+        """The records of a file. Those at its end that another file ends with as well are taken over from there."""
         with source.open(seekable=False) as stream:
             content = stream.read()
         try:
-            return self._decode(_Span(content))
+            return self._decode(_Span(content), before)
         except Exception as error:  # storage has done its part: whatever the decoder stumbles over is damage
             if len(content) < len(source):
                 raise Transient(
@@ -66,26 +92,41 @@ class RecordReader:
                 f"{source.location}: the Avro file cannot be read ({type(error).__name__}: {str(error)[:_MOST_TEXT]})"
             ) from error
 
-    def _decode(self, file: _Span) -> list[Any]:
+    def _decode(self, file: _Span, before: Decoded) -> Decoded:
         if file.take(len(_MAGIC)) != _MAGIC:
             raise ValueError("it does not begin like one")
         meta = file.take_map()
         sync = file.take(_SYNC_BYTES)
         schema = meta[_SCHEMA_KEY].decode()
-        read = _resolve(self, schema).read
         codec = KNOWN_CODECS[meta.get(AVRO_CODEC_KEY, b"null").decode()]  # type: ignore[index]
-        records: list[Any] = []
+        count, blocks = 0, list[bytes]()
         while not file.ended:
-            count = file.take_number()
-            content = file.take(file.take_number())
+            count += file.take_number()
+            block = file.take(file.take_number())
             if file.take(_SYNC_BYTES) != sync:
                 raise ValueError("a block does not end as it should")
-            content = codec.decompress(content) if codec else content
-            block = new_decoder(content)
-            records.extend(read(block) for _ in range(count))
-            if block.tell() != len(content):
-                raise ValueError("the records of a block are not as long as the block")
-        return records
+            blocks.append(codec.decompress(block) if codec else block)
+        return self._decode_records(schema, b"".join(blocks), count, before)
+
+    def _decode_records(self, schema: str, content: bytes, count: int, before: Decoded) -> Decoded:
+        read = _resolve(self, schema).read
+        decoder = new_decoder(content)
+        records: list[Any] = []
+        starts: list[int] = []
+        at = 0
+        while at < len(content):
+            if (place := before.end_alike(schema, content, at)) is not None:
+                moved = len(content) - len(before.content)
+                records += before.records[place:]
+                starts += [start + moved for start in before.starts[place:]]
+                at = len(content)
+            else:
+                records.append(read(decoder))
+                starts.append(at)
+                at = decoder.tell()
+        if len(records) != count or at != len(content):
+            raise ValueError("its records are not as many, or not as long, as it says")
+        return Decoded(records, schema, content, tuple(starts))
 
 
 @lru_cache(_MOST_SCHEMAS)

@@ -14,7 +14,8 @@ from icemirror.cursor import Source
 from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.change_file import ChangeFile
 from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
-from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.manifests import known_manifests
+from spark_job.iceberg.seams import read_entries
 from spark_job.immutable import ReadOnce
 from spark_job.round_trips import for_each
 
@@ -182,7 +183,7 @@ def _entries(
         return []
 
     def choose(snapshot: Snapshot) -> list[ManifestFile]:
-        manifests = list_manifests(io, snapshot.manifest_list)
+        manifests = known_manifests(io, snapshot)
         if any(manifest.content is not ManifestContent.DATA for manifest in manifests):
             raise Invalid(
                 f"{name}: snapshot {snapshot.snapshot_id} has deletes of rows, of its own or from before. "

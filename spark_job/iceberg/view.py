@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyiceberg.io import FileIO
@@ -104,10 +104,12 @@ _counts: ReadOnce[list[tuple[str, int]]] = ReadOnce(_MOST_FILES, lambda counts: 
 
 @dataclass(frozen=True)
 class _View:
-    """The data files of one snapshot."""
+    """The data files of one snapshot, what each of its manifests names, and the deletes of each data file."""
 
-    manifest_list: str
-    files: Mapping[str, LiveFile]
+    manifest_list: str = ""
+    parts: Mapping[str, _Contents] = field(default_factory=dict)
+    files: Mapping[str, LiveFile] = field(default_factory=dict)
+    deleted: Mapping[str, tuple[_Deleted, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return 1 + len(self.files)
@@ -123,28 +125,44 @@ def live_files(io: FileIO, snapshot: Snapshot | None) -> Mapping[str, LiveFile]:
     if snapshot is None:
         return {}
     folder, _, _ = snapshot.manifest_list.rpartition("/")
-    view = _newest.find(folder)
-    if view is None or view.manifest_list != snapshot.manifest_list:
-        view = _View(snapshot.manifest_list, _read_files(io, snapshot, view.files if view else {}))
+    view = _newest.find(folder) or _View()
+    if view.manifest_list != snapshot.manifest_list:
+        view = _move_on(view, snapshot.manifest_list, _read_parts(io, snapshot))
         _newest.put(folder, view)
     return view.files
 
 
-def _read_files(io: FileIO, snapshot: Snapshot, before: Mapping[str, LiveFile]) -> dict[str, LiveFile]:
-    """What another snapshot has is taken over: a table of a thousand files changes a few of them in a commit."""
-    files: dict[str, LiveFile] = {}
-    deleted: dict[str, list[_Deleted]] = {}
+def _read_parts(io: FileIO, snapshot: Snapshot) -> dict[str, _Contents]:
+    """What each manifest names."""
+    parts: dict[str, _Contents] = {}
     for manifest in known_manifests(io, snapshot):
         # The first snapshot after an upgrade to v3 numbers the manifests that it finds.
-        content = f"{manifest.manifest_path}#{manifest_first_row_id(manifest)}"
-        contents = _contents.get(content, partial(_read_manifest, io, manifest))
-        files.update(contents.data)
-        for one in contents.deleted:
-            deleted.setdefault(one.data_path, []).append(one)
-    for path, found in deleted.items():
+        part = f"{manifest.manifest_path}#{manifest_first_row_id(manifest)}"
+        parts[part] = _contents.get(part, partial(_read_manifest, io, manifest))
+    return parts
+
+
+def _move_on(before: _View, manifest_list: str, parts: Mapping[str, _Contents]) -> _View:
+    """The view of another snapshot, by the manifests that only one of the two has: most commits write a few of many."""
+    left = [part for name, part in before.parts.items() if name not in parts]
+    come = [part for name, part in parts.items() if name not in before.parts]
+    files, deleted = dict(before.files), dict(before.deleted)
+    for path in (path for part in left for path in part.data):
+        files.pop(path, None)
+    for part in come:
+        files.update(part.data)
+    passed = {id(one) for part in left for one in part.deleted}
+    for path in {one.data_path for part in left for one in part.deleted}:
+        deleted[path] = tuple(one for one in deleted[path] if id(one) not in passed)
+    for one in (one for part in come for one in part.deleted):
+        deleted[one.data_path] = (*deleted.get(one.data_path, ()), one)
+    touched = {one.data_path for part in (*left, *come) for one in part.deleted}
+    for path in touched.union(*(part.data for part in come)):
         if path in files:  # a delete may outlive its data file
-            files[path] = _with_deletes(files[path], found, before.get(path))
-    return files
+            files[path] = _with_deletes(files[path], deleted.get(path, ()))
+        if not deleted.get(path, True):
+            del deleted[path]
+    return _View(manifest_list, parts, files, deleted)
 
 
 def replaced_deletes(
@@ -156,7 +174,7 @@ def replaced_deletes(
     return [delete for path in doomed for delete in live[path].deletes if not delete.shared]
 
 
-def _with_deletes(file: LiveFile, found: list[_Deleted], before: LiveFile | None) -> LiveFile:
+def _with_deletes(file: LiveFile, found: Sequence[_Deleted]) -> LiveFile:
     """A deletion vector stands for all position deletes of its file; the spec, "Scan Planning"."""
     vectors = [one for one in found if one.by.is_vector]
     if len(vectors) > 1:
@@ -165,20 +183,9 @@ def _with_deletes(file: LiveFile, found: list[_Deleted], before: LiveFile | None
             "Rewrite the table's position deletes with the engine that wrote them."
         )
     counted = vectors or found
-    if before is not None and _is_same(before, file, counted):
-        return before
+    if not counted and not file.deletes:
+        return file
     return replace(file, deleted=sum(one.count for one in counted), deletes=tuple(one.by for one in counted))
-
-
-def _is_same(before: LiveFile, file: LiveFile, deleted: Sequence[_Deleted]) -> bool:
-    """Whether nothing has changed: the very deletes, as manifests that are still there name them."""
-    return (
-        len(before.deletes) == len(deleted)
-        and all(one.by is known for one, known in zip(deleted, before.deletes, strict=True))
-        and before.first_row_id == file.first_row_id
-        and before.added_by == file.added_by
-        and before.manifest == file.manifest
-    )
 
 
 def _read_manifest(io: FileIO, manifest: ManifestFile) -> _Contents:

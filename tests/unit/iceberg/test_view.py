@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from spark_job import deletes
 from spark_job.iceberg import view
 from spark_job.iceberg.seams import list_manifests
 from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.immutable import forget_everything
 from tests.sim.mutation.anatomy import uncovered
 from tests.unit.iceberg.samples import (
     SCHEMA,
@@ -129,6 +133,37 @@ def test_a_manifest_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) 
     read.clear()
     assert len(seen(table)) == len(before) + 1
     assert len(read) == 1
+
+
+def test_a_view_that_moved_on_is_the_one_that_a_new_process_has(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever snapshot it moves to: with other manifests, without some, or an earlier one."""
+    monkeypatch.setattr(deletes, "_MOST_FILES", 1)
+    dice, left = random.Random(3), dict[str, list[int]]()
+    for number in range(30):
+        left[commit_ids(table, *range(4))] = [0, 1, 2, 3]
+        chosen = [
+            path for path in dice.sample(sorted(left), dice.randrange(min(4, len(left) + 1))) if left[path]
+        ]
+        if chosen:
+            doomed = {path: [left[path].pop(dice.randrange(len(left[path])))] for path in chosen}
+            make_delta(table, deletes=delete_files(table, doomed)).commit()
+            table.refresh()
+        if number % 7 == 6:
+            kept = dice.sample(_manifests(table), len(_manifests(table)) - 1)
+            commit_snapshot(table, "overwrite", kept, 1000 + number)
+            left = {path: rows for path, rows in left.items() if path in seen(table)}
+    history = table.refresh().metadata.snapshots
+    for snapshot in (*history, *dice.sample(history, len(history))):
+        moved = live_files(table.io, snapshot)
+        forget_everything()
+        assert _comparable(live_files(table.io, snapshot)) == _comparable(moved)
+        live_files(table.io, dice.choice(history))
+
+
+def _comparable(files: Mapping[str, LiveFile]) -> dict[str, Any]:
+    return {path: replace(file, deletes=tuple(sorted(file.deletes, key=str))) for path, file in files.items()}
 
 
 def test_a_delete_file_without_bounds_is_read(table: Table) -> None:
