@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -70,7 +71,7 @@ class Judge:
             state = self.by_others[head.snapshot_id]
             _compare_rows(state, contents)
         else:
-            state = self._judge_merge(commit.after, head, contents, commit.healed)
+            state = self._judge_merge(commit, head, contents)
         self.states[head.snapshot_id] = state
         self.checked += 1
 
@@ -78,20 +79,21 @@ class Judge:
         """The state that a commit on this head builds on."""
         return self.states[head.snapshot_id] if head else State()
 
-    def _judge_merge(
-        self, metadata: TableMetadata, head: Snapshot, contents: Contents, healed: bool
-    ) -> State:
+    def _judge_merge(self, commit: Commit, head: Snapshot, contents: Contents) -> State:
         if head.summary is None or CURSOR not in head.summary.additional_properties:
             raise Divergence(f"nobody made snapshot {head.snapshot_id}")
         summary = head.summary.additional_properties
         source = Cursor.model_validate_json(summary[CURSOR]).source
-        parent = State() if head.parent_snapshot_id is None else self.states[head.parent_snapshot_id]
+        parent = self._built_on(commit.before)
         merged = self.journal.merged(source)
         done = float("inf") if source.files_done is None else source.files_done
         position = (source.sequence_number, done)
         if parent.merged > merged or ((parent.orders or parent.merged) and position <= parent.position):
             raise Divergence(f"the cursor moved from {parent.position} to {position}")
-        state = parent.after_merge(self.journal.files[parent.merged : merged], merged, position)
+        files = self.journal.files[parent.merged : merged]
+        state = parent.after_merge(files, merged, position)
+        if commit.healed and (unsure := _unsure(parent, state, contents)):
+            state = parent.with_newest(unsure).after_merge(files, merged, position)
         _compare_rows(state, contents)
         if int(summary[LIVE_ROWS]) != len(contents.rows):
             raise Divergence(
@@ -110,8 +112,20 @@ class Judge:
         if missing:
             raise Divergence(f"the root names {missing}, which are gone")
         if self.damaged.isdisjoint(one.path for one in root.segments):
-            state = self._judge_index(metadata, root, contents, state, healed)
+            state = self._judge_index(commit.after, root, contents, state, commit.healed)
         return state
+
+    def _built_on(self, metadata: TableMetadata) -> State:
+        """What a merge builds on. A head that nothing ties to a merge any more is taken for one after the last merge.
+
+        Whoever rolled the table back to before that, and wrote on, did so after it: it changed no row, or the next one is
+        refused.
+        """
+        state = self.before(metadata.current_snapshot())
+        if CURSOR not in metadata.properties or snapshots.standing(metadata):
+            return state
+        last = self.states[json.loads(metadata.properties[CURSOR])["snapshot_id"]]
+        return state if last.position == state.position else last.after_others(state.rows)
 
     def _judge_index(
         self, metadata: TableMetadata, root: Root, contents: Contents, state: State, healed: bool
@@ -231,6 +245,13 @@ class Judge:
                 self._added.add(key)
                 if entry.data_file.content is DataFileContent.DATA:
                     self._added.add((entry.data_file.file_path, None))
+
+
+def _unsure(parent: State, state: State, contents: Contents) -> set[Key]:
+    """Rows of others that were not turned back: once their orders are lost they may count as the newest."""
+    rows = contents.by_key()
+    kept = {key for key in parent.touched & parent.rows.keys() if rows.get(key) == parent.rows[key]}
+    return {key for key in kept if rows[key] != state.rows.get(key)}
 
 
 def _compare_rows(state: State, contents: Contents) -> None:

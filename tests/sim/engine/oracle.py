@@ -7,7 +7,7 @@ tombstone of the row's order, unless the merge never saw it. An update by anothe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tests.sim.engine.journal import File, Order, Row
@@ -40,6 +40,10 @@ class State:
         """Another writer made these the rows."""
         changed = {key for key in rows.keys() | self.rows.keys() if rows.get(key) != self.rows.get(key)}
         return replace(self, rows=rows, touched=self.touched | changed)
+
+    def with_newest(self, keys: Iterable[Key]) -> State:
+        """The rows of these keys count as the greatest change merged so far."""
+        return replace(self, orders={**self.orders, **dict.fromkeys(keys, self.greatest)})
 
     def after_merge(self, files: list[File], merged: int, position: tuple[int, float]) -> State:
         """A merge took in these files."""

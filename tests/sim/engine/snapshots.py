@@ -149,10 +149,10 @@ def commit(
     return snapshot
 
 
-def standing(table: Table) -> list[int]:
+def standing(metadata: TableMetadata) -> list[int]:
     """The merge's own snapshots in the history of the head, newest first."""
-    by_id = {one.snapshot_id: one for one in table.metadata.snapshots}
-    at, ours = table.current_snapshot(), []
+    by_id = {one.snapshot_id: one for one in metadata.snapshots}
+    at, ours = metadata.current_snapshot(), list[int]()
     while at is not None:
         if at.summary and CURSOR in at.summary.additional_properties:
             ours.append(at.snapshot_id)

@@ -131,7 +131,7 @@ class World:
     def _something_to_merge(self) -> str:
         """A commit on the changelog, mostly, if there is nothing to merge."""
         table = self.mirror
-        ours = snapshots.standing(table)[:1] if table else []
+        ours = snapshots.standing(table.metadata)[:1] if table else []
         behind = sum(self.judge.states[one].merged for one in ours) < len(self.journal.files)
         return "" if behind or self.dice.random() < 0.1 else f"{self._tell()}; "
 
@@ -238,14 +238,14 @@ class World:
         head = table.current_snapshot() if table else None
         if table is None or head is None:
             return None
-        ours = snapshots.standing(table)
+        ours = snapshots.standing(table.metadata)
         anchored = str(ours[0]) in table.metadata.properties[CURSOR] if ours else False
         order = [one.snapshot_id for one in table.metadata.snapshots]
         until = ours[0] if ours and (anchored or self._depth) else head.snapshot_id
         last = order.index(until) + (1 if anchored else 0) if ours else 0
         held = {one.snapshot_id: self.judge.reader.read(one).paths for one in table.metadata.snapshots}
         said = self._expire(table, [one for one in order[:last] if one != head.snapshot_id], "mirror")
-        if said and not anchored and not snapshots.standing(self.catalog.load_table(MIRROR)):
+        if said and not anchored and not snapshots.standing(self.catalog.load_table(MIRROR).metadata):
             return self._merge_cut_off(table.metadata, said)
         self._forgetful |= said is not None
         if said is None or self._depth or self.catalog.late or self.dice.random() < 0.4:
@@ -330,7 +330,7 @@ class World:
         if (
             said is None
             or table is None
-            or str(snapshots.standing(table)[0]) in table.metadata.properties[CURSOR]
+            or str(snapshots.standing(table.metadata)[0]) in table.metadata.properties[CURSOR]
         ):
             return rolled
         before, others = table.metadata, table.metadata.snapshots[:-1]
@@ -374,7 +374,7 @@ class World:
             if self.journal.files:
                 raise Divergence("there is no mirror at the end")
             return
-        ours = [self.judge.states[one] for one in snapshots.standing(table)[:1]]
+        ours = [self.judge.states[one] for one in snapshots.standing(table.metadata)[:1]]
         if ours and ours[0].merged != len(self.journal.files):
             raise Divergence(f"{ours[0].merged} of {len(self.journal.files)} files are merged at the end")
         for snapshot in table.metadata.snapshots:
