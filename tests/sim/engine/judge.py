@@ -50,6 +50,7 @@ class Judge:
     index: set[str] = field(default_factory=set)
     epoch: int = 0
     checked: int = 0
+    _parents: dict[int, int | None] = field(default_factory=dict)
     _added: set[tuple[str, int | None]] = field(default_factory=set)
     _codes: dict[int, Key] = field(default_factory=dict)
     _entries: dict[tuple[str, int, int], list[tuple[int, int, int, Order]]] = field(default_factory=dict)
@@ -73,6 +74,7 @@ class Judge:
         else:
             state = self._judge_merge(commit, head, contents)
         self.states[head.snapshot_id] = state
+        self._parents[head.snapshot_id] = head.parent_snapshot_id
         self.checked += 1
 
     def before(self, head: Snapshot | None) -> State:
@@ -116,16 +118,21 @@ class Judge:
         return state
 
     def _built_on(self, metadata: TableMetadata) -> State:
-        """What a merge builds on. A head that nothing ties to a merge any more is taken for one after the last merge.
+        """What a merge builds on: the head.
 
-        Whoever rolled the table back to before that, and wrote on, did so after it: it changed no row, or the next one is
-        refused.
+        Where nothing ties that to a merge any more, it is taken for one after the last merge, if that changed no row: who
+        rolled the table back, and wrote on, did so after it.
         """
-        state = self.before(metadata.current_snapshot())
-        if CURSOR not in metadata.properties or snapshots.standing(metadata):
+        head = metadata.current_snapshot()
+        state = self.before(head)
+        if head is None or CURSOR not in metadata.properties or snapshots.standing(metadata):
             return state
         last = self.states[json.loads(metadata.properties[CURSOR])["snapshot_id"]]
-        return state if last.position == state.position else last.after_others(state.rows)
+        at: int | None = head.snapshot_id
+        while at in self.by_others:
+            at = self._parents[at]
+        same = at is not None and self.states[at].rows == last.rows
+        return last.after_others(state.rows) if same else state
 
     def _judge_index(
         self, metadata: TableMetadata, root: Root, contents: Contents, state: State, healed: bool
