@@ -120,8 +120,8 @@ class Judge:
     def _built_on(self, metadata: TableMetadata) -> State:
         """What a merge builds on: the head.
 
-        Where nothing ties that to a merge any more, it is taken for one after the last merge, if that changed no row: who
-        rolled the table back, and wrote on, did so after it.
+        Where nothing ties that to a merge any more, it is taken for one after the last merge, if that changed no row:
+        who rolled the table back, and wrote on, did so after it.
         """
         head = metadata.current_snapshot()
         state = self.before(head)
