@@ -1,8 +1,8 @@
 """Avro files of records, as manifests and manifest lists are.
 
 How a record is read and written is PyIceberg's. Done here is what it does anew for every file and every record: a
-schema is resolved once, and all records of a file are one block. And what it does not do: its decoder reads on where a
-file ends, so the container is taken apart here, within bounds.
+schema is resolved once, and all records of a file are one block. And what it does not do: its decoder reads on where
+the bytes end, so files are taken apart here, within bounds.
 
     "Obj\\1" | metadata: map of bytes | sync, 16 bytes | block … ;  block: records, bytes, content, sync
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-import struct
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,24 +23,25 @@ from types import TracebackType
 from typing import Any, Self
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, CODEC_MAPPING_ICEBERG_TO_AVRO, KNOWN_CODECS
-from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
+from pyiceberg.avro.codecs.codec import Codec
+from pyiceberg.avro.codecs.deflate import DeflateCodec
+from pyiceberg.avro.decoder import BinaryDecoder
 from pyiceberg.avro.encoder import BinaryEncoder
-from pyiceberg.avro.reader import DoubleReader, Reader
+from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, construct_writer
 from pyiceberg.avro.writer import Writer
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, IcebergType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from icemirror.errors import Corrupt, Transient
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
-_DOUBLE = struct.Struct("<d")
 _SCHEMA_KEY = "avro.schema"
 _MOST_TEXT = 200
+_MOST_BYTES = 1 << 28
 _MOST_SCHEMAS = 256  # a table has few: one for each partition spec and format version
 
 
@@ -105,16 +106,16 @@ class RecordReader:
             block = file.take(file.take_number())
             if file.take(_SYNC_BYTES) != sync:
                 raise ValueError("a block does not end as it should")
-            blocks.append(codec.decompress(block) if codec else block)
+            blocks.append(_unpack(codec, block) if codec else block)
         return self._decode_records(schema, b"".join(blocks), count, before)
 
     def _decode_records(self, schema: str, content: bytes, count: int, before: Decoded) -> Decoded:
         read = _resolve(self, schema).read
-        decoder = new_decoder(content)
+        decoder = _Span(content)
         records: list[Any] = []
         starts: list[int] = []
         at = 0
-        while at < len(content):
+        while at < len(content) and len(records) < count:
             if (place := before.end_alike(schema, content, at)) is not None:
                 moved = len(content) - len(before.content)
                 records += before.records[place:]
@@ -129,39 +130,56 @@ class RecordReader:
         return Decoded(records, schema, content, tuple(starts))
 
 
+def _unpack(codec: type[Codec], block: bytes) -> bytes:
+    """The content of a block; that of the usual codec no longer than any manifest is."""
+    if codec is not DeflateCodec:
+        return codec.decompress(block)
+    unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+    content = unpacker.decompress(block, _MOST_BYTES)
+    if not unpacker.eof:
+        raise ValueError(f"a block is cut, or longer than {_MOST_BYTES} bytes")
+    return content
+
+
 @lru_cache(_MOST_SCHEMAS)
 def _resolve(into: RecordReader, schema: str) -> Reader:
     file_schema = AvroSchemaConversion().avro_to_iceberg(json.loads(schema))
-    resolver = _Resolver(dict(into.types), dict(into.enums))
+    resolver = ReadSchemaResolver(dict(into.types), dict(into.enums))
     reader: Reader = visit_with_partner(  # type: ignore[misc]  # PyIceberg has types for one kind of partner only
         file_schema, into.schema, resolver, SchemaPartnerAccessor()
     )
     return reader
 
 
-class _Resolver(ReadSchemaResolver):
-    def visit_double(self, double_type: DoubleType, partner: IcebergType | None) -> Reader:
-        return _WholeDoubleReader()  # type: ignore[no-untyped-call]
+class _Span(BinaryDecoder):
+    """Bytes that are taken from the front, never more than there are; PyIceberg's quick decoder reads on behind them.
 
-
-class _WholeDoubleReader(DoubleReader):
-    """PyIceberg's decoder gives a double no more digits than a float has: another partition than was written."""
-
-    def read(self, decoder: BinaryDecoder) -> float:
-        value: float = _DOUBLE.unpack(decoder.read(_DOUBLE.size))[0]
-        return value
-
-
-class _Span:
-    """Bytes that are taken from the front."""
+    Nor has that one enough digits for a double.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
+
+    def tell(self) -> int:
+        """How many were taken."""
+        return self._at
 
     @property
     def ended(self) -> bool:
         """Whether nothing is left."""
         return self._at >= len(self._data)
+
+    def read(self, n: int) -> bytes:
+        """So many bytes."""
+        return self.take(n)
+
+    def skip(self, n: int) -> None:
+        """Leaves out so many bytes."""
+        self.take(n)
+
+    def read_int(self) -> int:
+        """A number."""
+        return self.take_number()
 
     def take(self, length: int) -> bytes:
         """So many bytes."""

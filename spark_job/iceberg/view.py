@@ -150,6 +150,8 @@ def _move_on(before: _View, manifest_list: str, parts: Mapping[str, _Contents]) 
     for path in (path for part in left for path in part.data):
         files.pop(path, None)
     for part in come:
+        for path in files.keys() & part.data.keys():
+            raise _named_twice(path)
         files.update(part.data)
     passed = {id(one) for part in left for one in part.deleted}
     for path in {one.data_path for part in left for one in part.deleted}:
@@ -191,12 +193,23 @@ def _with_deletes(file: LiveFile, found: Sequence[_Deleted]) -> LiveFile:
 def _read_manifest(io: FileIO, manifest: ManifestFile) -> _Contents:
     entries = read_entries(io, manifest)
     if manifest.content is ManifestContent.DATA:
-        path = manifest.manifest_path
-        return _Contents({entry.data_file.file_path: _data_file(entry, path) for entry in entries}, ())
+        data: dict[str, LiveFile] = {}
+        for entry in entries:
+            if entry.data_file.file_path in data:
+                raise _named_twice(entry.data_file.file_path)
+            data[entry.data_file.file_path] = _data_file(entry, manifest.manifest_path)
+        return _Contents(data, ())
     deleted: list[_Deleted] = []
     for entry in entries:
         deleted.extend(_read_delete(io, entry.data_file, manifest.manifest_path))
     return _Contents({}, tuple(deleted))
+
+
+def _named_twice(path: str) -> Invalid:
+    return Invalid(
+        f"{path}: another writer added this data file to the mirror a second time, so that readers see its rows twice; "
+        "nothing was merged. Roll the table back to the snapshot before that."
+    )
 
 
 def _data_file(entry: ManifestEntry, manifest: str) -> LiveFile:

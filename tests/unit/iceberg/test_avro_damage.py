@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from icemirror.errors import Corrupt, Transient
+from spark_job.iceberg import avro
+from spark_job.iceberg.avro import _Encoder
 from spark_job.iceberg.seams import NewList, list_manifests, read_entries, write_list
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
 
@@ -81,3 +84,41 @@ def test_storage_that_gives_half_a_manifest_is_no_damage(
     monkeypatch.setattr(PyArrowFile, "__len__", lambda _file: size)
     with pytest.raises(Transient, match=f"{size // 2} bytes of {size}"):
         read_entries(table.io, manifest)
+
+
+def test_noise_in_a_block_is_never_read_beyond_its_end(table: Table) -> None:
+    """A length that is too long made PyIceberg's quick decoder read what is behind, and end the process."""
+    _, _, path = _as_listed(table, 1)
+    (manifest,) = list_manifests(table.io, str(path))
+    write_list(NewList(table.io.new_output(str(path)), 7, None, 3, "null"), [manifest] * 3)
+    content = path.read_bytes()
+    begin = content.index(content[-16:]) + 16  # behind the header
+    dice = random.Random(4)
+    refused = 0
+    for _ in range(300):
+        at, length = dice.randrange(begin, len(content) - 16), dice.randint(1, 64)
+        path.write_bytes((content[:at] + dice.randbytes(length) + content[at + length :])[: len(content)])
+        try:
+            list_manifests(table.io, str(path))
+        except Corrupt:
+            refused += 1
+    assert refused > 200
+
+
+def test_more_records_than_a_file_says_are_not_read(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes may unpack to very many of them."""
+    _, _, path = _as_listed(table, 1)
+    record, zeros = zlib.compressobj(wbits=-15), bytes(1 << 20)
+    packed = record.compress(zeros) + record.flush()
+    content = path.read_bytes()
+    sync = content[-16:]
+    header = content[: content.index(sync) + 16]
+    block = _Encoder()
+    block.write_int(1)
+    block.write_bytes(packed)
+    path.write_bytes(header + bytes(block.data) + sync)
+    with pytest.raises(Corrupt, match="not as many"):
+        list_manifests(table.io, str(path))
+    monkeypatch.setattr(avro, "_MOST_BYTES", 1 << 10)
+    with pytest.raises(Corrupt, match="longer than 1024 bytes"):
+        list_manifests(table.io, str(path))

@@ -98,6 +98,22 @@ def test_a_file_that_was_removed_is_not_live(table: Table) -> None:
     assert one not in seen(table)
 
 
+@pytest.mark.parametrize("one_manifest", [True, False])
+def test_a_data_file_that_was_added_twice_is_refused(table: Table, *, one_manifest: bool) -> None:
+    """Readers see its rows twice; and what goes of one entry would stay of the other."""
+    commit_ids(table, 1)
+    seen(table)
+    (file,) = data_files(table, 2)
+    again = (
+        [manifest_of(table, 55, [file, file])]
+        if one_manifest
+        else [manifest_of(table, 55, [file]) for _ in "ab"]
+    )
+    commit_snapshot(table, "append", [*_manifests(table), *again], 55)
+    with pytest.raises(Invalid, match=r"a second time.*Roll the table back"):
+        seen(table)
+
+
 def test_equality_deletes_are_refused_with_a_way_out(table: Table) -> None:
     commit_ids(table, 1)
     equality = _delete_file(table, DataFileContent.EQUALITY_DELETES, equality_ids=[1])
