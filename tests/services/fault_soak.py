@@ -13,7 +13,7 @@ from tests.services.fault_lakes import KINDS, FaultServers
 from tests.services.fault_run import run_faults
 from tests.soak.campaign import Campaign
 
-COMMITS = 8
+COMMITS = 25
 
 
 @cache

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.sim.toy_campaign import TOY, UNREADY
 from tests.soak.__main__ import main, soak
 from tests.soak.campaign import Told, Total
+from tests.soak.publish import BEGIN, END, publish
 from tests.soak.report import Report
 from tests.soak.worker import Unready, Worker, tell
 
@@ -78,7 +79,31 @@ def test_the_total_says_what_was_seen() -> None:
     ]
 
 
+def test_what_is_published_is_where_another_machine_goes_on(tmp_path: Path) -> None:
+    page = tmp_path / "reliability.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    report = Report(tmp_path / "here.json", planted={"a": 3, "b": 0, "c": None})
+    report.of("toy").add(Told(1233, 2.0, {"merged": 2}, 1 << 20))
+    publish(report, tmp_path)
+    assert page.read_text().splitlines() == [
+        "before",
+        BEGIN,
+        "",
+        "| campaign | seeds | failed | a seed | most memory |",
+        "|---|---:|---:|---:|---:|",
+        "| `toy` | 1 | 0 | 2.0 s | 1 MiB |",
+        "",
+        "Planted mistakes: 2 of 3 found, the last by seed 3.",
+        "",
+        END,
+        "after",
+    ]
+    elsewhere = Report.load(tmp_path / "elsewhere.json", tmp_path / "soak.json")
+    assert elsewhere.of("toy").next_seed == 1234
+    assert elsewhere.path == tmp_path / "elsewhere.json"
+
+
 def test_the_help_names_every_campaign() -> None:
     shown = CliRunner().invoke(main, ["--help"]).output
-    for name in ("protocol", "planted", "engine", "mutation", "schedules", "faults"):
+    for name in ("protocol", "planted", "engine", "mutation", "schedules", "faults", "publish"):
         assert f"\n  {name}" in shown

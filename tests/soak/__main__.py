@@ -15,11 +15,13 @@ from tests.sim.engine.soak import first_seed_that_finds
 from tests.sim.protocol.soak import explore
 from tests.soak.campaign import Campaign
 from tests.soak.catalogue import CAMPAIGNS
+from tests.soak.publish import FIGURES, publish
 from tests.soak.report import Report
 from tests.soak.worker import Unready, tell_for
 
 _SECONDS = 1800.0
 _ALL = ("protocol", "planted", *CAMPAIGNS)
+_PUBLISH = "publish"
 _LIST = "\n".join(f"{one.name:<10} {one.about}" for one in CAMPAIGNS.values())
 
 
@@ -30,10 +32,11 @@ _LIST = "\n".join(f"{one.name:<10} {one.about}" for one in CAMPAIGNS.values())
 protocol   the model check of the trigger's protocol at its deep bounds
 planted    looks for a seed of `engine` that finds each planted mistake
 {_LIST}
+publish    runs nothing, but writes docs/reliability.md
 
 Seeds are counted on from where the last run stopped. One that fails prints itself and is kept in the report."""
 )
-@click.argument("campaigns", nargs=-1, type=click.Choice(_ALL))
+@click.argument("campaigns", nargs=-1, type=click.Choice((*_ALL, _PUBLISH)))
 @click.option(
     "--seconds", type=float, default=_SECONDS, show_default=True, help="For each campaign of seeds."
 )
@@ -45,7 +48,7 @@ Seeds are counted on from where the last run stopped. One that fails prints itse
 )
 def main(campaigns: Sequence[str], seconds: float, report: Path) -> None:
     """One after the other; see the help."""
-    kept = Report.load(report)
+    kept = Report.load(report, FIGURES)
     good = True
     for name in campaigns or _ALL:
         match name:
@@ -53,6 +56,8 @@ def main(campaigns: Sequence[str], seconds: float, report: Path) -> None:
                 good = _check_protocol() and good
             case "planted":
                 good = _hunt_planted(kept) and good
+            case "publish":
+                publish(kept)
             case _:
                 good = soak(CAMPAIGNS[name], kept, seconds) and good
     for name, total in kept.totals.items():

@@ -18,11 +18,12 @@ class Report:
     planted: dict[str, int | None] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, path: Path) -> Report:
-        """The report of earlier runs, or an empty one."""
-        if not path.exists():
+    def load(cls, path: Path, published: Path | None = None) -> Report:
+        """The report of earlier runs here, else what is published of those elsewhere, else an empty one."""
+        known = next((one for one in (path, published) if one is not None and one.exists()), None)
+        if known is None:
             return cls(path)
-        stored = json.loads(path.read_text())
+        stored = json.loads(known.read_text())
         totals = {name: Total(**total) for name, total in stored["totals"].items()}
         return cls(path, totals, stored["planted"])
 
@@ -35,5 +36,5 @@ class Report:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_suffix(".new")
         totals = {name: asdict(total) for name, total in self.totals.items()}
-        fresh.write_text(json.dumps({"totals": totals, "planted": self.planted}))
+        fresh.write_text(json.dumps({"totals": totals, "planted": self.planted}, indent=1) + "\n")
         fresh.replace(self.path)
