@@ -12,6 +12,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from icemirror.result import TableResult
+from icemirror.state.letters import MAX_LETTERS, Letter, dump_letter, load_letter, surplus
 from icemirror.state.reads import Reads
 from icemirror.state.row_json import dump_row, load_slot, load_table
 from icemirror.state.rows import Row, Rows, TableRow
@@ -25,9 +26,17 @@ _KEPT_RESULTS = 200
 class SqliteStore:
     """A store in one file, in write-ahead mode: readers never wait, writers wait for one another."""
 
-    def __init__(self, path: Path, *, busy_seconds: float = 10.0, kept_results: int = _KEPT_RESULTS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_seconds: float = 10.0,
+        kept_results: int = _KEPT_RESULTS,
+        kept_letters: int = MAX_LETTERS,
+    ) -> None:
         self._path = path
         self._kept_results = kept_results
+        self._kept_letters = kept_letters
         self._lock = threading.RLock()
         with self._named_errors():
             self._connection = open_file(path, busy_seconds)
@@ -99,6 +108,30 @@ class SqliteStore:
         with self._named_errors():
             (newest,) = self._connection.execute("SELECT max(id) FROM results").fetchone()
         return str(newest or "")
+
+    def put_letter(self, letter: Letter) -> None:
+        """Keeps a dead letter, and forgets those beyond the bounds."""
+        with self._named_errors(), self._transaction():
+            self._connection.execute(
+                "INSERT OR REPLACE INTO letters (id, received_at, body) VALUES (?, ?, ?)",
+                (letter.id, letter.received_at, dump_letter(letter)),
+            )
+            known = self._connection.execute("SELECT id, received_at FROM letters").fetchall()
+            gone = surplus(known, letter.received_at, self._kept_letters)
+            self._connection.executemany("DELETE FROM letters WHERE id = ?", [(name,) for name in gone])
+
+    def letters(self) -> tuple[Letter, ...]:
+        """All dead letters, the oldest first."""
+        with self._named_errors():
+            found = self._connection.execute(
+                "SELECT id, body FROM letters ORDER BY received_at, id"
+            ).fetchall()
+        return tuple(load_letter(name, body) for name, body in found)
+
+    def remove_letter(self, letter_id: str) -> bool:
+        """Forgets a dead letter."""
+        with self._named_errors():
+            return self._connection.execute("DELETE FROM letters WHERE id = ?", (letter_id,)).rowcount == 1
 
     def close(self) -> None:
         """Closes the file."""

@@ -11,6 +11,7 @@ from threading import Thread
 from icemirror.result import TableResult
 from icemirror.state.apply import apply
 from icemirror.state.events import Noticed
+from icemirror.state.letters import MAX_AGE_SECONDS, MAX_BODY_BYTES, Letter, write_letter
 from icemirror.state.reads import EVERYTHING, NO_SLOT, NO_TABLE, Reads
 from icemirror.state.rows import SlotId, SlotRow, SlotState, TableRow
 from icemirror.state.store import RunResult, Store
@@ -25,6 +26,10 @@ def _result(table: str, events: int = 0) -> RunResult:
     return RunResult("run-7", float(events), result)
 
 
+def _letter(at: float, body: str = "") -> Letter:
+    return write_letter("sqs", "no such table", at, body or f"event {at}")
+
+
 def notice_often(opened: OpenStore, table: str) -> None:
     """One of several writers of one row."""
     with opened() as store:
@@ -36,10 +41,11 @@ class StoreSuite(ABC):
     """Conformance of a store."""
 
     KEPT_RESULTS = 5
+    KEPT_LETTERS = 4
 
     @abstractmethod
     def opener(self) -> OpenStore:
-        """A picklable function that opens the same store again and again, with `KEPT_RESULTS` per table."""
+        """A picklable function that opens the same store again and again, with these bounds."""
 
     def test_a_new_store_is_empty(self) -> None:
         with self.opener()() as store:
@@ -149,3 +155,38 @@ class StoreSuite(ABC):
             kept = [run.result for run in store.results_since("").results]
             assert [one.seconds for one in kept if one.table == "busy"] == [3.0, 4.0, 5.0, 6.0, 7.0]
             assert [one.table for one in kept].count("quiet") == 1
+
+    def test_letters_come_back_oldest_first_until_they_are_removed(self) -> None:
+        late, early = _letter(2.0, "x" * MAX_BODY_BYTES), _letter(1.0, 'bad \x00 "\ud800" event')
+        with self.opener()() as store:
+            store.put_letter(late)
+            store.put_letter(early)
+            assert store.letters() == (early, late)
+            assert store.remove_letter(early.id)
+            assert not store.remove_letter(early.id)
+            assert store.letters() == (late,)
+
+    def test_an_event_that_comes_again_is_one_letter_with_the_latest_reason(self) -> None:
+        again = write_letter("sqs", "another reason", 3.0, "event")
+        with self.opener()() as store:
+            store.put_letter(_letter(1.0, "event"))
+            store.put_letter(again)
+            assert store.letters() == (again,)
+
+    def test_the_oldest_letters_go_where_there_are_too_many(self) -> None:
+        with self.opener()() as store:
+            for at in range(self.KEPT_LETTERS + 2):
+                store.put_letter(_letter(float(at)))
+            assert [letter.received_at for letter in store.letters()] == [2.0, 3.0, 4.0, 5.0]
+
+    def test_letters_go_when_they_are_too_old(self) -> None:
+        with self.opener()() as store:
+            store.put_letter(_letter(1.0))
+            store.put_letter(_letter(2.0 + MAX_AGE_SECONDS))
+            assert [letter.received_at for letter in store.letters()] == [2.0 + MAX_AGE_SECONDS]
+
+    def test_letters_are_no_rows_and_no_results(self) -> None:
+        with self.opener()() as store:
+            store.put_letter(_letter(1.0))
+            rows = store.load(EVERYTHING)
+            assert (rows.tables, rows.slots, store.results_since("").results) == ({}, {}, ())
