@@ -188,7 +188,7 @@ def test_what_stays_throttled_is_transient(store: DynamoDbStore, queue: OneAtATi
 def test_rows_that_were_left_out_are_asked_for_again(store: DynamoDbStore, queue: OneAtATime) -> None:
     for name in "ab":
         store.compare_and_set(TableRow(name))
-    whole = store._client.batch_get_item
+    whole = store._items._client.batch_get_item
     asked: list[Any] = []
 
     def half(RequestItems: Any) -> Any:  # noqa: N803 (as boto3 names it)
@@ -200,7 +200,7 @@ def test_rows_that_were_left_out_are_asked_for_again(store: DynamoDbStore, queue
         answer = whole(RequestItems={table: {**wanted, "Keys": [first]}})
         return {**answer, "UnprocessedKeys": {table: {**wanted, "Keys": rest}}}
 
-    store._client.batch_get_item = half
+    store._items._client.batch_get_item = half
     assert set(store.load(Reads(frozenset("ab"), NO_SLOT)).tables) == {"a", "b"}
     assert len(asked) == 2
 
