@@ -52,7 +52,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
 
 # Packages that are not there without an extra, so that a bare installation says what to install.
 _EXTRA_BY_PACKAGE = {
+    "boto3": "aws",
+    "botocore": "aws",
     "duckdb": "demo",
+    "httpx2": "kubernetes",
+    "lightkube": "kubernetes",
     "numpy": "job",
     "opentelemetry": "telemetry",
     "pyarrow": "job",

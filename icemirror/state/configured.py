@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from icemirror.errors import BadConfig
 from icemirror.settings import Settings, TableSettings
 from icemirror.settings.trigger import DynamoDbState, KubernetesState, SqliteState
 from icemirror.state.events import Terms
@@ -31,7 +30,9 @@ def open_store(settings: Settings) -> Store:
 
             return open_dynamodb(state)
         case KubernetesState():
-            raise BadConfig(f"trigger.state: {state.type} is not supported by this version; use sqlite")
+            from icemirror.state.kubernetes import open_kubernetes  # as above, of lightkube
+
+            return open_kubernetes(state)
     assert_never(state)
 
 
