@@ -7,6 +7,7 @@ from typing import assert_never
 from icemirror.settings import Settings, TableSettings
 from icemirror.settings.trigger import DynamoDbState, KubernetesState, SqliteState
 from icemirror.state.events import Terms
+from icemirror.state.letters import Letter
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Rows
@@ -38,11 +39,24 @@ def open_store(settings: Settings) -> Store:
 
 def read_rows(settings: Settings) -> Rows:
     """The rows as they are; none, and none are made, where there is no state yet."""
-    state = settings.trigger.state
-    if isinstance(state, SqliteState) and not state.path.exists():
+    if _is_new(settings):
         return Rows({}, {})
     with open_store(settings) as store:
         return store.load(EVERYTHING)
+
+
+def read_letters(settings: Settings) -> tuple[Letter, ...]:
+    """The dead letters, the oldest first; where there is no state yet, none is made."""
+    if _is_new(settings):
+        return ()
+    with open_store(settings) as store:
+        return store.letters()
+
+
+def _is_new(settings: Settings) -> bool:
+    """Opening the state would make it."""
+    state = settings.trigger.state
+    return isinstance(state, SqliteState) and not state.path.exists()
 
 
 def policy_of(settings: Settings) -> Policy:
