@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -15,11 +16,13 @@ from typing import Any
 import pytest
 
 from icemirror.errors import Invalid, Transient
+from icemirror.state.letters import write_letter
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import TableRow
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.sqlite_file import named_error
 from tests.unit.state.store_suite import OpenStore, StoreSuite
+from tests.unit.state.test_row_json import SLOT_ROW, STORED, TABLE
 
 
 class TestSqliteStore(StoreSuite):
@@ -33,7 +36,7 @@ class TestSqliteStore(StoreSuite):
             connection.execute("BEGIN EXCLUSIVE")
 
     def opener(self) -> OpenStore:
-        return partial(SqliteStore, self.path, kept_results=self.KEPT_RESULTS)
+        return partial(SqliteStore, self.path, kept_results=self.KEPT_RESULTS, kept_letters=self.KEPT_LETTERS)
 
 
 def open_and_close(path: Path) -> None:
@@ -120,6 +123,18 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         SqliteStore(path)
 
 
+def test_a_file_from_before_there_were_letters_takes_them_and_keeps_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with SqliteStore(path) as store:
+        store.compare_and_set(TableRow("t", dirty=1))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE letters")
+    letter = write_letter("sqs", "no such table", 1.0, "event")
+    with SqliteStore(path) as store:
+        store.put_letter(letter)
+        assert (store.letters(), store.load(EVERYTHING).tables["t"].dirty) == ((letter,), 1)
+
+
 def test_a_database_that_stays_locked_is_transient(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     open_and_close(path)
@@ -180,3 +195,27 @@ def test_a_result_of_another_release_is_skipped(tmp_path: Path) -> None:
     with SqliteStore(path) as store:
         page = store.results_since("")
         assert (page.results, page.cursor) == ((), "1")
+
+
+def put_row(path: Path, kind: str, key: str, body: str) -> None:
+    open_and_close(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO state VALUES (?, ?, 1, ?)", (kind, key, body))
+        connection.commit()
+
+
+def test_rows_that_version_1_wrote_still_load(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    put_row(path, "table", TABLE.name, json.dumps(STORED["table"]))
+    put_row(path, "slot", str(SLOT_ROW.id), json.dumps(STORED["slot"]))
+    with SqliteStore(path) as store:
+        rows = store.load(EVERYTHING)
+        assert (rows.tables, rows.slots) == ({TABLE.name: TABLE}, {SLOT_ROW.id: SLOT_ROW})
+        assert store.compare_and_set(rows.tables[TABLE.name])
+
+
+@pytest.mark.parametrize(("body", "words"), [('{"version": 2, "name": "t"}', "Upgrade"), ("{", "damaged")])
+def test_a_row_that_is_newer_or_damaged_is_named(tmp_path: Path, body: str, words: str) -> None:
+    put_row(tmp_path / "s.db", "table", "t", body)
+    with SqliteStore(tmp_path / "s.db") as store, pytest.raises(Invalid, match=words):
+        store.load(EVERYTHING)
