@@ -1,0 +1,32 @@
+"""What an event can tell, whatever its source: that something happened at a place, to a table, or to a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trigger.sources.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class LocationHint:
+    """A metadata file was written here: look at the table whose metadata are kept in that folder."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class NameHint:
+    """The table of this name changed. Some senders put their own name for the catalog before it (`qualified`)."""
+
+    levels: tuple[str, ...]
+    qualified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunHint:
+    """A run may have changed its state. Which state is asked of the launcher, not taken from the event."""
+
+    run_id: str
+
+
+Hint = LocationHint | NameHint | RunHint
