@@ -44,6 +44,3 @@ def _of_trigger(settings: Settings) -> Iterator[str]:
         yield f"trigger.state: {trigger.state.type} (use sqlite)"
     if trigger.launcher.type != "local":
         yield f"trigger.launcher: {trigger.launcher.type} (use local)"
-    for name in type(trigger.sources).model_fields:
-        if getattr(trigger.sources, name) is not None:
-            yield f"trigger.sources.{name} (`watch` looks at the heads itself)"

@@ -25,7 +25,7 @@ def read_notice(document: Document) -> tuple[Hint, ...]:
     """A hint for every table named, and for the metadata file that was written."""
     told = read_as(_Notice, document, "notice")
     names = [*([told.table] if told.table is not None else []), *told.tables]
-    hints: list[Hint] = [NameHint(dotted(name)) for name in names]
+    hints: list[Hint] = [NameHint(dotted(name), or_mirror=True) for name in names]
     if told.location is not None:
         found = parse_place(told.location)
         if found is None:

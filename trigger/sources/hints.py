@@ -16,10 +16,15 @@ class LocationHint:
 
 @dataclass(frozen=True, slots=True)
 class NameHint:
-    """The table of this name changed. Some senders put their own name for the catalog before it (`qualified`)."""
+    """The table of this name changed.
+
+    `qualified`: the sender may have put its own name for the catalog before it. `or_mirror`: it may be the mirror's
+    name, as people call the table. In other events a mirror's name tells of our own commits.
+    """
 
     levels: tuple[str, ...]
     qualified: bool = False
+    or_mirror: bool = False
 
 
 @dataclass(frozen=True, slots=True)

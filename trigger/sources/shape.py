@@ -38,7 +38,9 @@ Levels = Annotated[list[Text], Field(min_length=1, max_length=MOST_LEVELS)]
 class Told(BaseModel):
     """A part of an event. Of what else is in there nothing is read."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="ignore", hide_input_in_errors=True, defer_build=True
+    )
 
 
 Model = TypeVar("Model", bound=Told)

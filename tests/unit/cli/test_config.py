@@ -175,5 +175,4 @@ def test_what_this_version_refuses_is_valid_and_named(
         "discover raw.*_log: profile dms",
         "trigger.state: dynamodb",
         "trigger.launcher: kubernetes",
-        "trigger.sources.sqs",
     ]

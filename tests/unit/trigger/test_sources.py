@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,8 @@ EXPECTED: dict[str, tuple[Hint, ...]] = {
     "commit_report": (NameHint(("raw", "orders_changelog"), qualified=True),),
     "commit_report_java": (NameHint(("rest", "raw", "orders_changelog"), qualified=True),),
     "scan_report": (),
-    "generic_table": (ORDERS,),
-    "generic_tables": (ORDERS, ITEMS),
+    "generic_table": (replace(ORDERS, or_mirror=True),),
+    "generic_tables": (replace(ORDERS, or_mirror=True), replace(ITEMS, or_mirror=True)),
     "generic_location": (METADATA,),
     "emr_serverless_success": (RunHint("00f5cbn5g4bb0c09"),),
     "emr_serverless_application": (),
