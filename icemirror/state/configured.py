@@ -25,7 +25,11 @@ def open_store(settings: Settings) -> Store:
     match state := settings.trigger.state:
         case SqliteState():
             return SqliteStore(state.path)
-        case DynamoDbState() | KubernetesState():
+        case DynamoDbState():
+            from icemirror.state.dynamodb import open_dynamodb  # boto3 is slow to load, and not always there
+
+            return open_dynamodb(state)
+        case KubernetesState():
             raise BadConfig(f"trigger.state: {state.type} is not supported by this version; use sqlite")
     assert_never(state)
 

@@ -16,6 +16,7 @@ VERSION = 1
 MAX_LETTERS = 200
 MAX_AGE_SECONDS = 14 * 86400.0
 MAX_BODY_BYTES = 64 * 1024
+_PART_BYTES = 4 * 1024  # of an event that is larger, which cannot be sent again anyhow
 _MAX_REASON_CHARACTERS = 500
 
 
@@ -42,7 +43,7 @@ def write_letter(source: str, reason: str, received_at: float, body: bytes | str
     """The letter about an event. The same event of the same source has the same id, however often it comes."""
     came = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
     name = hashlib.sha256(source.encode() + b"\0" + came).hexdigest()[:16]
-    kept = came[:MAX_BODY_BYTES].decode("utf-8", "replace")
+    kept = came[: MAX_BODY_BYTES if len(came) <= MAX_BODY_BYTES else _PART_BYTES].decode("utf-8", "replace")
     whole = kept.encode() == came
     return Letter(name, source, reason[:_MAX_REASON_CHARACTERS], received_at, kept, whole)
 

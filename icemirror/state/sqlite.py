@@ -9,11 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from pydantic import ValidationError
-
-from icemirror.result import TableResult
 from icemirror.state.letters import MAX_LETTERS, Letter, dump_letter, load_letter, surplus
 from icemirror.state.reads import Reads
+from icemirror.state.result_json import dump_result, load_result
 from icemirror.state.row_json import dump_row, load_slot, load_table
 from icemirror.state.rows import Row, Rows, TableRow
 from icemirror.state.sqlite_file import named_error, open_file
@@ -84,7 +82,7 @@ class SqliteStore:
         with self._named_errors(), self._transaction():
             self._connection.execute(
                 "INSERT INTO results (name, run_id, at, body) VALUES (?, ?, ?, ?)",
-                (name, result.run_id, result.at, result.result.model_dump_json()),
+                (name, result.run_id, result.at, dump_result(result.result)),
             )
             self._connection.execute(
                 "DELETE FROM results WHERE name = ? AND id <= "
@@ -99,7 +97,7 @@ class SqliteStore:
                 "SELECT id, run_id, at, body FROM results WHERE id > ? ORDER BY id LIMIT 1000",
                 (int(cursor or 0),),
             ).fetchall()
-        results = [_result(run_id, at, body) for _, run_id, at, body in found]
+        results = [load_result(run_id, at, body) for _, run_id, at, body in found]
         readable = tuple(result for result in results if result is not None)
         return ResultPage(readable, str(found[-1][0]) if found else cursor)
 
@@ -161,11 +159,3 @@ class SqliteStore:
                 yield
             except sqlite3.Error as error:
                 raise named_error(self._path, error) from error
-
-
-def _result(run_id: str, at: float, body: str) -> RunResult | None:
-    """A recorded result; None for one of another release that this one cannot read: it is history, no more."""
-    try:
-        return RunResult(run_id, at, TableResult.model_validate_json(body))
-    except ValidationError:
-        return None

@@ -18,7 +18,7 @@ from icemirror.state.store import RunResult, Store
 from tests.unit.state.samples import POLICY, SLOT, TERMS
 
 OpenStore = Callable[[], Store]
-WRITERS, NOTICES = 4, 40
+WRITERS = 4
 
 
 def _result(table: str, events: int = 0) -> RunResult:
@@ -30,10 +30,10 @@ def _letter(at: float, body: str = "") -> Letter:
     return write_letter("sqs", "no such table", at, body or f"event {at}")
 
 
-def notice_often(opened: OpenStore, table: str) -> None:
+def notice_often(opened: OpenStore, table: str, notices: int) -> None:
     """One of several writers of one row."""
     with opened() as store:
-        for _ in range(NOTICES):
+        for _ in range(notices):
             apply(store, Noticed(1.0, table, TERMS), POLICY)
 
 
@@ -42,6 +42,7 @@ class StoreSuite(ABC):
 
     KEPT_RESULTS = 5
     KEPT_LETTERS = 4
+    NOTICES = 40  # of each writer
 
     @abstractmethod
     def opener(self) -> OpenStore:
@@ -113,20 +114,22 @@ class StoreSuite(ABC):
     def test_no_notice_is_lost_among_processes(self) -> None:
         opened = self.opener()
         context = multiprocessing.get_context("spawn")
-        writers = [context.Process(target=notice_often, args=(opened, "t")) for _ in range(WRITERS)]
+        writers = [
+            context.Process(target=notice_often, args=(opened, "t", self.NOTICES)) for _ in range(WRITERS)
+        ]
         for writer in writers:
             writer.start()
         for writer in writers:
             writer.join()
         assert [writer.exitcode for writer in writers] == [0] * WRITERS
         with opened() as store:
-            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * NOTICES
+            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * self.NOTICES
 
     def test_threads_may_share_a_store(self) -> None:
         with self.opener()() as store:
 
             def notice() -> None:
-                for _ in range(NOTICES):
+                for _ in range(self.NOTICES):
                     apply(store, Noticed(1.0, "t", TERMS), POLICY)
 
             threads = [Thread(target=notice) for _ in range(WRITERS)]
@@ -134,7 +137,7 @@ class StoreSuite(ABC):
                 thread.start()
             for thread in threads:
                 thread.join()
-            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * NOTICES
+            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * self.NOTICES
 
     def test_results_come_in_order_and_from_a_cursor_on(self) -> None:
         with self.opener()() as store:
