@@ -33,6 +33,7 @@ from trigger.sources.refused import Refused
 _BATCH = 500
 _POLL_MILLISECONDS = 500
 _REBALANCE_SECONDS = 20.0
+_SESSION_MILLISECONDS = 10_000  # a member that died without leaving holds its partitions for so long
 
 _REFUSED = (
     AuthenticationFailedError,
@@ -78,6 +79,8 @@ class KafkaListener:
             group_id=self._source.group_id,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            session_timeout_ms=_SESSION_MILLISECONDS,
+            heartbeat_interval_ms=_SESSION_MILLISECONDS // 4,
         )
         consumer.subscribe(list(self._source.topics), listener=_Rebalance(self._busy))
         try:
