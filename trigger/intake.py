@@ -112,6 +112,8 @@ class Intake:
         failed: dict[str, Transient] = {}
         known = {table.name: table for table in self.fleet.registry.tables}
         for name, count in sorted(hints.items()):
+            if name not in known:  # its changelog was dropped just now
+                continue
             event = Noticed(self.fleet.clock(), name, terms_of(known[name]))
             try:
                 reach("notice")
@@ -133,10 +135,13 @@ class Intake:
         """Asks the launcher about runs that are ours; what becomes of them is `step`'s to say."""
         if not runs:
             return
-        rows = self.fleet.store.load(EVERYTHING)
-        ours = {key: slot for key, slot in rows.slots.items() if _run_name(slot.run_id) in runs}
-        if ours:
-            self.fleet.recover(Rows(rows.tables, ours))
+        try:
+            rows = self.fleet.store.load(EVERYTHING)
+            ours = {key: slot for key, slot in rows.slots.items() if _run_name(slot.run_id) in runs}
+            if ours:
+                self.fleet.recover(Rows(rows.tables, ours))
+        except Transient as error:  # runs are asked after from time to time anyway
+            log.warning("a run that was told of could not be looked after", reason=str(error))
 
     def _count(self, refused: Refused) -> None:
         self.fleet.metrics.count(names.REFUSED, reason=refused.reason)
