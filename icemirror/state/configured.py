@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from icemirror.errors import BadConfig
 from icemirror.settings import Settings
 from icemirror.settings.trigger import DynamoDbState, KubernetesState, SqliteState
+from icemirror.state.letters import Letter
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Rows
@@ -30,17 +30,32 @@ def open_store(settings: Settings) -> Store:
 
             return open_dynamodb(state)
         case KubernetesState():
-            raise BadConfig(f"trigger.state: {state.type} is not supported by this version; use sqlite")
+            from icemirror.state.kubernetes import open_kubernetes  # as above, of lightkube
+
+            return open_kubernetes(state)
     assert_never(state)
 
 
 def read_rows(settings: Settings) -> Rows:
     """The rows as they are; none, and none are made, where there is no state yet."""
-    state = settings.trigger.state
-    if isinstance(state, SqliteState) and not state.path.exists():
+    if _is_new(settings):
         return Rows({}, {})
     with open_store(settings) as store:
         return store.load(EVERYTHING)
+
+
+def read_letters(settings: Settings) -> tuple[Letter, ...]:
+    """The dead letters, the oldest first; where there is no state yet, none is made."""
+    if _is_new(settings):
+        return ()
+    with open_store(settings) as store:
+        return store.letters()
+
+
+def _is_new(settings: Settings) -> bool:
+    """Opening the state would make it."""
+    state = settings.trigger.state
+    return isinstance(state, SqliteState) and not state.path.exists()
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -25,7 +25,7 @@ EXPIRY = "expires_at"
 _ATTEMPTS = 4
 _CONNECT_SECONDS, _READ_SECONDS = 3.0, 5.0
 _CONDITION_FAILED = "ConditionalCheckFailedException"
-_ACTIONS = "GetItem, BatchGetItem, Query, PutItem, UpdateItem and DeleteItem"
+_ACTIONS = "BatchGetItem, Query, PutItem, UpdateItem and DeleteItem"
 _REFUSED = (
     "AccessDenied",
     "ExpiredToken",

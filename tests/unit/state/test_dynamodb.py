@@ -48,8 +48,8 @@ def _server() -> Iterator[tuple[str, OneAtATime]]:
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE")
-    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -139,6 +139,26 @@ def test_more_rows_than_one_answer_holds_are_all_loaded(store: DynamoDbStore) ->
     assert set(store.load(Reads(names, NO_SLOT)).tables) == names  # more than a hundred keys
 
 
+def test_every_read_is_a_consistent_one(store: DynamoDbStore) -> None:
+    store.compare_and_set(TableRow("t"))
+    read: list[str] = []
+
+    def see(params: dict[str, Any], model: Any, **_: object) -> None:
+        options = [params, *params.get("RequestItems", {}).values()]
+        assert any(one.get("ConsistentRead") for one in options), model.name
+        read.append(model.name)
+
+    events = store._items._client.meta.events
+    for operation in ("GetItem", "BatchGetItem", "Query", "Scan"):
+        events.register(f"provide-client-params.dynamodb.{operation}", see)
+    store.load(EVERYTHING)
+    store.load(Reads(frozenset({"t"}), NO_SLOT))
+    store.results_since("")
+    store.last_cursor()
+    store.letters()
+    assert set(read) == {"BatchGetItem", "Query"}
+
+
 def test_a_repeated_request_whose_first_answer_was_lost_counts_as_written(
     store: DynamoDbStore, queue: OneAtATime
 ) -> None:
@@ -188,7 +208,7 @@ def test_what_stays_throttled_is_transient(store: DynamoDbStore, queue: OneAtATi
 def test_rows_that_were_left_out_are_asked_for_again(store: DynamoDbStore, queue: OneAtATime) -> None:
     for name in "ab":
         store.compare_and_set(TableRow(name))
-    whole = store._client.batch_get_item
+    whole = store._items._client.batch_get_item
     asked: list[Any] = []
 
     def half(RequestItems: Any) -> Any:  # noqa: N803 (as boto3 names it)
@@ -200,7 +220,7 @@ def test_rows_that_were_left_out_are_asked_for_again(store: DynamoDbStore, queue
         answer = whole(RequestItems={table: {**wanted, "Keys": [first]}})
         return {**answer, "UnprocessedKeys": {table: {**wanted, "Keys": rest}}}
 
-    store._client.batch_get_item = half
+    store._items._client.batch_get_item = half
     assert set(store.load(Reads(frozenset("ab"), NO_SLOT)).tables) == {"a", "b"}
     assert len(asked) == 2
 
