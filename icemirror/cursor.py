@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 class Source(BaseModel):
     """The last changelog snapshot that is merged: whole, or its first `files_done` files."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     uuid: str
     snapshot_id: int
@@ -21,7 +21,7 @@ class Source(BaseModel):
 class Cursor(BaseModel):
     """One source for each changelog that the mirror follows (today: one); none before anything is merged."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     version: Literal[1] = 1
     sources: tuple[Source, ...]

@@ -11,7 +11,7 @@ from icemirror.errors import Kind
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class SliceResult(_Frozen):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 class RunRequest(BaseModel):
     """The worker slot that the job shall take, and where its configuration is (never the secrets in it)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     version: Literal[1] = 1
     group: str

@@ -44,6 +44,3 @@ def _of_trigger(settings: Settings) -> Iterator[str]:
         yield f"trigger.launcher: {trigger.launcher.type} (use local)"
     elif trigger.state.type != "sqlite":
         yield f"trigger.launcher: local, with trigger.state: {trigger.state.type} (use sqlite)"
-    for name in type(trigger.sources).model_fields:
-        if getattr(trigger.sources, name) is not None:
-            yield f"trigger.sources.{name} (`watch` looks at the heads itself)"

@@ -6,15 +6,14 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from icemirror.crash import reach
 from icemirror.errors import IcemirrorError, Transient
 from icemirror.result import ErrorResult
 from icemirror.run_request import RunRequest
-from icemirror.settings import TableSettings
 from icemirror.state.actions import Action, Cancel, Launch
 from icemirror.state.apply import Applied, apply
-from icemirror.state.configured import terms_of
 from icemirror.state.eligibility import due_at, waits
 from icemirror.state.events import Dispatch, Event, Looked, LookFailed, Recorded, Recover, RunState, Unown
 from icemirror.state.policy import Policy
@@ -22,6 +21,7 @@ from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Owner, Rows, SlotId, SlotRow, SlotState, TableRow
 from icemirror.state.step import step
 from icemirror.state.store import Store
+from icemirror.state.terms import terms_of
 from icemirror.telemetry import names
 from icemirror.telemetry.logs import bind, get_log
 from icemirror.telemetry.metrics import Metrics
@@ -29,6 +29,9 @@ from icemirror.telemetry.redaction import redact
 from trigger.heads.source import Head
 from trigger.launchers.launcher import Launcher
 from trigger.registry import Registry
+
+if TYPE_CHECKING:
+    from icemirror.settings import TableSettings
 
 _ONE_SHOT_PATIENCE_SECONDS = 60.0
 

@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from icemirror.errors import IcemirrorError, Transient
-from icemirror.settings import TableSettings
 from icemirror.table_id import TableId
 from trigger.heads.source import Head, HeadSource
+
+if TYPE_CHECKING:
+    from icemirror.settings import TableSettings
 
 _MOST_CATALOGS = 16
 _LONGEST_PAUSE_SECONDS = 30.0

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from icemirror.errors import BadConfig, IcemirrorError, Transient, unexpected_text
-from icemirror.settings import Settings, TableSettings, expand_discovered
+from trigger.directory import Directory
 from trigger.heads.open_source import open_source
 from trigger.heads.source import Head, HeadSource
 from trigger.looking import Looking
 
+if TYPE_CHECKING:
+    from icemirror.settings import Settings, TableSettings
+
 
 class Registry:
-    """Tables from the configuration; `refresh` adds what `discover` finds in the catalogs."""
+    """Tables from the configuration; `refresh` adds what `discover` finds in the catalogs.
+
+    `directory` has them by what events call them, as far as their heads are known. Several threads may use it.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = self._known = settings
         self._sources: dict[str | None, HeadSource] = {}
         self._looking = Looking(self._source)
         self.seen: set[str] = set()
+        self._heads: dict[str, str] = {}
+        self._lock = threading.RLock()
+        self.directory = Directory.of(settings.tables, {})
         self.problem: IcemirrorError | None = None
         self.refusals = 0
 
@@ -49,8 +60,14 @@ class Registry:
 
     def refresh(self) -> None:
         """Looks for new changelogs. Where that fails, what was known stays, and `problem` says why."""
-        if not self._settings.discover:
-            return
+        if self._settings.discover:
+            with self._lock:
+                self._discover()
+                self.directory = Directory.of(self.tables, self._heads)
+
+    def _discover(self) -> None:
+        from icemirror.settings import expand_discovered
+
         try:
             self._known = expand_discovered(self._settings, self._list_tables)
         except Exception as error:
@@ -62,9 +79,20 @@ class Registry:
 
     def heads(self, patience_seconds: float) -> dict[str, Head]:
         """What is known by now of the heads of the tables' changelogs, by mirror; `seen` keeps their names."""
-        heads = self._looking.heads(self.tables, patience_seconds)
-        self.seen |= {name for name, head in heads.items() if isinstance(head, str)}
+        with self._lock:
+            heads = self._looking.heads(self.tables, patience_seconds)
+            known = {name: head for name, head in heads.items() if isinstance(head, str)}
+            self.seen |= known.keys()
+            self._heads |= known
+            self.directory = Directory.of(self.tables, self._heads)
         return heads
+
+    def learn(self, patience_seconds: float) -> None:
+        """Brings `directory` up to date for a hint that is not in there: new changelogs, and heads not known yet."""
+        with self._lock:
+            self.refresh()
+            if any(table.name not in self._heads for table in self.tables):
+                self.heads(patience_seconds)
 
     def failures(self, table: TableSettings) -> int:
         """How often in a row the table's catalog did not answer."""

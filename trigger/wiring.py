@@ -20,11 +20,6 @@ from trigger.registry import Registry
 
 def build_fleet(settings: Settings, store: Store, metrics: Metrics, environ: Mapping[str, str]) -> Fleet:
     """The fleet of a configuration."""
-    for name in type(settings.trigger.sources).model_fields:
-        if getattr(settings.trigger.sources, name) is not None:
-            raise BadConfig(
-                f"trigger.sources.{name}: not supported by this version; remove it: `watch` looks at the heads itself"
-            )
     return Fleet(
         registry=Registry(settings),
         store=store,

@@ -71,7 +71,7 @@ def _redrive(settings: Settings, letters: Sequence[Letter], *, as_json: bool) ->
     from icemirror.state.configured import open_store
     from icemirror.state.letters import redrive_letters
     from icemirror.telemetry.metrics import NoMetrics
-    from trigger.redriving import open_redrive
+    from trigger.intake import Intake
     from trigger.wiring import build_fleet
 
     codes: list[Exit] = []
@@ -82,7 +82,7 @@ def _redrive(settings: Settings, letters: Sequence[Letter], *, as_json: bool) ->
         fleet = build_fleet(settings, store, NoMetrics(), os.environ)
         with closing(fleet.registry):
             fleet.registry.refresh()
-            for letter, error in redrive_letters(letters, open_redrive(fleet), store.remove_letter):
+            for letter, error in redrive_letters(letters, Intake(fleet).redrive, store.remove_letter):
                 codes.append(Exit.DONE if error is None else exit_code(error))
                 _said(letter, "taken" if error is None else "refused", error, as_json=as_json)
     return worst(codes)

@@ -36,6 +36,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
     ),
     "plan": LazyCommand("icemirror.cli.plan:plan", "Show what a merge would do; changes nothing."),
     "watch": LazyCommand("icemirror.cli.watch:watch", "Keep all mirrors current: look, coalesce, launch."),
+    "serve": LazyCommand(
+        "icemirror.cli.serve:serve", "Keep all mirrors current by events: Kafka, SQS, HTTP."
+    ),
     "sweep": LazyCommand("icemirror.cli.sweep:sweep", "Look at every changelog once, for cron."),
     "status": LazyCommand("icemirror.cli.status:status", "State, lag and last run of every table."),
     "pause": LazyCommand("icemirror.cli.pause:pause", "Take no more work for tables, until resumed."),
@@ -56,6 +59,7 @@ COMMANDS: Mapping[str, LazyCommand] = {
 
 # Packages that are not there without an extra, so that a bare installation says what to install.
 _EXTRA_BY_PACKAGE = {
+    "aiokafka": "kafka",
     "boto3": "aws",
     "botocore": "aws",
     "duckdb": "demo",

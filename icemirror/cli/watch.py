@@ -13,6 +13,7 @@ import click
 from rich.live import Live
 
 from icemirror.cli.console import config_option, err, load
+from icemirror.cli.listen import listen
 from icemirror.cli.status import render_status
 from icemirror.cli.trouble import explain_trouble
 from icemirror.errors import Exit
@@ -20,10 +21,7 @@ from icemirror.errors import Exit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from icemirror.settings import Settings
     from icemirror.state.rows import Rows
-    from icemirror.state.store import Store
-    from icemirror.telemetry.metrics import Metrics
     from trigger.fleet import Fleet
 
 
@@ -68,7 +66,7 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
         stack.callback(metrics.close)
         fleet = build_fleet(settings, store, metrics, os.environ)
         stack.callback(fleet.registry.close)
-        _serve(stack, settings, fleet, store, metrics, http)
+        listen(stack, settings, fleet, http)
         on_round = _live(stack, fleet) if live else _nothing
         watching = Watch(
             fleet=fleet,
@@ -100,34 +98,3 @@ def _live(stack: ExitStack, fleet: Fleet) -> Callable[[Rows], None]:
         display.update(render_status(found, err.width), refresh=True)
 
     return draw
-
-
-def _serve(
-    stack: ExitStack, settings: Settings, fleet: Fleet, store: Store, metrics: Metrics, http: str | None
-) -> None:
-    """The status page and the metrics, where somebody asked for them and where the configuration says."""
-    from icemirror.settings.address import Address
-    from icemirror.state.reads import EVERYTHING
-    from icemirror.telemetry.server import Sources, start_optional_server, start_server
-    from trigger.status import fleet_status
-
-    sources = Sources(
-        status=lambda: fleet_status(
-            fleet.registry.tables, store.load(EVERYTHING), time.time(), slots=fleet.policy.slots
-        ),
-        metrics=metrics.exposition,
-        project_ref=settings.project_ref,
-        environment=settings.environment,
-    )
-    if http is not None:
-        try:
-            address = Address.parse(http)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--http") from error
-        server = start_server(address, sources)
-        stack.callback(server.close)
-        err.print(f"status page: {server.url}")
-    if settings.telemetry.prometheus is not None:
-        optional = start_optional_server(settings.telemetry.prometheus, sources)
-        if optional is not None:
-            stack.callback(optional.close)

@@ -75,7 +75,7 @@ class TelemetrySettings(Section):
     prometheus: ListenAddress | None = Field(
         default="127.0.0.1:9464",
         validate_default=True,
-        description="Where `watch` offers metrics to Prometheus; null: nowhere.",
+        description="Where `watch` and `serve` offer metrics to Prometheus; null: nowhere.",
     )
     otlp: Url | None = Field(
         default=None, description="OpenTelemetry collector to send metrics and traces to, `http://…`."

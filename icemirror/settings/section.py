@@ -57,7 +57,7 @@ Properties = Annotated[
 class Section(BaseModel):
     """One mapping of the configuration file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

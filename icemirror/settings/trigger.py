@@ -28,6 +28,7 @@ def _split_servers(value: object) -> object:
 
 
 StatePath = Annotated[Path, AfterValidator(_no_tilde)]
+CertificatePath = Annotated[Path, AfterValidator(_no_tilde)]
 Servers = Annotated[
     tuple[Name, ...],
     BeforeValidator(_split_servers),
@@ -141,22 +142,47 @@ class KafkaSource(Section):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         default="PLAINTEXT", description="How to talk to the brokers."
     )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        default=None, description="How to log in, with a SASL protocol."
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "AWS_MSK_IAM"] | None = Field(
+        default=None,
+        description="How to log in, with a SASL protocol. AWS_MSK_IAM: by the credentials of the environment.",
     )
     username: Name | None = Field(default=None, description="SASL user.")
     password: SecretStr | None = Field(default=None, description="SASL password.")
+    region: Name | None = Field(
+        default=None, description="AWS region of the brokers, for AWS_MSK_IAM. Default: the environment's."
+    )
+    ca_file: CertificatePath | None = Field(
+        default=None, description="Certificates of authorities to trust (PEM). Default: the system's."
+    )
+    certificate_file: CertificatePath | None = Field(
+        default=None, description="Our own certificate (PEM), where brokers ask for one."
+    )
+    key_file: CertificatePath | None = Field(
+        default=None, description="Its private key (PEM), not encrypted."
+    )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """A login is complete and used, or absent."""
-        for key in ("sasl_mechanism", "username", "password"):
+        """A login is complete and used, or absent; certificates are for TLS."""
+        sasl, by_iam = self.security_protocol.startswith("SASL"), self.sasl_mechanism == "AWS_MSK_IAM"
+        needed = ("sasl_mechanism",) if by_iam else ("sasl_mechanism", "username", "password")
+        for key in ("sasl_mechanism", "username", "password", "region"):
             given = getattr(self, key) is not None
-            if self.security_protocol.startswith("SASL") and not given:
+            if sasl and not given and key in needed:
                 yield Contradiction((key,), f"missing: {self.security_protocol} needs it")
-            elif given and not self.security_protocol.startswith("SASL"):
+            elif given and not sasl:
                 yield Contradiction(
                     (key,), f"not used by {self.security_protocol}: choose SASL_SSL or SASL_PLAINTEXT"
                 )
+            elif given and (by_iam != (key == "region")) and key != "sasl_mechanism":
+                yield Contradiction((key,), f"not used by {self.sasl_mechanism}")
+        if by_iam and self.security_protocol == "SASL_PLAINTEXT":
+            yield Contradiction(("security_protocol",), "AWS_MSK_IAM needs SASL_SSL")
+        for key in ("ca_file", "certificate_file", "key_file"):
+            if getattr(self, key) is not None and not self.security_protocol.endswith("SSL"):
+                yield Contradiction((key,), f"not used by {self.security_protocol}: choose SSL or SASL_SSL")
+        if (self.certificate_file is None) != (self.key_file is None):
+            missing = "certificate_file" if self.certificate_file is None else "key_file"
+            yield Contradiction((missing,), "missing: a certificate and its key come together")
 
 
 class SqsSource(Section):
@@ -198,13 +224,13 @@ class TriggerSettings(Section):
     )
     sources: Sources = Field(
         default=Sources(),
-        description="Where commit events come from. This version has none: `watch` looks at the heads itself.",
+        description="Where `serve` hears of commits. `watch` looks at the heads itself, and reads none of them.",
     )
     poll_interval: Seconds = Field(
         default="1s",
         validate_default=True,
         gt=0,
-        description="How often `watch` looks at the heads of the changelogs.",
+        description="How often `watch` looks at the heads of the changelogs. `serve` does so every `merge_interval`.",
     )
     quiet_period: Seconds = Field(
         default="2s", validate_default=True, description="Wait for more commits this long after the last one."

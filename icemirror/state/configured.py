@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from icemirror.settings import Settings, TableSettings
+from icemirror.settings import Settings
 from icemirror.settings.trigger import DynamoDbState, KubernetesState, SqliteState
-from icemirror.state.events import Terms
 from icemirror.state.letters import Letter
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING
@@ -73,8 +72,3 @@ def policy_of(settings: Settings) -> Policy:
         probation_seconds=settings.merge_interval,
         recheck_seconds=max(settings.merge_interval, _LOOKS_PER_RECHECK * trigger.poll_interval),
     )
-
-
-def terms_of(table: TableSettings) -> Terms:
-    """What the row of a table keeps of its settings."""
-    return Terms(table.group, table.min_interval)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -36,7 +37,11 @@ class Letter:
 Redrive = Callable[[Letter], None]
 """Takes a letter as its source would take the event now; raises an `IcemirrorError` if it still cannot be used."""
 
-_LETTER = TypeAdapter(Letter)
+
+@cache
+def _adapter() -> TypeAdapter[Letter]:
+    """Made when a letter is read for the first time: that takes long, and most processes never read one."""
+    return TypeAdapter(Letter)
 
 
 def write_letter(source: str, reason: str, received_at: float, body: bytes | str) -> Letter:
@@ -56,7 +61,7 @@ def dump_letter(letter: Letter) -> str:
 def load_letter(letter_id: str, body: str) -> Letter:
     """A stored letter; one that cannot be read stands in for itself, so that it can be seen and dropped."""
     try:
-        return _LETTER.validate_python({**json.loads(body), "id": letter_id})
+        return _adapter().validate_python({**json.loads(body), "id": letter_id})
     except (ValueError, TypeError, ValidationError):
         reason = "this release cannot read the letter: it is damaged, or a newer icemirror wrote it"
         return Letter(letter_id, "unknown", reason, 0.0, body[:MAX_BODY_BYTES], whole=False)

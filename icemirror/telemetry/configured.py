@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from icemirror.settings import Settings
 from icemirror.telemetry.logs import configure
 from icemirror.telemetry.redaction import register_secret
 from icemirror.telemetry.sentry import open_sentry
+
+if TYPE_CHECKING:
+    from icemirror.settings import Settings
 
 
 def start_logs(settings: Settings, *, quiet: bool = False) -> None:

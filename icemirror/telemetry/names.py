@@ -95,5 +95,10 @@ QUARANTINED = _counter("trigger_quarantined", "Times that a table was set aside 
 DEAD_LETTERS = Metric(
     "trigger_dead_letters", Instrument.COUNTER, "Events refused for good", Unit.NONE, (), ("table",)
 )
+REFUSED = _counter(
+    "trigger_refused",
+    "Hints and events that were not used, by reason; somebody else's tables included",
+    "reason",
+)
 
 ALL: tuple[Metric, ...] = tuple(value for value in dict(globals()).values() if isinstance(value, Metric))

@@ -1,4 +1,4 @@
-"""The small web server of `watch` and `serve`: status page, status as JSON, metrics, health. Read-only."""
+"""The small web server of `watch` and `serve`: status page, status as JSON, metrics, health, and notices by POST."""
 
 from __future__ import annotations
 
@@ -33,12 +33,23 @@ def _always() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Post:
+    """A body that somebody sends. It is read only if whoever answers asks for it."""
+
+    authorization: str
+    length: int | None
+    read: Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Sources:
     """Where the answers come from."""
 
     status: Callable[[], Status]
     metrics: Callable[[], bytes | None]
     ready: Callable[[], bool] = _always
+    healthy: Callable[[], bool] = _always
+    notify: Callable[[Post], Answer] | None = None
     project_ref: str = "icemirror"
     environment: str = "dev"
 
@@ -67,7 +78,9 @@ def answer(path: str, sources: Sources, page: Page) -> Answer:
                 return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"no metrics: install icemirror[telemetry]\n")
             return Answer(HTTPStatus.OK, text, PROMETHEUS_TEXT)
         case "/healthz":
-            return Answer(HTTPStatus.OK, b"ok\n")
+            if sources.healthy():
+                return Answer(HTTPStatus.OK, b"ok\n")
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"a part hangs; the log says which\n")
         case "/readyz":
             if sources.ready():
                 return Answer(HTTPStatus.OK, b"ready\n")
@@ -190,11 +203,43 @@ class _Handler(BaseHTTPRequestHandler):
             reply = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; the log says why\n")
         self._send(reply)
 
+    def do_POST(self) -> None:
+        """`/notify`, where somebody takes notices; all else is read-only."""
+        notify = self.server.sources.notify
+        if notify is None or urlsplit(self.path).path != "/notify":
+            self._refuse()
+            return
+        # A page that a browser shows may send here without being asked; it cannot hide where it is from.
+        if "Origin" in self.headers or not self._is_asked_by_its_own_name():
+            self.close_connection = True
+            self._send(
+                Answer(HTTPStatus.FORBIDDEN, b"not from a browser, and by the address that it listens on\n")
+            )
+            return
+        length = self._length()
+        post = Post(self.headers.get("Authorization", ""), length, lambda: self.rfile.read(length or 0))
+        try:
+            reply = notify(post)
+        except Exception as error:
+            log.failure("request failed", error, path="/notify")
+            reply = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; the log says why\n")
+        if reply.status >= HTTPStatus.BAD_REQUEST:
+            self.close_connection = True  # its body may not have been read
+        self._send(reply)
+
+    def _length(self) -> int | None:
+        """The length of the body, where it is given plainly."""
+        text = self.headers.get("Content-Length", "")
+        plain = (
+            "Transfer-Encoding" not in self.headers and text.isascii() and text.isdecimal() and len(text) < 10
+        )
+        return int(text) if plain else None
+
     def _refuse(self) -> None:
         self.close_connection = True  # whatever body comes with it is not read
         self._send(Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET\n"), allow="GET")
 
-    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_HEAD = do_TRACE = do_CONNECT = _refuse  # noqa: N815
+    do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_HEAD = do_TRACE = do_CONNECT = _refuse  # noqa: N815
 
     def _is_asked_by_its_own_name(self) -> bool:
         """On loopback only local names: a page elsewhere may point its own name at 127.0.0.1 to read ours."""

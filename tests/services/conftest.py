@@ -16,6 +16,7 @@ from tests.services import processes
 from tests.services.azurite import Azurite, azurite
 from tests.services.gcs import FakeGcs, fake_gcs
 from tests.services.glue import Glue, glue
+from tests.services.kafka_broker import Kafka, kafka
 from tests.services.nessie import Nessie, nessie
 from tests.services.postgres import Postgres, postgres
 from tests.services.rest_catalog import RestCatalog, rest_catalog
@@ -82,6 +83,11 @@ def postgres_server(start: Callable[[str, Start[Postgres]], Postgres]) -> Postgr
 @pytest.fixture(scope="session")
 def glue_server(start: Callable[[str, Start[Glue]], Glue]) -> Glue:
     return start("glue", glue)
+
+
+@pytest.fixture(scope="session")
+def broker(start: Callable[[str, Start[Kafka]], Kafka]) -> Kafka:
+    return start("kafka", kafka)
 
 
 @pytest.fixture(scope="session")

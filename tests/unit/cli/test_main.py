@@ -88,6 +88,7 @@ def test_every_command_says_where_it_is() -> None:
         "merge",
         "plan",
         "watch",
+        "serve",
         "sweep",
         "status",
         "pause",

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import pkgutil
 import subprocess
 import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
 
 import icemirror
 import trigger
@@ -67,13 +72,13 @@ def import_all(names: list[str], allowed: list[str] | None, heavy: tuple[str, ..
     return problems
 
 
-def base_modules() -> list[str]:
-    """Top-level modules of the base dependencies and of what these depend on."""
-    from importlib.metadata import packages_distributions, requires
+def closure(*wanted_first: str) -> set[str]:
+    """Distributions without extras, and all that they depend on."""
+    from importlib.metadata import requires
 
     from packaging.requirements import Requirement
 
-    wanted, seen = ["icemirror"], set()
+    wanted, seen = list(wanted_first), set()
     while wanted:
         name = wanted.pop()
         if name in seen:
@@ -83,6 +88,14 @@ def base_modules() -> list[str]:
             requirement = Requirement(text)
             if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
                 wanted.append(requirement.name.lower())
+    return seen
+
+
+def base_modules() -> list[str]:
+    """Top-level modules of the base dependencies and of what these depend on."""
+    from importlib.metadata import packages_distributions
+
+    seen = closure("icemirror")
     modules = {
         module
         for module, distributions in packages_distributions().items()
@@ -113,3 +126,48 @@ def test_the_base_is_what_the_project_says() -> None:
     base = base_modules()
     assert {"click", "pydantic", "yaml", "rich"} <= set(base)
     assert not set(base) & {*HEAVY, *LAZY, *OF_ADAPTERS}
+
+
+ALONE = "import boto3; from pydantic import BaseModel, Field, TypeAdapter"
+HANDLER = "import boto3; import trigger.handler"
+# Our share of a cold start. The import of boto3 and pydantic is what no function of this kind gets around.
+MOST_TIMES = 1.5
+MOST_BYTES = 60 << 20
+
+
+def seconds(code: str, cache: Path) -> float:
+    """Seconds of the processor that an import takes in a fresh process; modules are compiled, as installers do it."""
+    timed = f"import time; began = time.process_time(); {code}; print(time.process_time() - began)"
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environ["PYTHONPYCACHEPREFIX"] = str(cache)
+    done = subprocess.run(
+        [sys.executable, "-c", timed], capture_output=True, text=True, check=True, env=environ
+    )
+    return float(done.stdout)
+
+
+def test_the_import_of_the_lambda_function_is_quick(tmp_path: Path) -> None:
+    pytest.importorskip("boto3")
+    seconds(HANDLER, tmp_path)  # compiles
+    pairs = [(seconds(ALONE, tmp_path), seconds(HANDLER, tmp_path)) for _ in range(8)]
+    alone, handler = (min(one) for one in zip(*pairs, strict=True))
+    assert handler <= MOST_TIMES * alone, f"{handler:.3f} s of the processor, {alone:.3f} s without ours"
+
+
+def test_the_lambda_function_is_small_with_all_that_it_needs() -> None:
+    pytest.importorskip("boto3")
+    ours = [
+        file
+        for package in (icemirror, trigger)
+        for folder in package.__path__
+        for file in Path(folder).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    ]
+    theirs = [
+        Path(str(distribution(name).locate_file(file)))
+        for name in closure("icemirror", "boto3") - {"icemirror"}
+        for file in distribution(name).files or []
+        if file.suffix != ".pyc"
+    ]
+    size = sum(file.stat().st_size for file in {*ours, *theirs} if file.is_file())
+    assert 10 << 20 < size < MOST_BYTES, f"{size / (1 << 20):.1f} MB"

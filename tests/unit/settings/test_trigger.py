@@ -18,6 +18,7 @@ EMR = (
     "entry_point: 's3://b/main.py'"
 )
 KUBERNETES = "{type: kubernetes, namespace: jobs, image: i, service_account: spark"
+SASL = "bootstrap_servers: a, security_protocol: SASL_SSL"
 
 
 def test_the_embedded_default_is_sqlite_and_local_spark(load: Load) -> None:
@@ -99,6 +100,26 @@ def test_telemetry_binds_prometheus_on_this_machine_by_default(load: Load) -> No
         (
             "{sources: {kafka: {bootstrap_servers: a, password: p}}}",
             "trigger.sources.kafka.password: not used by PLAIN",
+        ),
+        (
+            f"{{sources: {{kafka: {{{SASL}, sasl_mechanism: AWS_MSK_IAM, username: u}}}}}}",
+            "trigger.sources.kafka.username: not used by AWS_MSK_IAM",
+        ),
+        (
+            f"{{sources: {{kafka: {{{SASL.replace('SSL', 'PLAINTEXT')}, sasl_mechanism: AWS_MSK_IAM}}}}}}",
+            "trigger.sources.kafka.security_protocol: AWS_MSK_IAM needs SASL_SSL",
+        ),
+        (
+            f"{{sources: {{kafka: {{{SASL}, sasl_mechanism: PLAIN, username: u, password: p, region: r}}}}}}",
+            "trigger.sources.kafka.region: not used by PLAIN",
+        ),
+        (
+            "{sources: {kafka: {bootstrap_servers: a, ca_file: ca.pem}}}",
+            "trigger.sources.kafka.ca_file: not used by PLAINTEXT",
+        ),
+        (
+            "{sources: {kafka: {bootstrap_servers: a, security_protocol: SSL, key_file: k.pem}}}",
+            "trigger.sources.kafka.certificate_file: missing: a certificate and its key come together",
         ),
         ("{sources: {http: {}}}", "trigger.sources.http.token: missing"),
         ("{sources: {nats: {}}}", "trigger.sources.nats: unknown key"),

@@ -47,6 +47,7 @@ PROMISED = [
     "trigger_launches",
     "trigger_quarantined",
     "trigger_dead_letters",
+    "trigger_refused",
 ]
 
 SLICE = SliceResult(
@@ -98,7 +99,7 @@ def test_kind_and_unit_follow_the_name() -> None:
         assert metric.name.endswith("_seconds") == (metric.unit is Unit.SECONDS), metric
         assert metric.name.endswith("_bytes") == (metric.unit is Unit.BYTES), metric
         assert metric.description
-        assert set(metric.labels) <= {"table", "outcome"}
+        assert set(metric.labels) <= {"table", "outcome", "reason"}
 
 
 def test_prometheus_sees_each_under_its_promised_name_with_only_its_own_labels(metrics: Metrics) -> None:

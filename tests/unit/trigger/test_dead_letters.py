@@ -14,7 +14,7 @@ from icemirror.errors import Invalid, Transient
 from icemirror.state.letters import Letter, write_letter
 from icemirror.state.sqlite import SqliteStore
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from trigger import redriving
+from trigger.intake import Intake
 
 CONFIG = """
 iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
@@ -48,7 +48,7 @@ def letters(folder: Path) -> Callable[[], list[str]]:
 
 
 def take(monkeypatch: pytest.MonkeyPatch, redrive: Callable[[Letter], None]) -> None:
-    monkeypatch.setattr(redriving, "open_redrive", lambda fleet: redrive)
+    monkeypatch.setattr(Intake, "redrive", lambda intake, letter: redrive(letter))
 
 
 def lines(capfd: pytest.CaptureFixture[str]) -> list[Any]:

@@ -1,0 +1,44 @@
+"""An authority and a certificate for this machine, as PEM files."""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.services.processes import HOST
+
+
+def make_certificates(folder: Path) -> None:
+    """`ca.pem`; `server.pem` with certificate and key, as brokers read it."""
+    authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    root, name = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in ("tests", HOST))
+    issued = _builder(root, root, authority.public_key()).add_extension(
+        x509.BasicConstraints(True, None), True
+    )
+    place = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))])
+    served = _builder(name, root, own.public_key()).add_extension(place, False)
+    pem = serialization.Encoding.PEM
+    (folder / "ca.pem").write_bytes(issued.sign(authority, hashes.SHA256()).public_bytes(pem))
+    key = own.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "server.pem").write_bytes(key + served.sign(authority, hashes.SHA256()).public_bytes(pem))
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+    )

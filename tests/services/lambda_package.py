@@ -1,0 +1,74 @@
+"""The trigger as a package for AWS Lambda, with a launcher that only notes what it was asked to launch."""
+
+from __future__ import annotations
+
+import sqlite3
+import zipfile
+from contextlib import closing
+from importlib.metadata import distribution
+from io import BytesIO
+from pathlib import Path
+
+from tests.unit.house.test_lightness import closure
+
+ROOT = Path(__file__).parents[2]
+CHANGELOG_FOLDER = "raw/orders_changelog/metadata"
+CONFIG = """
+iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db"}}}}
+tables: [{{changelog: raw.orders_changelog, mirror: shop.orders, primary_keys: [id]}}]
+trigger:
+  state: {{type: dynamodb, table: icemirror, region: us-east-1, endpoint: "{endpoint}"}}
+  launcher:
+    {{type: emr-serverless, application_id: a, execution_role_arn: "arn:aws:iam::1:role/r", entry_point: "s3://x/y"}}
+  quiet_period: 0s
+telemetry: {{prometheus: null}}
+"""
+ENTRY = '''
+"""What Lambda calls: the handler as it is shipped, and a launcher that notes its calls in a bucket."""
+import boto3
+from icemirror.state.events import RunState
+from trigger import handler as shipped
+from trigger import wiring
+
+class Noting:
+    def launch(self, request):
+        boto3.client("s3", endpoint_url={endpoint!r}).put_object(Bucket="launches", Key=request.token, Body=b"")
+        return f"run-of-{{request.token}}"
+    def find(self, token): return None
+    def poll(self, run_id): return RunState.RUNNING
+    def log_of(self, run_id): return ""
+    def cancel(self, run_id): pass
+
+wiring.open_launcher = lambda *_: Noting()
+
+def handler(event, context):
+    return shipped.handler(event, context)
+'''
+
+
+def pack(folder: Path, endpoint: str) -> bytes:
+    """A zip with our packages, all that they need, a configuration and a catalog; `folder` holds the last two."""
+    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
+        catalog.execute(
+            "CREATE TABLE iceberg_tables "
+            "(catalog_name TEXT, table_namespace TEXT, table_name TEXT, metadata_location TEXT)"
+        )
+        head = f"s3://lake/{CHANGELOG_FOLDER}/00001-a.metadata.json"
+        catalog.execute(
+            "INSERT INTO iceberg_tables VALUES ('icemirror', 'raw', 'orders_changelog', ?)", (head,)
+        )
+        catalog.commit()
+    (folder / "icemirror.yaml").write_text(CONFIG.format(folder=folder, endpoint=endpoint))
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as package:
+        package.writestr("entry.py", ENTRY.format(endpoint=endpoint))
+        for ours in ("icemirror", "trigger"):
+            for file in (ROOT / ours).rglob("*"):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    package.write(file, file.relative_to(ROOT))
+        for name in closure("icemirror", "boto3") - {"icemirror"}:
+            for file in distribution(name).files or []:
+                place = Path(str(distribution(name).locate_file(file)))
+                if place.is_file() and not str(file).startswith("..") and file.suffix != ".pyc":
+                    package.write(place, str(file))
+    return packed.getvalue()

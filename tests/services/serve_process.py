@@ -1,0 +1,49 @@
+"""`serve` on a hinted lake, in a process that can be killed: `serve_process.py CONFIG`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from icemirror.settings import load_settings
+from icemirror.state.sqlite import SqliteStore
+from icemirror.telemetry.configured import start_logs
+from icemirror.telemetry.metrics import NoMetrics
+from tests.services.hinted_lake import POLICY
+from trigger.fleet import Fleet
+from trigger.intake import Intake
+from trigger.launchers.local import LocalLauncher
+from trigger.listeners import kafka
+from trigger.listeners.open_service import open_service
+from trigger.registry import Registry
+from trigger.reporting import Reporting
+
+kafka._SESSION_MILLISECONDS = 2000
+
+
+async def serve(config: Path) -> None:
+    """Until SIGTERM."""
+    settings, stop = load_settings(config, {}), asyncio.Event()
+    start_logs(settings)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    worker = (sys.executable, str(Path(__file__).with_name("hinted_worker.py")))
+    with SqliteStore(config.parent / "state.db") as store:
+        fleet = Fleet(
+            registry=Registry(settings),
+            store=store,
+            policy=POLICY,
+            launcher=LocalLauncher(config.parent, os.environ, worker),
+            config=str(config),
+            metrics=NoMetrics(),
+        )
+        try:
+            await open_service(settings, Intake(fleet), Reporting(store, fleet.metrics, ""), loop).run(stop)
+        finally:
+            fleet.registry.close()
+
+
+asyncio.run(serve(Path(sys.argv[1])))

@@ -1,0 +1,1 @@
+"""Forged and mangled events: none of them may do anything."""

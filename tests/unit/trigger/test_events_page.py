@@ -1,0 +1,23 @@
+"""What docs/events.md says is so."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from trigger.sources.normalise import normalise
+from trigger.sources.refused import Reason
+
+PAGE = (Path(__file__).parents[3] / "docs" / "events.md").read_text()
+TELEMETRY = (Path(__file__).parents[3] / "docs" / "telemetry.md").read_text()
+
+
+def test_the_plain_forms_are_understood() -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    for line in block.splitlines():
+        assert normalise(json.dumps(json.loads(line)).encode())
+
+
+def test_every_reason_is_explained() -> None:
+    assert all(f"`{reason}`" in TELEMETRY for reason in Reason)

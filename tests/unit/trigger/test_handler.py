@@ -1,0 +1,224 @@
+"""The Lambda function, with S3, SQS and DynamoDB as moto plays them, and a launcher that is told what to do."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from icemirror.errors import Transient
+from icemirror.state.configured import open_store
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.rows import Rows
+from icemirror.state.store import Store
+from tests.unit.trigger.fakes import FakeHeads, FakeLauncher, settings
+from tests.unit.trigger.test_sources import event
+from trigger import fleet as fleets
+from trigger import handler as module
+from trigger import registry, wiring
+
+ORDERS = "shop.orders"
+HEAD = "s3://lake/shop/orders_changelog/metadata/00001-a.metadata.json"
+
+
+class Cloud:
+    """A bucket that tells a queue of its objects, and whoever polls the queue for Lambda."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.s3, self.sqs = boto3.client("s3"), boto3.client("sqs")
+        self.s3.create_bucket(Bucket="lake")
+        self.queue = self.sqs.create_queue(QueueName="events", Attributes={"VisibilityTimeout": "0"})[
+            "QueueUrl"
+        ]
+        arn = self.sqs.get_queue_attributes(QueueUrl=self.queue, AttributeNames=["QueueArn"])["Attributes"][
+            "QueueArn"
+        ]
+        told = {"QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*"]}]}
+        self.s3.put_bucket_notification_configuration(Bucket="lake", NotificationConfiguration=told)
+        self.sqs.purge_queue(QueueUrl=self.queue)
+        boto3.client("dynamodb").create_table(
+            TableName="icemirror",
+            KeySchema=[
+                {"AttributeName": "kind", "KeyType": "HASH"},
+                {"AttributeName": "key", "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": "kind", "AttributeType": "S"},
+                {"AttributeName": "key", "AttributeType": "S"},
+            ],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        self.catalog, self.launcher = (
+            FakeHeads({"shop.orders_changelog": HEAD, "raw.items": "i1"}),
+            FakeLauncher(),
+        )
+        monkeypatch.setattr(registry, "open_source", lambda properties, name: self.catalog)
+        monkeypatch.setattr(wiring, "open_launcher", lambda *_: self.launcher)
+        given = settings(
+            folder, state="{type: dynamodb, table: icemirror}", quiet_period="0s",
+            launcher="{type: emr-serverless, application_id: a, execution_role_arn: 'arn:x', entry_point: 's3://x/y'}",
+        )  # fmt: skip
+        monkeypatch.setenv("ICEMIRROR_CONFIG", str(given.source_path))
+        self.store: Store = open_store(given)
+
+    def put(self, key: str) -> None:
+        self.s3.put_object(Bucket="lake", Key=key, Body=b"{}")
+
+    def send(self, body: str) -> None:
+        self.sqs.send_message(QueueUrl=self.queue, MessageBody=body)
+
+    def poll(self) -> tuple[dict[str, Any], list[str]]:
+        """What Lambda's poller does: one batch to the handler, and what did not fail is deleted. The failed bodies."""
+        got = self.sqs.receive_message(
+            QueueUrl=self.queue,
+            MaxNumberOfMessages=10,
+            MessageSystemAttributeNames=["ApproximateReceiveCount"],
+        ).get("Messages", [])
+        records = [
+            {
+                "messageId": one["MessageId"],
+                "body": one["Body"],
+                "attributes": one["Attributes"],
+                "eventSource": "aws:sqs",
+            }
+            for one in got
+        ]
+        answer = module.handler({"Records": records}, object())
+        failed = {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+        for one in got:
+            if one["MessageId"] not in failed:
+                self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=one["ReceiptHandle"])
+        return answer, [one["Body"] for one in got if one["MessageId"] in failed]
+
+    def rows(self) -> Rows:
+        return self.store.load(EVERYTHING)
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    for name, value in (
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("AWS_ACCESS_KEY_ID", "x"),
+        ("AWS_SECRET_ACCESS_KEY", "x"),
+    ):
+        monkeypatch.setenv(name, value)
+    handlers = logging.getLogger().handlers[:]
+    with mock_aws():
+        yield Cloud(tmp_path, monkeypatch)
+    if module._function.cache_info().currsize:
+        module._function().intake.fleet.registry.close()
+    for cached in (module._function, module._settings, module._report):
+        cached.cache_clear()
+    logging.getLogger().handlers[:] = handlers
+
+
+def test_an_object_in_s3_becomes_a_row_in_dynamodb_and_a_launch(cloud: Cloud) -> None:
+    cloud.put("shop/orders_changelog/data/00000-a.parquet")
+    cloud.put("shop/orders_changelog/metadata/00002-b.metadata.json")
+    assert cloud.poll() == ({"batchItemFailures": []}, [])
+    assert cloud.rows().tables[ORDERS].dirty == 1
+    assert len(cloud.launcher.launches) == 1
+    cloud.put("shop/orders_changelog/metadata/00003-c.metadata.json")
+    cloud.poll()
+    assert cloud.rows().tables[ORDERS].dirty == 2
+    assert len(cloud.launcher.launches) == 1, "the worker that was launched takes it"
+
+
+def test_poison_in_the_middle_of_a_batch_fails_alone_and_ends_as_a_dead_letter(cloud: Cloud) -> None:
+    good = event("glue_update_table").decode().replace("raw", "shop")
+    for body in (good, "poison", good):
+        cloud.send(body)
+    assert cloud.poll()[1] == ["poison"]
+    assert cloud.rows().tables[ORDERS].dirty == 1
+    assert cloud.poll()[1] == ["poison"], "the queue may have dead letters of its own: it comes again first"
+    assert cloud.store.letters() == ()
+    assert cloud.poll()[1] == []
+    assert [(letter.source, letter.body) for letter in cloud.store.letters()] == [("sqs", "poison")]
+    assert not cloud.sqs.receive_message(QueueUrl=cloud.queue).get("Messages")
+
+
+def test_somebody_elses_object_is_acknowledged_and_leaves_nothing(cloud: Cloud) -> None:
+    cloud.put("shop/orders/metadata/00002-b.metadata.json")
+    assert cloud.poll() == ({"batchItemFailures": []}, [])
+    assert not cloud.rows().tables
+    assert cloud.store.letters() == ()
+
+
+def test_a_state_that_does_not_answer_lets_the_messages_come_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.put("shop/orders_changelog/metadata/00002-b.metadata.json")
+
+    def silent(*_: object) -> None:
+        raise Transient("throttled")
+
+    monkeypatch.setattr("trigger.intake.apply", silent)
+    assert len(cloud.poll()[1]) == 1
+    monkeypatch.undo()
+    cloud.poll()
+    assert not cloud.sqs.receive_message(QueueUrl=cloud.queue).get("Messages")
+
+
+def test_a_launch_that_fails_does_not_bring_the_messages_back(cloud: Cloud) -> None:
+    cloud.launcher.fails = True
+    cloud.put("shop/orders_changelog/metadata/00002-b.metadata.json")
+    assert cloud.poll() == ({"batchItemFailures": []}, [])
+    assert cloud.rows().tables[ORDERS].dirty == 1
+
+
+def test_an_event_of_eventbridge_is_taken_as_it_comes(cloud: Cloud) -> None:
+    told = json.loads(event("glue_update_table").decode().replace("raw", "shop"))
+    assert module.handler(told, None) == {"tables": [ORDERS]}
+    assert len(cloud.launcher.launches) == 1
+    assert module.handler({"source": "aws.ec2", "detail-type": "x"}, None) == {"tables": []}
+    assert [letter.source for letter in cloud.store.letters()] == ["eventbridge"]
+
+
+@pytest.mark.parametrize(
+    "told", [{"source": "aws.events", "detail-type": "Scheduled Event"}, {"icemirror": "sweep"}]
+)
+def test_a_schedule_sweeps(cloud: Cloud, told: dict[str, str]) -> None:
+    assert module.handler(told, None) == {"tables": ["shop.items", ORDERS]}
+    assert cloud.rows().tables[ORDERS].noticed_head == HEAD
+    assert len(cloud.launcher.launches) == 2, "one for each group"
+
+
+def test_what_is_needed_is_made_once(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    real = boto3.session.Session.client
+    monkeypatch.setattr(
+        boto3.session.Session,
+        "client",
+        lambda *given, **named: (made.append(given), real(*given, **named))[1],
+    )
+    for _ in range(3):
+        module.handler({"icemirror": "sweep"}, None)
+    assert len(made) <= 1
+
+
+def test_the_function_waits_no_longer_than_it_may_run(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Short:
+        def get_remaining_time_in_millis(self) -> int:
+            return 6000
+
+    waits: list[float] = []
+    monkeypatch.setattr(module, "dispatch_when_due", lambda fleet, seconds: waits.append(seconds))
+    module.handler({"table": "shop.orders_changelog"}, Short())
+    assert waits == [1.0]
+
+
+def test_a_failure_of_the_function_itself_is_raised_for_lambda_to_retry(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise Transient("throttled")
+
+    monkeypatch.setattr(fleets, "apply", broken)
+    with pytest.raises(Transient):
+        module.handler({"icemirror": "sweep"}, None)

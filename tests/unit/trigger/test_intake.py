@@ -1,0 +1,207 @@
+"""Events become notices of registered tables, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Transient
+from icemirror.state.events import Started
+from icemirror.state.letters import redrive_letters
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.rows import Row, SlotState
+from icemirror.state.sqlite import SqliteStore
+from icemirror.telemetry import names
+from icemirror.telemetry.names import Metric
+from tests.unit.trigger import test_fleet
+from tests.unit.trigger.fakes import DISCOVER, TABLES
+from tests.unit.trigger.test_fleet import ORDERS, Counts, Stage
+from tests.unit.trigger.test_sources import event, s3_event
+from trigger import registry as module
+from trigger.due import dispatch_when_due
+from trigger.intake import Intake, Taken
+from trigger.registry import Registry
+from trigger.sources.refused import Reason, Refused
+
+BY_NAME = b'{"table":"shop.orders_changelog"}'
+HEAD = "s3://lake/shop/orders_changelog/metadata/00001-a.metadata.json"
+BY_PLACE = s3_event("shop/orders_changelog/metadata/00002-b.metadata.json")
+
+
+class Tally(Counts):
+    """Counts by labels too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tally: dict[tuple[str, ...], int] = {}
+
+    def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
+        super().count(metric, n, **labels)
+        key = (metric.name, *labels.values())
+        self.tally[key] = self.tally.get(key, 0) + n
+
+
+class Scene(Stage):
+    """A fleet that is told of commits, with a clock for what it learns."""
+
+    def __init__(self, folder: Path, tables: str = TABLES) -> None:
+        super().__init__(folder)
+        self.metrics = self.fleet.metrics = Tally()
+        self.catalogs[None].heads["shop.orders_changelog"] = HEAD
+        self.fleet.registry.close()
+        self.fleet.registry = Registry(test_fleet.settings(folder, tables))
+        self.intake = Intake(self.fleet, clock=lambda: self.now)
+
+    def refusal(self, body: bytes) -> Reason:
+        (outcome,) = self.intake.take([body])
+        assert isinstance(outcome, Refused)
+        return outcome.reason
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    scene: list[Scene] = []
+    monkeypatch.setattr(module, "open_source", lambda properties, name: scene[0].catalogs[name])
+    scene.append(Scene(tmp_path))
+    yield scene[0]
+    scene[0].close()
+
+
+def test_an_event_is_a_notice_before_it_is_acknowledged(scene: Scene) -> None:
+    assert scene.intake.take([BY_NAME]) == [Taken(frozenset({ORDERS}))]
+    assert scene.table().dirty == 1
+
+
+def test_a_batch_of_events_for_one_table_is_one_write_and_all_are_counted(scene: Scene) -> None:
+    scene.intake.take([BY_NAME, BY_PLACE, BY_NAME])
+    assert scene.table().dirty == 1
+    assert scene.metrics.tally[names.NOTICES.name, ORDERS] == 3
+    assert scene.metrics.tally[names.COALESCED.name, ORDERS] == 2
+
+
+def test_a_place_is_found_as_soon_as_the_heads_are_known(scene: Scene) -> None:
+    assert scene.intake.take([BY_PLACE]) == [Taken(frozenset({ORDERS}))]
+
+
+def test_what_is_refused_is_counted_and_notices_nothing(scene: Scene) -> None:
+    assert scene.refusal(b"no") is Reason.MALFORMED
+    assert scene.refusal(b'{"table":"a.b"}') is Reason.UNREGISTERED
+    assert scene.refusal(s3_event("x/metadata/1.metadata.json", "other")) is Reason.FOREIGN_BUCKET
+    refused = {key[1]: count for key, count in scene.metrics.tally.items() if key[0] == names.REFUSED.name}
+    assert refused == {Reason.MALFORMED: 1, Reason.UNREGISTERED: 1, Reason.FOREIGN_BUCKET: 1}
+    assert not scene.store.load(EVERYTHING).tables
+
+
+def test_one_bad_event_does_not_touch_the_others(scene: Scene) -> None:
+    first, bad, last = scene.intake.take([BY_NAME, b"no", BY_PLACE])
+    assert isinstance(bad, Refused)
+    assert first == last == Taken(frozenset({ORDERS}))
+
+
+def test_an_event_of_several_tables_is_taken_if_one_is_ours(scene: Scene) -> None:
+    assert scene.intake.take([b'{"tables":["a.b","raw.items"]}']) == [Taken(frozenset({"shop.items"}))]
+    assert scene.metrics.tally[names.REFUSED.name, Reason.UNREGISTERED] == 1
+
+
+def test_a_changelog_that_is_new_in_the_catalog_is_found_by_its_first_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = test_fleet.FakeHeads()
+    monkeypatch.setattr(module, "open_source", lambda properties, name: catalog)
+    scene = Scene(tmp_path, DISCOVER)
+    told = event("glue_update_table")
+    assert scene.refusal(told) is Reason.UNREGISTERED
+    catalog.heads["raw.orders_changelog"] = HEAD
+    assert scene.refusal(told) is Reason.UNREGISTERED, "the catalog is not asked for every event"
+    scene.now += 30.0
+    assert scene.intake.take([told]) == [Taken(frozenset({ORDERS}))]
+    scene.close()
+
+
+def test_events_that_name_nothing_of_ours_do_not_trouble_the_catalog(scene: Scene) -> None:
+    asked: list[int] = []
+    scene.catalogs[None].before = lambda: asked.append(1)
+    scene.intake.take([s3_event(f"x/{at}.metadata.json", "other") for at in range(50)])
+    assert len(asked) == 1
+
+
+def test_a_notice_that_cannot_be_stored_fails_its_own_events_alone(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = SqliteStore.compare_and_set
+
+    def refuse(store: SqliteStore, row: Row) -> bool:
+        if getattr(row, "name", "") == ORDERS:
+            raise Transient("locked")
+        return real(store, row)
+
+    monkeypatch.setattr(SqliteStore, "compare_and_set", refuse)
+    failed, taken = scene.intake.take([BY_NAME, b'{"table":"raw.items"}'])
+    assert isinstance(failed, Transient)
+    assert taken == Taken(frozenset({"shop.items"}))
+
+
+def test_a_dead_letter_keeps_the_event_and_is_counted(scene: Scene) -> None:
+    for _ in range(2):
+        (outcome,) = scene.intake.take([b'{"hello":1}'])
+        assert isinstance(outcome, Refused)
+        scene.intake.bury("kafka", b'{"hello":1}', outcome)
+    (letter,) = scene.store.letters()
+    assert (letter.source, letter.body) == ("kafka", '{"hello":1}')
+    assert scene.metrics.tally[(names.DEAD_LETTERS.name,)] == 2
+
+
+def test_other_peoples_tables_are_no_dead_letters(scene: Scene) -> None:
+    (outcome,) = scene.intake.take([b'{"table":"a.b"}'])
+    assert isinstance(outcome, Refused)
+    scene.intake.bury("kafka", b'{"table":"a.b"}', outcome)
+    assert scene.store.letters() == ()
+
+
+def test_a_letter_that_can_be_used_by_now_is_redriven_and_the_others_stay(scene: Scene) -> None:
+    refused = Refused(Reason.UNKNOWN_KIND, "of a later release")
+    for body in (BY_NAME, b'{"hello":1}'):
+        scene.intake.bury("kafka", body, refused)
+    done = dict(redrive_letters(scene.store.letters(), scene.intake.redrive, scene.store.remove_letter))
+    assert {letter.body: error is None for letter, error in done.items()} == {
+        BY_NAME.decode(): True,
+        '{"hello":1}': False,
+    }
+    assert [letter.body for letter in scene.store.letters()] == ['{"hello":1}']
+    assert scene.table().dirty == 1
+
+
+def test_the_end_of_a_run_is_asked_of_the_launcher_not_believed(scene: Scene) -> None:
+    scene.intake.take([BY_NAME])
+    scene.now += 2.0
+    dispatch_when_due(scene.fleet, 0.0)
+    me = scene.me()
+    scene.tell(Started(scene.now, me))
+    told = json.loads(event("emr_serverless_success"))
+    told["detail"]["jobRunId"] = me.run_id
+    body = json.dumps(told).encode()
+    scene.intake.take([body])
+    assert scene.slot().state is SlotState.RUNNING, "the event lied"
+    scene.launcher.runs[me.run_id] = test_fleet.RunState.GONE
+    scene.intake.take([body.replace(me.run_id.encode(), b"another")])
+    assert scene.slot().state is SlotState.RUNNING, "the run is not ours"
+    scene.intake.take([body])
+    assert scene.slot().state is SlotState.FREE
+
+
+def test_dispatch_waits_out_the_quiet_period_but_not_for_ever(scene: Scene) -> None:
+    def sleep(seconds: float) -> None:
+        scene.now += seconds
+
+    scene.intake.take([BY_NAME])
+    dispatch_when_due(scene.fleet, 1.0, sleep)
+    assert scene.launcher.launches == []
+    dispatch_when_due(scene.fleet, 5.0, sleep)
+    assert len(scene.launcher.launches) == 1
+    began = scene.now
+    scene.intake.take([BY_NAME])
+    dispatch_when_due(scene.fleet, 5.0, sleep)
+    assert scene.now == began, "a worker is on its way and picks the table up by itself"

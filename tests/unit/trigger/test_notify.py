@@ -1,0 +1,139 @@
+"""`POST /notify`, over a real socket."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Transient
+from icemirror.settings.address import Address
+from icemirror.state.reads import EVERYTHING
+from icemirror.telemetry import names
+from icemirror.telemetry.server import Sources, StatusServer, start_server
+from tests.unit.trigger.test_intake import BY_NAME, Scene
+from tests.unit.trigger.test_sources import event
+from trigger import registry as module
+from trigger.listeners.notify import Notify
+from trigger.sources.body import MOST_BYTES
+from trigger.sources.refused import Reason
+
+TOKEN = "correct horse battery"  # noqa: S105
+RIGHT = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    scene: list[Scene] = []
+    monkeypatch.setattr(module, "open_source", lambda properties, name: scene[0].catalogs[name])
+    scene.append(Scene(tmp_path))
+    yield scene[0]
+    scene[0].close()
+
+
+class Door:
+    """A server with `/notify`, and how often it woke the rounds."""
+
+    def __init__(self, scene: Scene, token: str | None, *, is_local: bool) -> None:
+        self.woken = 0
+        notify = Notify(scene.intake, token, is_local, self.wake)
+        sources = Sources(list, lambda: None, notify=notify)
+        self.server: StatusServer = start_server(Address("127.0.0.1", 0), sources)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def post(self, body: bytes, path: str = "/notify", **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.address.port, timeout=5)
+        try:
+            connection.request(
+                "POST", path, body, {name.replace("_", "-"): text for name, text in headers.items()}
+            )
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def door(scene: Scene) -> Iterator[Callable[..., Door]]:
+    doors: list[Door] = []
+
+    def open_door(token: str | None = TOKEN, *, is_local: bool = False) -> Door:
+        doors.append(Door(scene, token, is_local=is_local))
+        return doors[-1]
+
+    yield open_door
+    for one in doors:
+        one.server.close()
+
+
+def test_a_notice_is_stored_before_it_is_accepted(scene: Scene, door: Callable[..., Door]) -> None:
+    opened = door()
+    assert opened.post(BY_NAME, **RIGHT) == (202, '{"tables": ["shop.orders"]}')
+    assert scene.table().dirty == 1
+    assert opened.woken == 1
+    report = event("commit_report_java").replace(b"rest.raw.orders", b"rest.shop.orders")
+    assert opened.post(report, **RIGHT)[0] == 202
+    assert scene.table().dirty == 2
+
+
+@pytest.mark.parametrize(
+    "shown", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", TOKEN, "Bearer \xe9"]
+)
+def test_the_wrong_token_is_refused_and_counted(scene: Scene, door: Callable[..., Door], shown: str) -> None:
+    status, said = door(is_local=True).post(BY_NAME, Authorization=shown)
+    assert status == 401
+    assert TOKEN not in said
+    assert scene.metrics.tally[names.REFUSED.name, Reason.WRONG_TOKEN] == 1
+    assert not scene.store.load(EVERYTHING).tables
+
+
+def test_without_a_token_only_this_machine_may_send(scene: Scene, door: Callable[..., Door]) -> None:
+    assert door(None, is_local=False).post(BY_NAME)[0] == 401
+    assert door(None, is_local=True).post(BY_NAME)[0] == 202
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"no", 400), (b'{"table":"a.b"}', 404), (b" " * (MOST_BYTES + 1), 413), (b"[" * 17 + b"]" * 17, 400)],
+)
+def test_what_is_wrong_is_said_and_nothing_is_kept(
+    scene: Scene, door: Callable[..., Door], body: bytes, status: int
+) -> None:
+    assert door().post(body, **RIGHT)[0] == status
+    assert scene.store.letters() == ()
+    assert not scene.store.load(EVERYTHING).tables
+
+
+def test_a_body_of_unknown_length_is_not_read(door: Callable[..., Door]) -> None:
+    assert door().post(b"", **RIGHT, Content_Length="-1")[0] == 411
+    assert door().post(b"", **RIGHT, Content_Length="9" * 30)[0] == 411
+
+
+def test_a_browser_cannot_send_for_a_page(door: Callable[..., Door]) -> None:
+    opened = door(None, is_local=True)
+    assert opened.post(BY_NAME, Origin="https://elsewhere.example")[0] == 403
+    assert opened.post(BY_NAME, Host="elsewhere.example")[0] == 403
+
+
+def test_nothing_else_takes_a_post(door: Callable[..., Door]) -> None:
+    for path in ("/", "/api/status", "/notify/", "/metrics"):
+        assert door().post(BY_NAME, path, **RIGHT)[0] == 405, path
+
+
+def test_a_state_that_is_away_asks_the_sender_to_try_again(
+    scene: Scene, door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> None:
+        raise Transient("locked")
+
+    monkeypatch.setattr("trigger.intake.apply", silent)
+    assert door().post(BY_NAME, **RIGHT)[0] == 503
+
+
+def test_a_failure_of_ours_is_an_answer(door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trigger.intake.normalise", lambda _: 1 / 0)
+    assert door().post(BY_NAME, **RIGHT) == (500, "failed; the log says why\n")

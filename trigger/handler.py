@@ -1,0 +1,153 @@
+"""The AWS Lambda function, `trigger.handler.handler`: normalise → notice → dispatch → launch.
+
+Invoked by SQS (with `ReportBatchItemFailures`), by EventBridge, and by a schedule. `ICEMIRROR_CONFIG` names the
+configuration file in the package or layer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from icemirror.errors import IcemirrorError
+from icemirror.telemetry.configured import open_report, start_logs
+from icemirror.telemetry.logs import get_log
+from icemirror.telemetry.metrics import NoMetrics
+from trigger.due import dispatch_when_due
+from trigger.intake import Intake, Outcome, Taken
+from trigger.sources.refused import NOT_OURS, Refused
+
+if TYPE_CHECKING:
+    from icemirror.settings import Settings
+
+# An event that cannot be understood fails so often first: the queue's own dead letters may take it before us.
+_LAST_RECEIPT = 3
+_MARGIN_SECONDS = 5.0
+_SECONDS_UNLIMITED = 900.0
+
+log = get_log(__name__)
+
+# Any: events and answers are JSON of AWS's, the context is made by its runtime.
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Function:
+    """The function once it is warm: clients, store and registry are made once and kept."""
+
+    intake: Intake
+
+    def answer(self, event: Json, seconds_left: float) -> dict[str, Any]:
+        """What an invocation comes to; raises where Lambda should deliver the event again."""
+        patience = max(0.0, seconds_left - _MARGIN_SECONDS)
+        match event:
+            case {"Records": [{"eventSource": "aws:sqs"}, *_] as messages}:
+                failed = self._take_messages(messages)
+                self._dispatch(patience)
+                return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
+            case {"source": "aws.events"} | {"icemirror": "sweep"}:
+                return self._sweep(patience)
+            case _:
+                tables = self._take_event(event)
+                self._dispatch(patience)
+                return {"tables": sorted(tables)}
+
+    def _take_messages(self, messages: Sequence[Json]) -> list[str]:
+        """The ids of the messages that SQS shall deliver again: those, and no others, have failed."""
+        outcomes = self.intake.take([_body(message) for message in messages])
+        pairs = zip(messages, outcomes, strict=True)
+        return [message["messageId"] for message, outcome in pairs if self._fails(message, outcome)]
+
+    def _fails(self, message: Json, outcome: Outcome) -> bool:
+        match outcome:
+            case Taken():
+                return False
+            case Refused(reason=reason) if reason in NOT_OURS:
+                return False
+            case Refused() if (
+                int(message.get("attributes", {}).get("ApproximateReceiveCount", 1)) >= _LAST_RECEIPT
+            ):
+                self.intake.bury("sqs", _body(message), outcome)
+                return False
+            case _:
+                log.warning("message failed", message_id=message["messageId"], reason=str(outcome))
+                return True
+
+    def _take_event(self, event: Json) -> frozenset[str]:
+        body = json.dumps(event).encode()
+        (outcome,) = self.intake.take([body])
+        match outcome:
+            case Taken(tables=tables):
+                return tables
+            case Refused():
+                self.intake.bury("eventbridge", body, outcome)
+                return frozenset()
+            case _:
+                raise outcome
+
+    def _sweep(self, patience: float) -> dict[str, Any]:
+        fleet = self.intake.fleet
+        fleet.registry.refresh()
+        if fleet.registry.problem is not None:
+            log.warning("looking for new changelogs failed", reason=str(fleet.registry.problem))
+        fleet.sweep(patience_seconds=patience)
+        dispatch_when_due(fleet, min(patience, fleet.policy.max_wait_seconds))
+        return {"tables": sorted(table.name for table in fleet.registry.tables)}
+
+    def _dispatch(self, patience: float) -> None:
+        """Stays for the quiet period, so that the launch need not wait for the next sweep."""
+        fleet = self.intake.fleet
+        try:
+            dispatch_when_due(fleet, min(patience, fleet.policy.max_wait_seconds))
+        except IcemirrorError as error:  # what was noticed is stored: the next invocation dispatches
+            log.warning("dispatch failed", reason=str(error))
+
+
+def handler(event: Json, context: object) -> dict[str, Any]:
+    """The entry point."""
+    function = _function()
+    try:
+        return function.answer(event, _seconds_left(context))
+    except Exception as error:
+        log.failure("invocation failed", error)
+        _report()(error)
+        raise
+
+
+@cache
+def _function() -> Function:
+    from icemirror.state.configured import open_store
+    from trigger.wiring import build_fleet
+
+    settings = _settings()
+    logging.getLogger().handlers.clear()  # the runtime's own would write every line a second time
+    start_logs(settings)
+    store = open_store(settings)
+    return Function(Intake(build_fleet(settings, store, NoMetrics(), os.environ)))
+
+
+@cache
+def _settings() -> Settings:
+    # Reading the configuration takes more modules than all the rest: they load with it.
+    from icemirror.settings import find_config, load_settings
+
+    return load_settings(find_config(None, os.environ), os.environ)
+
+
+@cache
+def _report() -> Callable[[BaseException], None]:
+    return open_report(_settings())
+
+
+def _body(message: Json) -> bytes:
+    return str(message.get("body", "")).encode("utf-8", "surrogatepass")
+
+
+def _seconds_left(context: object) -> float:
+    remaining = getattr(context, "get_remaining_time_in_millis", None)
+    return _SECONDS_UNLIMITED if remaining is None else remaining() / 1000

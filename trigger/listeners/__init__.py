@@ -1,0 +1,1 @@
+"""Where `serve` hears of commits: Kafka, SQS, HTTP."""

@@ -1,0 +1,153 @@
+"""Commit events from Kafka. An offset is committed only when the notices of all records before it are stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    CommitFailedError,
+    GroupAuthorizationFailedError,
+    IllegalStateError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailedError,
+    UnsupportedSaslMechanismError,
+)
+
+from icemirror.errors import BadConfig, Transient
+from icemirror.settings.trigger import KafkaSource
+from icemirror.telemetry.logs import get_log
+from trigger.listeners.kafka_login import connection
+from trigger.listeners.listener import Desk, backoff, pause, say_failed
+from trigger.sources.normalise import whole_event
+from trigger.sources.refused import Refused
+
+_BATCH = 500
+_POLL_MILLISECONDS = 500
+_REBALANCE_SECONDS = 20.0
+_SESSION_MILLISECONDS = 10_000  # a member that died without leaving holds its partitions for so long
+
+_REFUSED = (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    GroupAuthorizationFailedError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailedError,
+    UnsupportedSaslMechanismError,
+)
+
+log = get_log(__name__)
+
+Batch = Mapping[TopicPartition, Sequence[ConsumerRecord]]
+
+
+class KafkaListener:
+    """A member of the consumer group, until it is told to stop; then it leaves the group at once."""
+
+    name = "kafka"
+
+    def __init__(self, source: KafkaSource, folder: Path, desk: Desk) -> None:
+        self._source, self._folder, self._desk = source, folder, desk
+        self._busy = asyncio.Lock()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Reads the topics; where the brokers are away, tries again."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                await self._consume(stop)
+                failures = 0
+            except _REFUSED as error:
+                raise BadConfig(f"trigger.sources.kafka: the brokers refused us: {error}") from error
+            except (KafkaError, OSError, Transient) as error:
+                self._desk.beat(self.name, False)
+                say_failed(self.name, error)
+                failures += 1
+                await pause(stop, backoff(failures))
+
+    async def _consume(self, stop: asyncio.Event) -> None:
+        consumer = AIOKafkaConsumer(
+            **connection(self._source, self._folder),
+            group_id=self._source.group_id,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=_SESSION_MILLISECONDS,
+            heartbeat_interval_ms=_SESSION_MILLISECONDS // 4,
+        )
+        consumer.subscribe(list(self._source.topics), listener=_Rebalance(self._busy))
+        try:
+            await consumer.start()
+            log.info("listening to Kafka", topics=list(self._source.topics), group=self._source.group_id)
+            while not stop.is_set():
+                batch = await consumer.getmany(timeout_ms=_POLL_MILLISECONDS, max_records=_BATCH)
+                self._desk.beat(self.name, True)
+                async with self._busy:
+                    if batch and await self._take(batch, stop):
+                        await self._commit(consumer, batch)
+        finally:
+            await consumer.stop()
+
+    async def _take(self, batch: Batch, stop: asyncio.Event) -> bool:
+        """Stores what the records tell, as often as it takes; False if it was told to stop before that was done."""
+        waiting = [
+            body for records in batch.values() for record in records if (body := _body(record)) is not None
+        ]
+        failures = 0
+        while waiting:
+            outcomes = await self._desk.take(self.name, waiting)
+            waiting = [
+                body
+                for body, outcome in zip(waiting, outcomes, strict=True)
+                if isinstance(outcome, Transient)
+            ]
+            if waiting:
+                failures += 1
+                say_failed(self.name, Transient("some notices could not be stored"))
+                self._desk.beat(self.name, False)
+                await pause(stop, backoff(failures))
+                if stop.is_set():
+                    return False
+        return True
+
+    async def _commit(self, consumer: Any, batch: Batch) -> None:  # noqa: ANN401 (aiokafka has no types)
+        """Commits what was stored. A partition that went to another member is read again there, which does no harm."""
+        offsets = {partition: records[-1].offset + 1 for partition, records in batch.items()}
+        try:
+            await consumer.commit(offsets)
+        except (CommitFailedError, IllegalStateError):
+            log.info("partitions moved to another member before the commit", partitions=len(offsets))
+
+
+class _Rebalance(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """Gives partitions away only between two batches."""
+
+    def __init__(self, busy: asyncio.Lock) -> None:
+        self._busy = busy
+
+    async def on_partitions_revoked(self, revoked: object) -> None:
+        """Waits for the batch at hand, but not so long that the group counts us as dead."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._busy.acquire(), _REBALANCE_SECONDS)
+            self._busy.release()
+
+    async def on_partitions_assigned(self, assigned: object) -> None:
+        """Nothing: the committed offsets say where to go on."""
+
+
+def _body(record: ConsumerRecord) -> bytes | None:
+    """The event of a record; None for a deletion mark, which is no event."""
+    headers = dict(record.headers)
+    if record.value is None and not headers:
+        return None
+    try:
+        return whole_event(headers, record.value or b"")
+    except Refused:
+        return bytes(record.value or b"")

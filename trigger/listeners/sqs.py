@@ -1,0 +1,87 @@
+"""Notifications from an SQS queue, by long polls. A message is deleted when its notice is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from icemirror.errors import BadConfig, Transient
+from icemirror.settings.trigger import SqsSource
+from trigger.listeners.listener import Desk, backoff, pause, say_failed
+
+_WAIT_SECONDS = 5  # also how long a stop may take
+_BATCH = 10
+_HOPELESS = (
+    "AccessDenied",
+    "InvalidClientTokenId",
+    "UnrecognizedClient",
+    "NonExistentQueue",
+    "QueueDoesNotExist",
+)
+
+Message = Mapping[str, Any]  # of boto3's making
+
+
+class SqsListener:
+    """Polls one queue."""
+
+    name = "sqs"
+
+    def __init__(self, source: SqsSource, desk: Desk, client: Any = None) -> None:  # noqa: ANN401 (as above)
+        self._url, self._desk = source.queue_url, desk
+        self._client = client or _open_client(source)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Polls; where SQS is away, tries again."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                await self._poll()
+                failures = 0
+            except Exception as error:
+                if any(word in _code(error) for word in _HOPELESS):
+                    raise BadConfig(
+                        f"trigger.sources.sqs: {_code(error)}: check queue_url, and what we may do"
+                    ) from error
+                self._desk.beat(self.name, False)
+                say_failed(self.name, error)
+                failures += 1
+                await pause(stop, backoff(failures))
+
+    async def _poll(self) -> None:
+        answer = await asyncio.to_thread(
+            self._client.receive_message,
+            QueueUrl=self._url,
+            MaxNumberOfMessages=_BATCH,
+            WaitTimeSeconds=_WAIT_SECONDS,
+        )
+        self._desk.beat(self.name, True)
+        messages: Sequence[Message] = answer.get("Messages", [])
+        if messages:
+            bodies = [str(message["Body"]).encode("utf-8", "surrogatepass") for message in messages]
+            outcomes = await self._desk.take(self.name, bodies)
+            # What could not be stored comes again when it is visible again.
+            pairs = zip(messages, outcomes, strict=True)
+            await self._delete([message for message, outcome in pairs if not isinstance(outcome, Transient)])
+
+    async def _delete(self, messages: Sequence[Message]) -> None:
+        if messages:
+            entries = [
+                {"Id": str(at), "ReceiptHandle": one["ReceiptHandle"]} for at, one in enumerate(messages)
+            ]
+            await asyncio.to_thread(self._client.delete_message_batch, QueueUrl=self._url, Entries=entries)
+
+
+def _open_client(source: SqsSource) -> Any:  # noqa: ANN401 (as above)
+    try:
+        import boto3
+    except ModuleNotFoundError:
+        raise BadConfig("trigger.sources.sqs needs boto3: pip install 'icemirror[aws]'") from None
+    return boto3.client("sqs", region_name=source.region, endpoint_url=source.endpoint)
+
+
+def _code(error: Exception) -> str:
+    """Errors of AWS carry a code."""
+    response = getattr(error, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))

@@ -1,0 +1,98 @@
+"""What `serve` does beside listening: dispatch what is due, look after runs, sweep now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from icemirror.errors import IcemirrorError, Invalid
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.rows import Rows, SlotState
+from icemirror.telemetry.logs import get_log
+from trigger.due import dispatch, next_launch_at
+from trigger.fleet import Fleet
+from trigger.reporting import Reporting
+
+_REFRESH_SECONDS = 30.0
+_PATIENCE_SECONDS = 20.0
+_COMPLETION_SECONDS = 5.0
+_IDLE_SECONDS = 15.0
+_SHORTEST_SECONDS = 0.1
+_AGAIN_SECONDS = 1.0
+
+log = get_log(__name__)
+
+
+@dataclass
+class Rounds:
+    """One round after the other. The look at the heads every `sweep_seconds` finds what no event told."""
+
+    fleet: Fleet
+    reporting: Reporting
+    sweep_seconds: float
+    clock: Callable[[], float] = time.monotonic
+    _refresh_at: float = field(default=float("-inf"))
+    _sweep_at: float = field(default=float("-inf"))
+    _asked_at: float = field(default=float("-inf"))
+
+    def once(self) -> tuple[float, bool]:
+        """One round: the seconds until the next one, and whether it could do its work."""
+        try:
+            self._refresh()
+            rows = self._sweep() if self.clock() >= self._sweep_at else self._tend()
+            self.reporting.report(rows)
+        except Invalid:
+            raise  # the state itself cannot be used
+        except IcemirrorError as error:
+            log.warning("round failed", reason=str(error))
+            return _COMPLETION_SECONDS, False
+        return self._pause(rows), True
+
+    def _refresh(self) -> None:
+        """Looks for new changelogs; those that are found are looked at in this round."""
+        registry = self.fleet.registry
+        if self.clock() < self._refresh_at:
+            return
+        known = {table.name for table in registry.tables}
+        registry.refresh()
+        self._refresh_at = self.clock() + _REFRESH_SECONDS
+        if registry.problem is not None:
+            log.warning("looking for new changelogs failed", reason=str(registry.problem))
+        if {table.name for table in registry.tables} - known:
+            self._sweep_at = self.clock()
+
+    def _sweep(self) -> Rows:
+        rows = self.fleet.sweep(patience_seconds=_PATIENCE_SECONDS)
+        registry = self.fleet.registry
+        # A catalog that was away hid what its tables did meanwhile: ask again soon, not in an hour.
+        blind = any(registry.failures(table) for table in registry.tables)
+        self._sweep_at = self.clock() + (
+            min(_REFRESH_SECONDS, self.sweep_seconds) if blind else self.sweep_seconds
+        )
+        return rows
+
+    def _tend(self) -> Rows:
+        """Asks after runs now and then, and launches what is due."""
+        if self.clock() - self._asked_at >= _COMPLETION_SECONDS:
+            rows = self.fleet.store.load(EVERYTHING)
+            if _active(rows) or any(row.owner for row in rows.tables.values()):
+                self.fleet.recover(rows)
+            self._asked_at = self.clock()
+        return dispatch(self.fleet)
+
+    def _pause(self, rows: Rows) -> float:
+        now, fleet = self.fleet.clock(), self.fleet
+        pause = min(_COMPLETION_SECONDS if _active(rows) else _IDLE_SECONDS, self._until(self._sweep_at))
+        at = next_launch_at(rows, frozenset(table.name for table in fleet.registry.tables), now, fleet.policy)
+        if at is not None:
+            # What was due in this round was launched, or cannot be yet.
+            pause = min(pause, at - now if at > now else _AGAIN_SECONDS)
+        return max(pause, _SHORTEST_SECONDS)
+
+    def _until(self, at: float) -> float:
+        return at - self.clock()
+
+
+def _active(rows: Rows) -> bool:
+    return any(slot.state is not SlotState.FREE for slot in rows.slots.values())

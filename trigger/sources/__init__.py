@@ -1,0 +1,1 @@
+"""What the outside world says about changelogs and runs, one module per source."""
