@@ -42,8 +42,6 @@ def _of_trigger(settings: Settings) -> Iterator[str]:
     trigger = settings.trigger
     if trigger.state.type != "sqlite":
         yield f"trigger.state: {trigger.state.type} (use sqlite)"
-    if trigger.launcher.type != "local":
-        yield f"trigger.launcher: {trigger.launcher.type} (use local)"
     for name in type(trigger.sources).model_fields:
         if getattr(trigger.sources, name) is not None:
             yield f"trigger.sources.{name} (`watch` looks at the heads itself)"

@@ -174,6 +174,5 @@ def test_what_this_version_refuses_is_valid_and_named(
         "shop.o: name_case: lower",
         "discover raw.*_log: profile dms",
         "trigger.state: dynamodb",
-        "trigger.launcher: kubernetes",
         "trigger.sources.sqs",
     ]
