@@ -58,7 +58,10 @@ class JobRun:
 
 
 class FakeEmr:
-    """One application. `faults`: what befalls the next calls, a code of AWS' or "lost" (done, but not answered)."""
+    """One application. `faults`: what befalls the next calls, a code of AWS' or "lost" (done, but not answered).
+
+    `pause` is called around every effect.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -67,7 +70,7 @@ class FakeEmr:
         self.calls: list[str] = []
         self.application = "STARTED"
         self.forgets = False
-        self.on_start: Callable[[JobRun], None] = lambda _: None
+        self.pause: Callable[[str], None] = lambda _: None
 
     # --- what boto3 offers ---------------------------------------------------------------------------------
 
@@ -83,7 +86,6 @@ class FakeEmr:
             raise refused("ValidationException", f"Application {APPLICATION} is {self.application}")
         run = JobRun(f"00fr{len(self.runs):04d}", given, self._now())
         self.runs[run.id] = run
-        self.on_start(run)
         return with_answer({"jobRunId": run.id})
 
     def get_job_run(self, **given: Any) -> dict[str, Any]:
@@ -121,6 +123,7 @@ class FakeEmr:
     # --- inside --------------------------------------------------------------------------------------------
 
     def _enter(self, operation: str, given: dict[str, Any]) -> Callable[[Any], Any]:
+        self.pause(f"before {operation}")
         self.calls.append(operation)
         report = ParamValidator().validate(given, shape(operation))
         assert not report.has_errors(), report.generate_report()
@@ -131,6 +134,7 @@ class FakeEmr:
             raise refused(fault, operation=operation)
 
         def answer(value: Any) -> Any:
+            self.pause(f"after {operation}")
             if fault == "lost":
                 raise ReadTimeoutError(endpoint_url="https://emr-serverless")
             return value

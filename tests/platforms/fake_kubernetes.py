@@ -27,7 +27,7 @@ class Fault:
 
 
 class FakeKubernetes(httpx2.BaseTransport):
-    """Objects of one kind in one namespace. `faults` befall the next calls."""
+    """Objects of one kind in one namespace. `faults` befall the next calls, `pause` is called around each."""
 
     def __init__(self, clock: Callable[[], float], api_version: str = "sparkoperator.k8s.io/v1beta2") -> None:
         self.clock, self.api_version = clock, api_version
@@ -36,7 +36,7 @@ class FakeKubernetes(httpx2.BaseTransport):
         self.faults: list[Fault] = []
         self.calls: list[str] = []
         self.installed = True
-        self.on_create: Callable[[dict[str, Any]], None] = lambda _: None
+        self.pause: Callable[[str], None] = lambda _: None
         self._root = f"/apis/{api_version}/namespaces/{NAMESPACE}/sparkapplications"
 
     def client(self) -> Client:
@@ -58,11 +58,13 @@ class FakeKubernetes(httpx2.BaseTransport):
         self.objects[name]["status"] = status
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.pause(f"before {request.method}")
         self.calls.append(f"{request.method} {request.url.path}")
         fault = self.faults.pop(0) if self.faults else None
         if fault is not None and fault.status:
             return _refuse(fault.status, fault.message)
         answer = self._answer(request)
+        self.pause(f"after {request.method}")
         if fault is not None:
             raise httpx2.ReadTimeout("no answer", request=request)
         return answer
@@ -97,7 +99,6 @@ class FakeKubernetes(httpx2.BaseTransport):
         }
         self.objects[name] = body
         self.created.append(body)
-        self.on_create(body)
         return httpx2.Response(201, json=body)
 
 
