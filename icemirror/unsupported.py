@@ -40,8 +40,8 @@ def of_table(options: TableOptions) -> Iterator[str]:
 
 def _of_trigger(settings: Settings) -> Iterator[str]:
     trigger = settings.trigger
-    if trigger.state.type != "sqlite":
-        yield f"trigger.state: {trigger.state.type} (use sqlite)"
+    if trigger.launcher.type == "local" and trigger.state.type != "sqlite":
+        yield f"trigger.launcher: local, with trigger.state: {trigger.state.type} (use sqlite)"
     for name in type(trigger.sources).model_fields:
         if getattr(trigger.sources, name) is not None:
             yield f"trigger.sources.{name} (`watch` looks at the heads itself)"

@@ -60,10 +60,12 @@ def _state(row: TableRow, rows: Rows, behind: Behind | None) -> str:
         return "running"
     if row.quarantined:
         return "quarantined"
-    if row.dirty > row.covered and not row.paused:
+    if row.paused:
+        return "paused"
+    if row.dirty > row.covered:
         own = (slot for slot in rows.slots.values() if slot.id.group == row.group)
         return "launching" if any(slot.state is SlotState.LAUNCHING for slot in own) else "waiting"
-    if row.dirty > row.covered or row.look_error is not None:
+    if row.look_error is not None:
         return "waiting"
     idle = row.dirty > 0 if behind is None else behind.snapshots == 0
     return "idle" if idle else "waiting"

@@ -42,6 +42,7 @@ def open_launcher(settings: Settings, environ: Mapping[str, str]) -> Launcher:
         case LocalLauncherSettings():
             state = settings.trigger.state
             if not isinstance(state, SqliteState):
+                # A run is known by its process, which a trigger on another machine would take for gone.
                 raise BadConfig("trigger.launcher: local needs trigger.state of type sqlite in this version")
             return LocalLauncher(state.path.parent, environ)
         case EmrServerlessLauncher():

@@ -38,7 +38,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "watch": LazyCommand("icemirror.cli.watch:watch", "Keep all mirrors current: look, coalesce, launch."),
     "sweep": LazyCommand("icemirror.cli.sweep:sweep", "Look at every changelog once, for cron."),
     "status": LazyCommand("icemirror.cli.status:status", "State, lag and last run of every table."),
+    "pause": LazyCommand("icemirror.cli.pause:pause", "Take no more work for tables, until resumed."),
     "resume": LazyCommand("icemirror.cli.resume:resume", "Take work for tables again; lifts a quarantine."),
+    "dead-letters": LazyCommand(
+        "icemirror.cli.dead_letters:dead_letters", "Events that could not be used: see, redrive or drop them."
+    ),
     "maintain": LazyCommand(
         "icemirror.cli.maintain:maintain", "Expire snapshots; remove files that nothing names."
     ),
@@ -52,7 +56,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
 
 # Packages that are not there without an extra, so that a bare installation says what to install.
 _EXTRA_BY_PACKAGE = {
+    "boto3": "aws",
+    "botocore": "aws",
     "duckdb": "demo",
+    "httpx2": "kubernetes",
+    "lightkube": "kubernetes",
     "numpy": "job",
     "opentelemetry": "telemetry",
     "pyarrow": "job",

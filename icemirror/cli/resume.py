@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
 
 import click
 
-from icemirror.cli.console import config_option, load, out, print_error
+from icemirror.cli.chosen import choose, chosen_options
+from icemirror.cli.console import config_option, load, out
 from icemirror.state.rows import Row, TableRow
 
 
 @click.command()
 @config_option
-@click.option("-t", "--table", "names", multiple=True, metavar="T", help="This table; may be repeated.")
-@click.option("--match", "pattern", metavar="GLOB", help="Every table whose name matches, e.g. 'shop.*'.")
+@chosen_options
 def resume(config: str | None, names: tuple[str, ...], pattern: str | None) -> None:
     """Take work for tables again, and lift their quarantine: the next round of the trigger tries them.
 
     Their mirrors are compared with the changelogs anew, so a mirror that was dropped or rolled back is made good.
     """
-    if bool(names) == (pattern is not None):
-        raise click.UsageError("give either --table or --match")
+    settings = load(config)
+    tables = choose(settings, names, pattern)
     from icemirror.state.apply import apply
     from icemirror.state.configured import open_store, policy_of
     from icemirror.state.events import Resumed, SlotResumed
     from icemirror.state.reads import EVERYTHING
-    from trigger.registry import Registry
 
-    settings = load(config)
-    with closing(Registry(settings)) as registry:
-        registry.refresh()
-        if registry.problem is not None:
-            print_error(f"discover: {registry.problem}")
-        tables = registry.choose(names, pattern)
     policy = policy_of(settings)
     with open_store(settings) as store:
         for table in tables:

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from icemirror.result import Behind, ErrorResult
     from icemirror.settings import Settings, TableSettings
 
-_STYLES = {"idle": "green", "running": "cyan", "launching": "cyan", "waiting": "yellow", "quarantined": "red"}
+_STYLES = {
+    "idle": "green",
+    "running": "cyan",
+    "launching": "cyan",
+    "waiting": "yellow",
+    "quarantined": "red",
+    "paused": "magenta",
+}
 
 
 @click.command()

@@ -31,7 +31,10 @@ def explain_trouble(fleet: Fleet, rows: Rows, found: Mapping[str, Standing], con
         if found.get(name) in (None, Standing.CURRENT, Standing.BEHIND):
             continue
         print_error(with_table(name, one["error"]["message"] if one["error"] else "paused"))
+        resume = f"icemirror resume{file} --table {shlex.quote(name)}"
         if one["state"] == "quarantined":
-            print_hint(f"when that is mended: icemirror resume{file} --table {shlex.quote(name)}")
+            print_hint(f"when that is mended: {resume}")
+        elif one["state"] == "paused":
+            print_hint(f"to go on with it: {resume}")
     if fleet.registry.problem is not None:
         print_error(f"discover: {fleet.registry.problem}")

@@ -99,7 +99,7 @@ class KubernetesState(Section):
     """State in Kubernetes objects."""
 
     type: Literal["kubernetes"] = Field(description=_CASE)
-    namespace: Name = Field(description="Namespace of the objects.")
+    namespace: Name = Field(description="Namespace of the objects, best one of their own.")
 
 
 class LocalLauncher(Section):
@@ -246,9 +246,7 @@ Launcher = Annotated[LocalLauncher | EmrServerlessLauncher | KubernetesLauncher,
 class TriggerSettings(Section):
     """The light part: notices, coalesces, launches."""
 
-    state: State = Field(
-        default=SqliteState(), description="Where the trigger keeps its rows. This version does `sqlite`."
-    )
+    state: State = Field(default=SqliteState(), description="Where the trigger and its jobs keep their rows.")
     launcher: Launcher = Field(default=LocalLauncher(), description="Where Spark runs.")
     sources: Sources = Field(
         default=Sources(),

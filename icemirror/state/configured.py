@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from icemirror.errors import BadConfig
 from icemirror.settings import Settings, TableSettings
 from icemirror.settings.trigger import DynamoDbState, KubernetesState, SqliteState
 from icemirror.state.events import Terms
+from icemirror.state.letters import Letter
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Rows
@@ -26,18 +26,37 @@ def open_store(settings: Settings) -> Store:
     match state := settings.trigger.state:
         case SqliteState():
             return SqliteStore(state.path)
-        case DynamoDbState() | KubernetesState():
-            raise BadConfig(f"trigger.state: {state.type} is not supported by this version; use sqlite")
+        case DynamoDbState():
+            from icemirror.state.dynamodb import open_dynamodb  # boto3 is slow to load, and not always there
+
+            return open_dynamodb(state)
+        case KubernetesState():
+            from icemirror.state.kubernetes import open_kubernetes  # as above, of lightkube
+
+            return open_kubernetes(state)
     assert_never(state)
 
 
 def read_rows(settings: Settings) -> Rows:
     """The rows as they are; none, and none are made, where there is no state yet."""
-    state = settings.trigger.state
-    if isinstance(state, SqliteState) and not state.path.exists():
+    if _is_new(settings):
         return Rows({}, {})
     with open_store(settings) as store:
         return store.load(EVERYTHING)
+
+
+def read_letters(settings: Settings) -> tuple[Letter, ...]:
+    """The dead letters, the oldest first; where there is no state yet, none is made."""
+    if _is_new(settings):
+        return ()
+    with open_store(settings) as store:
+        return store.letters()
+
+
+def _is_new(settings: Settings) -> bool:
+    """Opening the state would make it."""
+    state = settings.trigger.state
+    return isinstance(state, SqliteState) and not state.path.exists()
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -52,8 +52,8 @@ def _load(adapter: TypeAdapter[R], body: str, revision: str) -> R:
             else type(error).__name__
         )
         raise Invalid(
-            f"a row of the state is damaged ({what}): {body[:200]!r}. Move the state aside: without it the "
-            "next sweep finds all that is to be merged"
+            f"a row of the state is damaged ({what}): {body[:200]!r}. Remove it, or move the state aside: "
+            "without it the next sweep finds all that is to be merged"
         ) from None
     raise Invalid(
         f"a row of the state has version {version}, this release knows {VERSION}: a newer icemirror wrote it"

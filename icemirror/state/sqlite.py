@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from pydantic import ValidationError
-
-from icemirror.result import TableResult
+from icemirror.state.letters import MAX_LETTERS, Letter, dump_letter, load_letter, surplus
 from icemirror.state.reads import Reads
+from icemirror.state.result_json import dump_result, load_result
 from icemirror.state.row_json import dump_row, load_slot, load_table
 from icemirror.state.rows import Row, Rows, TableRow
 from icemirror.state.sqlite_file import named_error, open_file
@@ -25,9 +24,17 @@ _KEPT_RESULTS = 200
 class SqliteStore:
     """A store in one file, in write-ahead mode: readers never wait, writers wait for one another."""
 
-    def __init__(self, path: Path, *, busy_seconds: float = 10.0, kept_results: int = _KEPT_RESULTS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_seconds: float = 10.0,
+        kept_results: int = _KEPT_RESULTS,
+        kept_letters: int = MAX_LETTERS,
+    ) -> None:
         self._path = path
         self._kept_results = kept_results
+        self._kept_letters = kept_letters
         self._lock = threading.RLock()
         with self._named_errors():
             self._connection = open_file(path, busy_seconds)
@@ -75,7 +82,7 @@ class SqliteStore:
         with self._named_errors(), self._transaction():
             self._connection.execute(
                 "INSERT INTO results (name, run_id, at, body) VALUES (?, ?, ?, ?)",
-                (name, result.run_id, result.at, result.result.model_dump_json()),
+                (name, result.run_id, result.at, dump_result(result.result)),
             )
             self._connection.execute(
                 "DELETE FROM results WHERE name = ? AND id <= "
@@ -90,7 +97,7 @@ class SqliteStore:
                 "SELECT id, run_id, at, body FROM results WHERE id > ? ORDER BY id LIMIT 1000",
                 (int(cursor or 0),),
             ).fetchall()
-        results = [_result(run_id, at, body) for _, run_id, at, body in found]
+        results = [load_result(run_id, at, body) for _, run_id, at, body in found]
         readable = tuple(result for result in results if result is not None)
         return ResultPage(readable, str(found[-1][0]) if found else cursor)
 
@@ -99,6 +106,30 @@ class SqliteStore:
         with self._named_errors():
             (newest,) = self._connection.execute("SELECT max(id) FROM results").fetchone()
         return str(newest or "")
+
+    def put_letter(self, letter: Letter) -> None:
+        """Keeps a dead letter, and forgets those beyond the bounds."""
+        with self._named_errors(), self._transaction():
+            self._connection.execute(
+                "INSERT OR REPLACE INTO letters (id, received_at, body) VALUES (?, ?, ?)",
+                (letter.id, letter.received_at, dump_letter(letter)),
+            )
+            known = self._connection.execute("SELECT id, received_at FROM letters").fetchall()
+            gone = surplus(known, letter.received_at, self._kept_letters)
+            self._connection.executemany("DELETE FROM letters WHERE id = ?", [(name,) for name in gone])
+
+    def letters(self) -> tuple[Letter, ...]:
+        """All dead letters, the oldest first."""
+        with self._named_errors():
+            found = self._connection.execute(
+                "SELECT id, body FROM letters ORDER BY received_at, id"
+            ).fetchall()
+        return tuple(load_letter(name, body) for name, body in found)
+
+    def remove_letter(self, letter_id: str) -> bool:
+        """Forgets a dead letter."""
+        with self._named_errors():
+            return self._connection.execute("DELETE FROM letters WHERE id = ?", (letter_id,)).rowcount == 1
 
     def close(self) -> None:
         """Closes the file."""
@@ -128,11 +159,3 @@ class SqliteStore:
                 yield
             except sqlite3.Error as error:
                 raise named_error(self._path, error) from error
-
-
-def _result(run_id: str, at: float, body: str) -> RunResult | None:
-    """A recorded result; None for one of another release that this one cannot read: it is history, no more."""
-    try:
-        return RunResult(run_id, at, TableResult.model_validate_json(body))
-    except ValidationError:
-        return None

@@ -11,11 +11,13 @@ from icemirror.errors import Invalid, Transient
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x1CE3144  # tells our file from another one, such as a catalog's
 _SCHEMA = (
-    """CREATE TABLE state (kind TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL,
+    """CREATE TABLE IF NOT EXISTS state (kind TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL,
         body TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID""",
-    """CREATE TABLE results (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, run_id TEXT NOT NULL,
-        at REAL NOT NULL, body TEXT NOT NULL)""",
-    "CREATE INDEX results_by_name ON results (name, id)",
+    """CREATE TABLE IF NOT EXISTS results (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL,
+        run_id TEXT NOT NULL, at REAL NOT NULL, body TEXT NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS results_by_name ON results (name, id)",
+    """CREATE TABLE IF NOT EXISTS letters (id TEXT PRIMARY KEY, received_at REAL NOT NULL, body TEXT NOT NULL)
+        WITHOUT ROWID""",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -69,11 +71,14 @@ def _looks_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """The schema is there; False for an empty file."""
+    """The schema is there, whole; False for an empty file, and for one from before there were letters.
+
+    A table more needs no new version: releases that do not know it leave it alone.
+    """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application == _APPLICATION_ID and version <= SCHEMA_VERSION:
-        return True
+        return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'letters'").fetchone() is not None
     if application == _APPLICATION_ID:
         raise Invalid(
             f"the state {path} has schema {version}, this release knows {SCHEMA_VERSION}: a newer icemirror "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from icemirror.result import TableResult
+from icemirror.state.letters import Letter
 from icemirror.state.reads import Reads
 from icemirror.state.rows import Row, Rows
 
@@ -28,7 +29,7 @@ class ResultPage:
 
 
 class Store(Protocol):
-    """Keeps rows, each with a revision, and the last results of every table. Several threads may use it.
+    """Keeps rows, each with a revision, the last results of every table, and dead letters. Threads may share it.
 
     Reads see every write that was acknowledged before they began. That is all the protocol needs beyond
     compare-and-set: no transaction over several rows.
@@ -48,6 +49,15 @@ class Store(Protocol):
 
     def last_cursor(self) -> str:
         """The cursor after the newest result."""
+
+    def put_letter(self, letter: Letter) -> None:
+        """Keeps a dead letter in the place of the one with its id; those beyond the bounds go, the oldest first."""
+
+    def letters(self) -> tuple[Letter, ...]:
+        """All dead letters, the oldest first."""
+
+    def remove_letter(self, letter_id: str) -> bool:
+        """Forgets a dead letter; False if it was not there."""
 
     def close(self) -> None:
         """Lets go of files and connections."""

@@ -24,10 +24,8 @@ def new_token_for_each_call() -> Iterator[None]:
     def wrong(*given: Any) -> dict[str, Any]:
         return {**right(*given), "clientToken": f"token-{next(count)}"}
 
-    with (
-        patch.object(emr_serverless, "start_job_run", wrong),
-        patch.object(emr_serverless.EmrServerless, "find", _none),
-    ):
+    blind = patch.object(emr_serverless.EmrServerless, "find", lambda *_: None)
+    with patch.object(emr_serverless, "start_job_run", wrong), blind:
         yield
 
 
@@ -88,10 +86,6 @@ def waits_for_ever() -> Iterator[None]:
     """A run that never starts is never given up."""
     with patch.object(emr_serverless.EmrServerless, "_age", lambda *_: 0.0):
         yield
-
-
-def _none(*_: Any) -> None:
-    return None
 
 
 BUGS = {

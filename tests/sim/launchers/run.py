@@ -20,9 +20,9 @@ STORES = ("sqlite",)
 def run_seed(seed: int, bug: str | None = None) -> Counter[str]:
     """What happened, counted; `Broken` if anything did not hold."""
     store = random.Random(f"store {seed}").choice(STORES)
-    with tempfile.TemporaryDirectory() as folder, BUGS[bug]() if bug else nullcontext():
-        with open_store(store, Path(folder)) as opened:
-            return World(seed, Path(folder), opened).run() + Counter([store])
+    planted = BUGS[bug]() if bug else nullcontext()
+    with tempfile.TemporaryDirectory() as folder, planted, open_store(store, Path(folder)) as opened:
+        return World(seed, Path(folder), opened).run() + Counter([store])
 
 
 @contextmanager

@@ -173,6 +173,16 @@ def test_what_this_version_refuses_is_valid_and_named(
         "shop.o: delete_mode: soft",
         "shop.o: name_case: lower",
         "discover raw.*_log: profile dms",
-        "trigger.state: dynamodb",
         "trigger.sources.sqs",
     ]
+
+
+def test_jobs_on_this_machine_with_a_state_elsewhere_are_named(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(
+        "iceberg: {catalog: {type: glue}}\ntables: [{changelog: raw.o, mirror: shop.o}]\n"
+        "trigger: {state: {type: dynamodb, table: t}}\n"
+    )
+    assert run(["config", "check"]) == 0
+    assert "trigger.launcher: local, with trigger.state: dynamodb (use sqlite)" in capsys.readouterr().err

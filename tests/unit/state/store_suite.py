@@ -11,13 +11,14 @@ from threading import Thread
 from icemirror.result import TableResult
 from icemirror.state.apply import apply
 from icemirror.state.events import Noticed
+from icemirror.state.letters import MAX_AGE_SECONDS, MAX_BODY_BYTES, Letter, write_letter
 from icemirror.state.reads import EVERYTHING, NO_SLOT, NO_TABLE, Reads
 from icemirror.state.rows import SlotId, SlotRow, SlotState, TableRow
 from icemirror.state.store import RunResult, Store
 from tests.unit.state.samples import POLICY, SLOT, TERMS
 
 OpenStore = Callable[[], Store]
-WRITERS, NOTICES = 4, 40
+WRITERS = 4
 
 
 def _result(table: str, events: int = 0) -> RunResult:
@@ -25,10 +26,14 @@ def _result(table: str, events: int = 0) -> RunResult:
     return RunResult("run-7", float(events), result)
 
 
-def notice_often(opened: OpenStore, table: str) -> None:
+def _letter(at: float, body: str = "") -> Letter:
+    return write_letter("sqs", "no such table", at, body or f"event {at}")
+
+
+def notice_often(opened: OpenStore, table: str, notices: int) -> None:
     """One of several writers of one row."""
     with opened() as store:
-        for _ in range(NOTICES):
+        for _ in range(notices):
             apply(store, Noticed(1.0, table, TERMS), POLICY)
 
 
@@ -36,10 +41,12 @@ class StoreSuite(ABC):
     """Conformance of a store."""
 
     KEPT_RESULTS = 5
+    KEPT_LETTERS = 4
+    NOTICES = 40  # of each writer
 
     @abstractmethod
     def opener(self) -> OpenStore:
-        """A picklable function that opens the same store again and again, with `KEPT_RESULTS` per table."""
+        """A picklable function that opens the same store again and again, with these bounds."""
 
     def test_a_new_store_is_empty(self) -> None:
         with self.opener()() as store:
@@ -107,20 +114,22 @@ class StoreSuite(ABC):
     def test_no_notice_is_lost_among_processes(self) -> None:
         opened = self.opener()
         context = multiprocessing.get_context("spawn")
-        writers = [context.Process(target=notice_often, args=(opened, "t")) for _ in range(WRITERS)]
+        writers = [
+            context.Process(target=notice_often, args=(opened, "t", self.NOTICES)) for _ in range(WRITERS)
+        ]
         for writer in writers:
             writer.start()
         for writer in writers:
             writer.join()
         assert [writer.exitcode for writer in writers] == [0] * WRITERS
         with opened() as store:
-            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * NOTICES
+            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * self.NOTICES
 
     def test_threads_may_share_a_store(self) -> None:
         with self.opener()() as store:
 
             def notice() -> None:
-                for _ in range(NOTICES):
+                for _ in range(self.NOTICES):
                     apply(store, Noticed(1.0, "t", TERMS), POLICY)
 
             threads = [Thread(target=notice) for _ in range(WRITERS)]
@@ -128,7 +137,7 @@ class StoreSuite(ABC):
                 thread.start()
             for thread in threads:
                 thread.join()
-            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * NOTICES
+            assert store.load(EVERYTHING).tables["t"].dirty == WRITERS * self.NOTICES
 
     def test_results_come_in_order_and_from_a_cursor_on(self) -> None:
         with self.opener()() as store:
@@ -149,3 +158,38 @@ class StoreSuite(ABC):
             kept = [run.result for run in store.results_since("").results]
             assert [one.seconds for one in kept if one.table == "busy"] == [3.0, 4.0, 5.0, 6.0, 7.0]
             assert [one.table for one in kept].count("quiet") == 1
+
+    def test_letters_come_back_oldest_first_until_they_are_removed(self) -> None:
+        late, early = _letter(2.0, "x" * MAX_BODY_BYTES), _letter(1.0, 'bad \x00 "\ud800" event')
+        with self.opener()() as store:
+            store.put_letter(late)
+            store.put_letter(early)
+            assert store.letters() == (early, late)
+            assert store.remove_letter(early.id)
+            assert not store.remove_letter(early.id)
+            assert store.letters() == (late,)
+
+    def test_an_event_that_comes_again_is_one_letter_with_the_latest_reason(self) -> None:
+        again = write_letter("sqs", "another reason", 3.0, "event")
+        with self.opener()() as store:
+            store.put_letter(_letter(1.0, "event"))
+            store.put_letter(again)
+            assert store.letters() == (again,)
+
+    def test_the_oldest_letters_go_where_there_are_too_many(self) -> None:
+        with self.opener()() as store:
+            for at in range(self.KEPT_LETTERS + 2):
+                store.put_letter(_letter(float(at)))
+            assert [letter.received_at for letter in store.letters()] == [2.0, 3.0, 4.0, 5.0]
+
+    def test_letters_go_when_they_are_too_old(self) -> None:
+        with self.opener()() as store:
+            store.put_letter(_letter(1.0))
+            store.put_letter(_letter(2.0 + MAX_AGE_SECONDS))
+            assert [letter.received_at for letter in store.letters()] == [2.0 + MAX_AGE_SECONDS]
+
+    def test_letters_are_no_rows_and_no_results(self) -> None:
+        with self.opener()() as store:
+            store.put_letter(_letter(1.0))
+            rows = store.load(EVERYTHING)
+            assert (rows.tables, rows.slots, store.results_since("").results) == ({}, {}, ())

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from icemirror.errors import Invalid, Transient
+from icemirror.state.letters import write_letter
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import TableRow
 from icemirror.state.sqlite import SqliteStore
@@ -33,7 +34,7 @@ class TestSqliteStore(StoreSuite):
             connection.execute("BEGIN EXCLUSIVE")
 
     def opener(self) -> OpenStore:
-        return partial(SqliteStore, self.path, kept_results=self.KEPT_RESULTS)
+        return partial(SqliteStore, self.path, kept_results=self.KEPT_RESULTS, kept_letters=self.KEPT_LETTERS)
 
 
 def open_and_close(path: Path) -> None:
@@ -118,6 +119,18 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(Invalid, match=r"schema 99.*Upgrade"):
         SqliteStore(path)
+
+
+def test_a_file_from_before_there_were_letters_takes_them_and_keeps_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with SqliteStore(path) as store:
+        store.compare_and_set(TableRow("t", dirty=1))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE letters")
+    letter = write_letter("sqs", "no such table", 1.0, "event")
+    with SqliteStore(path) as store:
+        store.put_letter(letter)
+        assert (store.letters(), store.load(EVERYTHING).tables["t"].dirty) == ((letter,), 1)
 
 
 def test_a_database_that_stays_locked_is_transient(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`watch`, `sweep`, `status` and `resume` at the command line, as far as they need no job."""
+"""`watch`, `sweep`, `status`, `pause` and `resume` at the command line, as far as they need no job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from icemirror.result import ErrorResult
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import SlotId, SlotRow, TableRow
 from icemirror.state.sqlite import SqliteStore
-from tests.unit.state.samples import INVALID, RUN, dirty
+from tests.unit.state.samples import INVALID, RUN, dirty, owned
 
 CONFIG = """
 iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
@@ -223,6 +223,45 @@ def test_resume_of_a_table_that_nobody_has_looked_at_says_so(
     assert "no trigger has looked at it yet" in capfd.readouterr().out
 
 
+def test_pause_takes_no_more_work_until_resume(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    create_catalog(folder, "orders_changelog", "items_changelog")
+    put(folder, dirty("shop.orders"), owned("shop.items"))
+    assert run(["pause", "--match", "shop.*"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        "shop.orders: paused",
+        "shop.items: paused; the job that merges it stops after the slice at hand",
+    ]
+    assert all(row.paused for row in tables(folder).values())
+    assert run(["pause", "-t", "shop.orders"]) == 0
+    assert capfd.readouterr().out == "shop.orders: was paused already\n"
+    assert run(["resume", "-t", "shop.orders"]) == 0
+    assert not tables(folder)["shop.orders"].paused
+
+
+def test_a_table_can_be_paused_before_any_trigger_has_looked_at_it(folder: Path) -> None:
+    assert run(["pause", "-t", "shop.orders"]) == 0
+    create_catalog(folder, "orders_changelog", "items_changelog")
+    put(folder, merged("shop.items"))
+    assert run(["sweep"]) == 3
+    row = tables(folder)["shop.orders"]
+    assert (row.paused, row.dirty, row.covered, row.owner) == (True, 1, 0, None)
+
+
+def test_what_is_paused_is_shown_so_and_what_takes_it_up_again(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    create_catalog(folder, "orders_changelog", "items_changelog")
+    put(folder, dirty("shop.orders", paused=True, noticed_head="m1"), merged("shop.items"))
+    assert run(["sweep"]) == 3
+    shown = capfd.readouterr().err
+    assert "shop.orders: paused" in shown
+    assert "to go on with it: icemirror resume --table shop.orders" in shown
+    assert run(["status", "--json"]) == 0
+    states = [json.loads(line)["state"] for line in capfd.readouterr().out.splitlines()]
+    assert states[0] == "paused"
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -232,8 +271,8 @@ def test_resume_of_a_table_that_nobody_has_looked_at_says_so(
         (["--match", "sales.*"], 2, "no table matches"),
     ],
 )
-def test_resume_of_nothing_is_refused(
-    folder: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
+def test_pause_and_resume_of_nothing_are_refused(
+    folder: Path, capfd: pytest.CaptureFixture[str], command: str, arguments: list[str], code: int, words: str
 ) -> None:
-    assert run(["resume", *arguments]) == code
+    assert run([command, *arguments]) == code
     assert words in capfd.readouterr().err.replace("\n", " ")

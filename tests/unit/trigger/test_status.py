@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,10 @@ def test_what_cannot_be_known_is_null(table: TableSettings) -> None:
         (TableRow("shop.orders", dirty=1, covered=1), None, "idle"),
         (dirty(), None, "waiting"),
         (dirty(), slot(SlotState.LAUNCHING), "launching"),
-        (dirty(paused=True), slot(SlotState.LAUNCHING), "waiting"),
+        (dirty(paused=True), slot(SlotState.LAUNCHING), "paused"),
+        (TableRow("shop.orders", dirty=1, covered=1, paused=True), None, "paused"),
+        (replace(owned(), paused=True), slot(SlotState.RUNNING), "running"),
+        (dirty(paused=True, quarantined=True, error=INVALID), None, "quarantined"),
         (dirty(), slot(SlotState.RUNNING), "waiting"),
         (owned(), slot(SlotState.RUNNING), "running"),
         (dirty(quarantined=True, error=INVALID), None, "quarantined"),

@@ -1,0 +1,146 @@
+"""`icemirror dead-letters`: events that could not be used."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from icemirror.cli.console import config_option, load, out, print_error, print_hint, print_json
+from icemirror.errors import Exit, exit_code, worst
+from icemirror.telemetry.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from icemirror.errors import IcemirrorError
+    from icemirror.settings import Settings
+    from icemirror.state.letters import Letter
+
+_LIST, _REDRIVE, _DROP = "list", "redrive", "drop"
+_SHOWN_CHARACTERS = 60
+
+
+@click.command()
+@config_option
+@click.argument("action", required=False, default=_LIST, type=click.Choice([_LIST, _REDRIVE, _DROP]))
+@click.option("--id", "ids", multiple=True, metavar="ID", help="Only this letter; may be repeated.")
+@click.option("--all", "every", is_flag=True, help="drop: all letters.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per letter on stdout, with its body.")
+def dead_letters(
+    config: str | None, action: str, ids: tuple[str, ...], every: bool, as_json: bool
+) -> int | None:
+    """Events that could not be used, with the reason why.
+
+    \b
+    list     show them (the default), the oldest first
+    redrive  take them as their sources would now, all or those of --id; what is taken is forgotten
+    drop     forget those of --id, or --all
+
+    A letter is lost without harm: events are hints, and the next sweep finds what they told of.
+    """
+    if action == _DROP and bool(ids) == every:
+        raise click.UsageError("give either --id or --all")
+    settings = load(config)
+    from icemirror.state.configured import read_letters
+
+    letters = _choose(read_letters(settings), ids)
+    match action:
+        case "redrive":
+            return _redrive(settings, letters, as_json=as_json)
+        case "drop":
+            _drop(settings, letters, as_json=as_json)
+        case _:
+            _show(letters, as_json=as_json)
+    return None
+
+
+def _choose(letters: Sequence[Letter], ids: tuple[str, ...]) -> list[Letter]:
+    known = {letter.id: letter for letter in letters}
+    if missing := [one for one in ids if one not in known]:
+        raise click.UsageError(f"there is no letter {missing[0]}: `icemirror dead-letters` lists them")
+    return [known[one] for one in ids] if ids else list(letters)
+
+
+def _redrive(settings: Settings, letters: Sequence[Letter], *, as_json: bool) -> int:
+    from icemirror.state.configured import open_store
+    from icemirror.state.letters import redrive_letters
+    from icemirror.telemetry.metrics import NoMetrics
+    from trigger.redriving import open_redrive
+    from trigger.wiring import build_fleet
+
+    codes: list[Exit] = []
+    if not letters:
+        _say_none(as_json=as_json)
+        return Exit.DONE
+    with open_store(settings) as store:
+        fleet = build_fleet(settings, store, NoMetrics(), os.environ)
+        with closing(fleet.registry):
+            fleet.registry.refresh()
+            for letter, error in redrive_letters(letters, open_redrive(fleet), store.remove_letter):
+                codes.append(Exit.DONE if error is None else exit_code(error))
+                _said(letter, "taken" if error is None else "refused", error, as_json=as_json)
+    return worst(codes)
+
+
+def _drop(settings: Settings, letters: Sequence[Letter], *, as_json: bool) -> None:
+    from icemirror.state.configured import open_store
+
+    if not letters:
+        _say_none(as_json=as_json)
+        return
+    with open_store(settings) as store:
+        for letter in letters:
+            store.remove_letter(letter.id)
+            _said(letter, "dropped", None, as_json=as_json)
+
+
+def _said(letter: Letter, outcome: str, error: IcemirrorError | None, *, as_json: bool) -> None:
+    """What became of one letter."""
+    if as_json:
+        told = None if error is None else {"kind": error.kind, "message": redact(str(error))}
+        print_json({"id": letter.id, "source": letter.source, "outcome": outcome, "error": told})
+    elif error is None:
+        out.print(f"{letter.id}: {outcome}", soft_wrap=True)
+    else:
+        print_error(f"{letter.id}: {error}")
+
+
+def _show(letters: Sequence[Letter], *, as_json: bool) -> None:
+    if as_json:
+        for letter in letters:
+            print_json(_document(letter))
+        return
+    if not letters:
+        _say_none(as_json=False)
+        return
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("id", "source", "received", "reason", "event"):
+        grid.add_column(name, no_wrap=True)
+    for letter in letters:
+        one = _document(letter)
+        received, event = one["received_at"][:19], " ".join(one["body"].split())[:_SHOWN_CHARACTERS]
+        grid.add_row(*map(Text, (letter.id, letter.source, received, one["reason"], event)))
+    out.print(grid)
+
+
+def _say_none(*, as_json: bool) -> None:
+    if not as_json:
+        print_hint("no dead letters")
+
+
+def _document(letter: Letter) -> dict[str, Any]:
+    received = datetime.fromtimestamp(letter.received_at, UTC).isoformat(timespec="milliseconds")
+    return {
+        "id": letter.id,
+        "source": letter.source,
+        "reason": redact(letter.reason),
+        "received_at": received,
+        "body": redact(letter.body),
+        "whole": letter.whole,
+    }

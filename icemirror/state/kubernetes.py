@@ -1,0 +1,212 @@
+"""The state in ConfigMaps of one namespace: one for each row, compared by its resourceVersion.
+
+Why ConfigMaps: docs/decisions/0009-state-rows-are-configmaps.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Self
+from uuid import uuid4
+
+from lightkube import Client
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.operators import in_
+from lightkube.resources.core_v1 import ConfigMap
+
+from icemirror.errors import Invalid, Transient
+from icemirror.settings.trigger import KubernetesState
+from icemirror.state.kubernetes_api import CONFLICT, NOT_FOUND, Calls, open_client
+from icemirror.state.letters import MAX_LETTERS, Letter, dump_letter, load_letter, surplus
+from icemirror.state.reads import Reads
+from icemirror.state.result_ring import Entry, append, dump_ring, load_ring, since
+from icemirror.state.row_json import dump_row, load_slot, load_table
+from icemirror.state.rows import Row, Rows, TableRow
+from icemirror.state.store import ResultPage, RunResult
+
+LABEL = "icemirror/kind"
+_TABLE, _SLOT, _LETTER, _RESULTS = "table", "slot", "letter", "results"
+_KEPT_RESULTS = 20
+_MOST_RESULT_BYTES = 64_000  # rewritten with every result, so a small part of what an object may hold
+_MOST_GETS = 4
+_TRIES = 50
+_NAME_CHARACTERS = 80
+
+
+class KubernetesStore:
+    """A store in the ConfigMaps of one namespace; all reads are consistent ones."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        *,
+        kept_results: int = _KEPT_RESULTS,
+        kept_letters: int = MAX_LETTERS,
+        calls: Calls | None = None,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._kept_results = kept_results
+        self._kept_letters = kept_letters
+        self._call = calls or Calls(namespace)
+
+    def load(self, reads: Reads) -> Rows:
+        """The rows asked for that exist."""
+        wanted = {
+            _TABLE: None if reads.tables is None else sorted(reads.tables),
+            _SLOT: None if reads.slots is None else [str(slot) for slot in sorted(reads.slots)],
+        }
+        whole = [kind for kind, keys in wanted.items() if keys is None or len(keys) > _MOST_GETS]
+        found = self._list(whole) if whole else []
+        for kind, keys in wanted.items():
+            if kind not in whole:
+                got = (self._get(_name(kind, key)) for key in keys or ())
+                found += [one for one in got if one is not None]
+        tables = [load_table(*self._stored(one)) for one in found if _kind(one) == _TABLE]
+        slots = [load_slot(*self._stored(one)) for one in found if _kind(one) == _SLOT]
+        return Rows(
+            {row.name: row for row in tables if reads.tables is None or row.name in reads.tables},
+            {row.id: row for row in slots if reads.slots is None or row.id in reads.slots},
+        )
+
+    def compare_and_set(self, row: Row) -> bool:
+        """Writes the row if the stored one still has its revision."""
+        kind, key = (_TABLE, row.name) if isinstance(row, TableRow) else (_SLOT, str(row.id))
+        return self._write(kind, _name(kind, key), row.revision, dump_row(row))
+
+    def record_result(self, result: RunResult) -> None:
+        """Appends to the table's history and cuts its old end."""
+        for _ in range(_TRIES):
+            ring, revision = self._ring()
+            longer = append(ring, result, self._kept_results, _MOST_RESULT_BYTES)
+            if self._write(_RESULTS, _name(_RESULTS), revision, dump_ring(longer)):
+                return
+        raise Transient(f"the state in {self._namespace} kept changing: a result could not be recorded")
+
+    def results_since(self, cursor: str) -> ResultPage:
+        """The results of all tables that came after the cursor."""
+        return since(self._ring()[0], cursor)
+
+    def last_cursor(self) -> str:
+        """The cursor after the newest result."""
+        ring, _ = self._ring()
+        return str(ring[-1].number) if ring else ""
+
+    def put_letter(self, letter: Letter) -> None:
+        """Keeps a dead letter, and forgets those beyond the bounds."""
+        name = _name(_LETTER, letter.id)
+        for _ in range(_TRIES):
+            found = self._get(name)
+            if self._write(_LETTER, name, _revision(found), dump_letter(letter)):
+                break
+        else:
+            raise Transient(f"the state in {self._namespace} kept changing: a letter could not be kept")
+        times = [(known.id, known.received_at) for known in self.letters()]
+        for letter_id in surplus(times, letter.received_at, self._kept_letters):
+            self.remove_letter(letter_id)
+
+    def letters(self) -> tuple[Letter, ...]:
+        """All dead letters, the oldest first."""
+        found = [load_letter(_letter_id(one), _text(one, "body")) for one in self._list([_LETTER])]
+        return tuple(sorted(found, key=lambda letter: (letter.received_at, letter.id)))
+
+    def remove_letter(self, letter_id: str) -> bool:
+        """Forgets a dead letter."""
+        name = _name(_LETTER, letter_id)
+        answer = self._call(
+            lambda: self._client.delete(ConfigMap, name, namespace=self._namespace), NOT_FOUND
+        )
+        return answer != NOT_FOUND
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write(self, kind: str, name: str, seen: str, body: str) -> bool:
+        """Writes an object if the stored one has the version that was seen ("": if there is none).
+
+        `write` tells our own write from another's, where the first answer was lost and the request repeated.
+        """
+        write = uuid4().hex
+        labels = {LABEL: kind, "app.kubernetes.io/managed-by": "icemirror"}
+        metadata = ObjectMeta(
+            name=name, namespace=self._namespace, labels=labels, resourceVersion=seen or None
+        )
+        made = ConfigMap(metadata=metadata, data={"body": body, "write": write})
+        if seen:
+            answer = self._call(lambda: self._client.replace(made), CONFLICT, NOT_FOUND)
+        else:
+            answer = self._call(lambda: self._client.create(made), CONFLICT)
+        if not isinstance(answer, int):
+            return True
+        found = self._get(name)
+        return found is not None and _text(found, "write") == write
+
+    def _get(self, name: str) -> ConfigMap | None:
+        found = self._call(lambda: self._client.get(ConfigMap, name, namespace=self._namespace), NOT_FOUND)
+        return None if isinstance(found, int) else found
+
+    def _list(self, kinds: Iterable[str]) -> list[ConfigMap]:
+        wanted = in_(sorted(kinds))
+        found = self._call(
+            lambda: list(self._client.list(ConfigMap, namespace=self._namespace, labels={LABEL: wanted}))
+        )
+        return [] if isinstance(found, int) else found
+
+    def _ring(self) -> tuple[tuple[Entry, ...], str]:
+        """The last results, and the version of the object that holds them."""
+        found = self._get(_name(_RESULTS))
+        return load_ring(_text(found, "body")), _revision(found)
+
+    def _stored(self, found: ConfigMap) -> tuple[str, str]:
+        """Body and revision of a row."""
+        body, revision = _text(found, "body"), _revision(found)
+        if body and revision:
+            return body, revision
+        name = found.metadata.name if found.metadata else "?"
+        raise Invalid(
+            f"the ConfigMap {name} in the namespace {self._namespace} is damaged: a row of the state has its text "
+            "under `body`. Delete it: the next sweep finds all that is to be merged"
+        )
+
+
+def open_kubernetes(state: KubernetesState) -> KubernetesStore:
+    """The store of these settings."""
+    return KubernetesStore(open_client(state), state.namespace)
+
+
+def _name(kind: str, key: str = "") -> str:
+    """A name that Kubernetes takes, made of the key as far as possible, and of a hash: another key has another one."""
+    if kind == _RESULTS:
+        return "icemirror-results"
+    legible = re.sub(r"[^a-z0-9]+", "-", key.lower())[:_NAME_CHARACTERS].strip("-")
+    if kind == _LETTER:  # whose key is a hash already
+        return f"icemirror-letter-{legible}"
+    return f"icemirror-{kind}-{legible}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+
+def _kind(found: ConfigMap) -> str | None:
+    labels = found.metadata.labels if found.metadata else None
+    return (labels or {}).get(LABEL)
+
+
+def _revision(found: ConfigMap | None) -> str:
+    return (found.metadata.resourceVersion or "") if found and found.metadata else ""
+
+
+def _text(found: ConfigMap | None, name: str) -> str:
+    return ((found.data or {}).get(name) or "") if found else ""
+
+
+def _letter_id(found: ConfigMap) -> str:
+    name = (found.metadata.name or "") if found.metadata else ""
+    return name.removeprefix("icemirror-letter-")

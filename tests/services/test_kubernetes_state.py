@@ -1,0 +1,164 @@
+"""The state on a real Kubernetes API server, under a service account with the permissions that we ship and no other."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+from lightkube import Client, KubeConfig
+from lightkube.resources.core_v1 import ConfigMap, Secret
+
+from icemirror.errors import Invalid
+from icemirror.state.kubernetes import KubernetesStore
+from icemirror.state.letters import write_letter
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.rows import TableRow
+from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
+from tests.unit.state.fake_kubernetes import open_fake
+from tests.unit.state.store_suite import OpenStore, StoreSuite
+
+MANIFESTS = Path(__file__).parents[2] / "infra" / "kubernetes" / "base"
+NAMESPACE, ACCOUNT = "icemirror", "icemirror-trigger"
+CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+ROLES = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles"
+
+pytestmark = pytest.mark.timeout(3000)  # the first time it is built
+
+
+@pytest.fixture(scope="module")
+def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
+    running = start("kubernetes", kube_apiserver)
+    listed = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["resources"]
+    for name in listed:
+        running.apply(MANIFESTS / name)
+    wait_until(running, "get", allowed=True)
+    return running
+
+
+def wait_until(server: KubeApiServer, verb: str, *, allowed: bool) -> None:
+    """RBAC learns of a changed role a moment later."""
+    end = time.monotonic() + 30
+    while server.allows(ACCOUNT, NAMESPACE, verb, "configmaps") is not allowed:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def account(server: KubeApiServer) -> Path:
+    """A kubeconfig of the trigger's account; nothing is left of other tests."""
+    server.call("DELETE", CONFIG_MAPS)
+    return server.kubeconfig(server.token(NAMESPACE, ACCOUNT))
+
+
+@pytest.fixture
+def store(account: Path) -> Iterator[KubernetesStore]:
+    with open_fake(account) as opened:
+        yield opened
+
+
+class TestKubernetesStoreOnAServer(StoreSuite):
+    @pytest.fixture(autouse=True)
+    def _account(self, account: Path) -> None:
+        self.account = account
+
+    def opener(self) -> OpenStore:
+        return partial(
+            open_fake, self.account, kept_results=self.KEPT_RESULTS, kept_letters=self.KEPT_LETTERS
+        )
+
+
+def use_all(store: KubernetesStore) -> None:
+    """Everything that a store does."""
+    assert store.compare_and_set(TableRow("t", dirty=1))
+    seen = store.load(EVERYTHING).tables["t"]
+    assert store.compare_and_set(seen)
+    assert not store.compare_and_set(seen)
+    letter = write_letter("sqs", "no such table", 1.0, "event")
+    store.put_letter(letter)
+    store.put_letter(letter)
+    assert store.remove_letter(letter.id)
+
+
+def test_jobs_may_use_the_state_as_well(server: KubeApiServer, account: Path) -> None:
+    with open_fake(server.kubeconfig(server.token(NAMESPACE, "icemirror-job"))) as store:
+        use_all(store)
+
+
+@pytest.mark.parametrize("verb", ["get", "list", "create", "update", "delete"])
+def test_no_permission_is_shipped_that_is_not_needed(server: KubeApiServer, account: Path, verb: str) -> None:
+    role = f"{ROLES}/icemirror-state"
+    shipped = server.call("GET", role)
+    assert verb in shipped["rules"][0]["verbs"]
+    less = copy.deepcopy(shipped)
+    less["rules"][0]["verbs"].remove(verb)
+    server.call("PUT", role, less)
+    wait_until(server, verb, allowed=False)
+    try:
+        with (
+            open_fake(account) as store,
+            pytest.raises(Invalid, match=r"cannot .*state-role\.yaml grants them"),
+        ):
+            use_all(store)
+    finally:
+        now = server.call("GET", role)
+        server.call("PUT", role, {**now, "rules": shipped["rules"]})
+        wait_until(server, verb, allowed=True)
+
+
+def test_the_account_may_do_nothing_else(server: KubeApiServer, account: Path) -> None:
+    with Client(KubeConfig.from_file(account), namespace=NAMESPACE, trust_env=False) as client:
+        for refused in (
+            lambda: list(client.list(Secret, namespace=NAMESPACE)),
+            lambda: list(client.list(ConfigMap, namespace="default")),
+            lambda: client.deletecollection(ConfigMap, namespace=NAMESPACE),
+            lambda: client.patch(ConfigMap, "x", {"data": {}}, namespace=NAMESPACE),
+        ):
+            with pytest.raises(httpx2.HTTPStatusError) as caught:
+                refused()
+            assert caught.value.response.status_code == 403
+
+
+def test_a_stale_resource_version_is_refused_by_the_server(store: KubernetesStore) -> None:
+    assert store.compare_and_set(TableRow("t", dirty=1))
+    seen = store.load(EVERYTHING).tables["t"]
+    assert store.compare_and_set(TableRow("t", dirty=2, revision=seen.revision))
+    assert not store.compare_and_set(TableRow("t", dirty=3, revision=seen.revision))
+    assert store.load(EVERYTHING).tables["t"].dirty == 2
+
+
+@pytest.mark.parametrize("size", [1_100_000, 4_000_000])
+def test_an_object_that_is_too_large_is_named(store: KubernetesStore, size: int) -> None:
+    with pytest.raises(Invalid, match="larger than Kubernetes takes"):
+        store.compare_and_set(TableRow("t", noticed_head="x" * size))
+
+
+def test_another_namespace_is_refused_with_what_is_needed(account: Path) -> None:
+    with open_fake(account, "default") as store, pytest.raises(Invalid, match="needs get, list, create"):
+        store.load(EVERYTHING)
+
+
+def test_a_token_that_means_nothing_is_refused(server: KubeApiServer) -> None:
+    with open_fake(server.kubeconfig("stolen")) as store, pytest.raises(Invalid, match="401"):
+        store.load(EVERYTHING)
+
+
+def test_a_missing_namespace_is_named_with_a_remedy(server: KubeApiServer) -> None:
+    with (
+        open_fake(server.kubeconfig(), "nowhere") as store,
+        pytest.raises(Invalid, match="no namespace nowhere for the state: create it"),
+    ):
+        store.compare_and_set(TableRow("t"))
+
+
+def test_names_of_tables_become_names_that_the_server_takes(store: KubernetesStore) -> None:
+    names = ("shop.orders", "Shop.Orders", "täble.with späce", "-.-", "x" * 400)
+    for name in names:
+        assert store.compare_and_set(TableRow(name))
+    assert set(store.load(EVERYTHING).tables) == set(names)

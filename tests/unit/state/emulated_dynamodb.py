@@ -1,0 +1,87 @@
+"""moto's DynamoDB as a server in this process, one request at a time: by itself it checks and writes in two steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+from icemirror.settings.trigger import DynamoDbState
+from icemirror.state.dynamodb import DynamoDbStore
+from icemirror.state.dynamodb_table import open_client
+
+REGION = "eu-central-1"
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "emulated",
+    "AWS_SECRET_ACCESS_KEY": "emulated",
+    "AWS_SESSION_TOKEN": "",
+    "AWS_PROFILE": "",
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+}
+KEY_SCHEMA = [
+    {"AttributeName": "kind", "KeyType": "HASH"},
+    {"AttributeName": "key", "KeyType": "RANGE"},
+]
+
+
+class OneAtATime:
+    """A WSGI application in a queue; `fault`, if there is one, sees each request and may answer it instead."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self._lock = threading.Lock()
+        self.fault: Callable[[Any, Callable[..., Any], Callable[[], Iterable[bytes]]], Any] | None = None
+
+    def __call__(self, environ: Any, start: Callable[..., Any]) -> Iterable[bytes]:
+        with self._lock:
+            if self.fault is not None:
+                answer: Iterable[bytes] = self.fault(
+                    environ, start, lambda: list(self._application(environ, start))
+                )
+                return answer
+            return list(self._application(environ, start))
+
+
+@contextmanager
+def emulated_dynamodb() -> Iterator[tuple[str, OneAtATime]]:
+    """Its address, and the queue before it."""
+    application = OneAtATime(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", application
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def state_at(endpoint: str, table: str) -> DynamoDbState:
+    return DynamoDbState(type="dynamodb", table=table, region=REGION, endpoint=endpoint)
+
+
+def create_table(endpoint: str, table: str, key_schema: list[dict[str, str]] = KEY_SCHEMA) -> None:
+    client = boto3.client("dynamodb", region_name=REGION, endpoint_url=endpoint)
+    client.create_table(
+        TableName=table,
+        KeySchema=key_schema,
+        AttributeDefinitions=[
+            {"AttributeName": key["AttributeName"], "AttributeType": "S"} for key in key_schema
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    client.close()
+
+
+def open_emulated(
+    endpoint: str, table: str, kept_results: int = 5, kept_letters: int = 4, attempts: int = 2
+) -> DynamoDbStore:
+    """Picklable by its name, for other processes."""
+    client = open_client(state_at(endpoint, table), attempts)
+    return DynamoDbStore(client, table, kept_results=kept_results, kept_letters=kept_letters)

@@ -1,0 +1,165 @@
+"""A Kubernetes API server as far as ConfigMaps go: versions, conflicts, label selectors, and faults on demand."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from lightkube import Client, KubeConfig
+
+from icemirror.state.kubernetes import KubernetesStore
+from icemirror.state.kubernetes_api import Calls
+
+MOST_BYTES = 1024 * 1024
+Answer = tuple[int, dict[str, Any]]
+
+
+def refusal(code: int, message: str) -> Answer:
+    return code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+
+
+@dataclass
+class FakeCluster:
+    """The objects by namespace and name. `fault(method, answer)` may answer in the place of `answer()`."""
+
+    namespaces: tuple[str, ...] = ("icemirror",)
+    objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    fault: Callable[[str, Callable[[], Answer]], Answer | None] | None = None
+    requests: list[str] = field(default_factory=list)
+    _version: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def handle(self, method: str, path: str, query: dict[str, list[str]], body: bytes) -> Answer | None:
+        with self._lock:
+            self.requests.append(method)
+
+            def answer() -> Answer:
+                return self._answer(method, path, query, body)
+
+            return self.fault(method, answer) if self.fault else answer()
+
+    def put(self, name: str, kind: str, **data: str) -> None:
+        """An object that somebody else made."""
+        self._version += 1
+        metadata = {"name": name, "namespace": "icemirror", "resourceVersion": str(self._version)}
+        self.objects["icemirror", name] = {
+            "metadata": {**metadata, "labels": {"icemirror/kind": kind}},
+            "data": data,
+        }
+
+    def _answer(self, method: str, path: str, query: dict[str, list[str]], body: bytes) -> Answer:
+        _, _, _, namespace, plural, *rest = path.strip("/").split("/")
+        assert plural == "configmaps"
+        if method == "GET" and not rest:
+            wanted = query.get("labelSelector", [""])[0]
+            items = [one for (space, _), one in self.objects.items() if space == namespace]
+            return 200, {
+                "kind": "ConfigMapList",
+                "metadata": {"resourceVersion": str(self._version)},
+                "items": [one for one in items if _matches(one["metadata"]["labels"], wanted)],
+            }
+        made = json.loads(body) if method in ("POST", "PUT") else {}
+        name = rest[0] if rest else made["metadata"]["name"]
+        there = self.objects.get((namespace, name))
+        match method:
+            case "POST" if namespace not in self.namespaces:
+                return refusal(404, f'namespaces "{namespace}" not found')
+            case "POST" if there is not None:
+                return refusal(409, f'configmaps "{name}" already exists')
+            case "GET" | "PUT" | "DELETE" if there is None:
+                return refusal(404, f'configmaps "{name}" not found')
+            case "GET":
+                return 200, there or {}
+            case "DELETE":
+                return 200, self.objects.pop((namespace, name))
+        if there and made["metadata"].get("resourceVersion") not in (
+            None,
+            there["metadata"]["resourceVersion"],
+        ):
+            return refusal(409, f'Operation cannot be fulfilled on configmaps "{name}"')
+        if sum(map(len, made["data"].values())) > MOST_BYTES:
+            return refusal(422, "[]: Too long: may not be more than 1048576 bytes")
+        self._version += 1
+        made["metadata"] |= {"resourceVersion": str(self._version)}
+        self.objects[namespace, name] = made
+        return 201, made
+
+
+def _matches(labels: dict[str, str], selector: str) -> bool:
+    """`key in (a,b)` or `key=a`, which is all that is asked."""
+    key, _, values = selector.replace("=", " in ").partition(" in ")
+    return labels.get(key) in values.strip("()").split(",")
+
+
+@contextmanager
+def fake_kubernetes(folder: Path) -> Iterator[tuple[Path, FakeCluster]]:
+    """A kubeconfig for it, and the cluster itself."""
+    cluster = FakeCluster()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            address = urlsplit(self.path)
+            length = int(self.headers.get("Content-Length") or 0)
+            answer = cluster.handle(
+                self.command, address.path, parse_qs(address.query), self.rfile.read(length)
+            )
+            if answer is None:  # the line goes dead
+                self.close_connection = True
+                return
+            body = json.dumps(answer[1]).encode()
+            self.send_response(answer[0])
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 (as the standard library calls them)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    yield write_kubeconfig(folder, f"http://127.0.0.1:{server.server_port}"), cluster
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def write_kubeconfig(folder: Path, server: str, token: str = "none", ca: str | None = None) -> Path:  # noqa: S107
+    """For `KUBECONFIG`."""
+    path = folder / f"kubeconfig-{token}"
+    cluster = {"server": server, **({"certificate-authority": ca} if ca else {})}
+    document = {
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "it", "user": {"token": token}}],
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+def open_fake(
+    kubeconfig: Path,
+    namespace: str = "icemirror",
+    kept_results: int = 5,
+    kept_letters: int = 4,
+    attempts: int = 3,
+) -> KubernetesStore:
+    """Picklable by its name, for other processes."""
+    client = Client(KubeConfig.from_file(kubeconfig), namespace=namespace, trust_env=False)
+    calls = Calls(namespace, attempts)
+    return KubernetesStore(
+        client, namespace, kept_results=kept_results, kept_letters=kept_letters, calls=calls
+    )

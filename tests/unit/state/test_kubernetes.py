@@ -1,0 +1,255 @@
+"""The Kubernetes store: conformance on a fake API server, and what its failures are called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.settings.trigger import KubernetesState
+from icemirror.state.kubernetes import KubernetesStore, open_kubernetes
+from icemirror.state.letters import write_letter
+from icemirror.state.reads import EVERYTHING, NO_SLOT, Reads
+from icemirror.state.rows import SlotRow, TableRow
+from tests.unit.state.fake_kubernetes import (
+    Answer,
+    FakeCluster,
+    fake_kubernetes,
+    open_fake,
+    refusal,
+    write_kubeconfig,
+)
+from tests.unit.state.samples import SLOT
+from tests.unit.state.store_suite import OpenStore, StoreSuite
+from tests.unit.state.test_row_json import SLOT_ROW, STORED, TABLE
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[Path, FakeCluster]]:
+    with fake_kubernetes(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def cluster(server: tuple[Path, FakeCluster]) -> FakeCluster:
+    return server[1]
+
+
+@pytest.fixture
+def store(server: tuple[Path, FakeCluster]) -> Iterator[KubernetesStore]:
+    with open_fake(server[0]) as opened:
+        yield opened
+
+
+class TestKubernetesStore(StoreSuite):
+    NOTICES = 15
+
+    @pytest.fixture(autouse=True)
+    def _server(self, server: tuple[Path, FakeCluster]) -> None:
+        self.kubeconfig = server[0]
+
+    def opener(self) -> OpenStore:
+        return partial(
+            open_fake, self.kubeconfig, kept_results=self.KEPT_RESULTS, kept_letters=self.KEPT_LETTERS
+        )
+
+
+def test_rows_are_objects_that_a_person_can_find(store: KubernetesStore, cluster: FakeCluster) -> None:
+    store.compare_and_set(TableRow("Shop.Order_Items"))
+    store.compare_and_set(SlotRow(SLOT))
+    names = sorted(name for _, name in cluster.objects)
+    assert names[0].startswith("icemirror-slot-default-0-")
+    assert names[1].startswith("icemirror-table-shop-order-items-")
+    labels = cluster.objects["icemirror", names[1]]["metadata"]["labels"]
+    assert labels == {"icemirror/kind": "table", "app.kubernetes.io/managed-by": "icemirror"}
+
+
+def test_tables_whose_names_look_alike_are_two_rows(store: KubernetesStore) -> None:
+    for name in ("shop.a_b", "shop.a-b", "Shop.a.b", "täble", "x" * 300):
+        assert store.compare_and_set(TableRow(name))
+    assert len(store.load(EVERYTHING).tables) == 5
+
+
+def test_many_rows_are_asked_for_at_once(store: KubernetesStore, cluster: FakeCluster) -> None:
+    names = frozenset(f"t{number}" for number in range(20))
+    for name in (*names, "other"):
+        store.compare_and_set(TableRow(name))
+    cluster.requests.clear()
+    assert set(store.load(Reads(names, NO_SLOT)).tables) == names
+    assert cluster.requests == ["GET"]
+
+
+def test_rows_that_version_1_wrote_still_load(store: KubernetesStore, cluster: FakeCluster) -> None:
+    store.compare_and_set(TableRow(TABLE.name))
+    (written,) = (name for _, name in cluster.objects)
+    cluster.put(written, "table", body=json.dumps(STORED["table"]))
+    cluster.put("any-slot", "slot", body=json.dumps(STORED["slot"]))
+    rows = store.load(EVERYTHING)
+    assert (rows.tables, rows.slots) == ({TABLE.name: TABLE}, {SLOT: SLOT_ROW})
+    assert store.compare_and_set(rows.tables[TABLE.name])
+
+
+def test_a_row_of_a_newer_version_is_refused_with_a_remedy(
+    store: KubernetesStore, cluster: FakeCluster
+) -> None:
+    cluster.put("it", "table", body='{"version": 2, "name": "t"}')
+    with pytest.raises(Invalid, match=r"version 2.*Upgrade"):
+        store.load(EVERYTHING)
+
+
+def test_an_object_without_a_row_in_it_is_named(store: KubernetesStore, cluster: FakeCluster) -> None:
+    cluster.put("hollow", "table", other="x")
+    with pytest.raises(Invalid, match=r"ConfigMap hollow .* damaged.*Delete it"):
+        store.load(EVERYTHING)
+
+
+def test_an_object_whose_body_is_no_row_is_named(store: KubernetesStore, cluster: FakeCluster) -> None:
+    cluster.put("torn", "slot", body="{")
+    with pytest.raises(Invalid, match=r"damaged.*Remove it"):
+        store.load(EVERYTHING)
+
+
+def test_a_row_that_somebody_deleted_is_no_longer_there_to_be_replaced(
+    store: KubernetesStore, cluster: FakeCluster
+) -> None:
+    store.compare_and_set(TableRow("t", dirty=1))
+    seen = store.load(EVERYTHING).tables["t"]
+    cluster.objects.clear()
+    assert not store.compare_and_set(seen)
+    assert store.compare_and_set(TableRow("t", dirty=1))
+
+
+def test_a_repeated_request_whose_first_answer_was_lost_counts_as_written(
+    store: KubernetesStore, cluster: FakeCluster
+) -> None:
+    lost: list[str] = []
+
+    def lose_first_write(method: str, answer: Callable[[], Answer]) -> Answer | None:
+        if method in ("POST", "PUT") and method not in lost:
+            lost.append(method)
+            answer()
+            return None
+        return answer()
+
+    cluster.fault = lose_first_write
+    assert store.compare_and_set(TableRow("t", dirty=1))
+    found = store.load(EVERYTHING).tables["t"]
+    assert store.compare_and_set(TableRow("t", dirty=2, revision=found.revision))
+    assert lost == ["POST", "PUT"]
+    assert not store.compare_and_set(TableRow("t", dirty=3, revision=found.revision))
+
+
+def refuse(code: int, message: str, times: int) -> Callable[[str, Callable[[], Answer]], Answer]:
+    left = [times]
+
+    def fault(method: str, answer: Callable[[], Answer]) -> Answer:
+        if left[0] == 0:
+            return answer()
+        left[0] -= 1
+        return refusal(code, message)
+
+    return fault
+
+
+@pytest.mark.parametrize("code", [429, 500, 503, 504])
+def test_what_fails_for_a_moment_is_done_in_the_end(
+    store: KubernetesStore, cluster: FakeCluster, code: int
+) -> None:
+    cluster.fault = refuse(code, "later", 1)
+    assert store.compare_and_set(TableRow("t"))
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind", "words"),
+    [
+        (429, "too many requests", Transient, "try again"),
+        (503, "apiserver is shutting down", Transient, "try again"),
+        (401, "Unauthorized", Invalid, "needs get, list, create, update and delete of configmaps"),
+        (403, "configmaps is forbidden", Invalid, r"state-role\.yaml grants them"),
+        (413, "Request entity too large", Invalid, "larger than Kubernetes takes"),
+        (500, "etcdserver: request is too large", Invalid, "larger than Kubernetes takes"),
+        (422, "metadata.name: Invalid value", Invalid, "does not take what was asked"),
+    ],
+)
+def test_failures_are_named_by_what_to_do(
+    store: KubernetesStore, cluster: FakeCluster, code: int, message: str, kind: type[Exception], words: str
+) -> None:
+    cluster.fault = refuse(code, message, -1)
+    with pytest.raises(kind, match=words):
+        store.load(EVERYTHING)
+
+
+def test_an_answer_that_makes_no_sense_is_transient(server: tuple[Path, FakeCluster]) -> None:
+    server[1].fault = lambda method, answer: None
+    with open_fake(server[0], attempts=2) as store, pytest.raises(Transient, match="did not answer"):
+        store.load(EVERYTHING)
+
+
+def test_a_row_that_is_too_large_is_named(store: KubernetesStore) -> None:
+    with pytest.raises(Invalid, match="larger than Kubernetes takes"):
+        store.compare_and_set(TableRow("t", noticed_head="x" * 1_100_000))
+
+
+def test_a_missing_namespace_is_named_with_a_remedy(server: tuple[Path, FakeCluster]) -> None:
+    with (
+        open_fake(server[0], "nowhere") as store,
+        pytest.raises(Invalid, match="no namespace nowhere for the state: create it"),
+    ):
+        store.compare_and_set(TableRow("t"))
+
+
+def test_a_server_that_nobody_listens_at_is_transient(tmp_path: Path) -> None:
+    nobody = write_kubeconfig(tmp_path, "http://127.0.0.1:1")
+    with open_fake(nobody, attempts=2) as store, pytest.raises(Transient, match=r"did not answer.*Connect"):
+        store.load(EVERYTHING)
+
+
+def test_results_that_cannot_be_read_are_history(store: KubernetesStore, cluster: FakeCluster) -> None:
+    cluster.put("icemirror-results", "results", body="{")
+    assert store.results_since("").results == ()
+    assert store.last_cursor() == ""
+
+
+def test_a_letter_that_cannot_be_read_can_be_dropped(store: KubernetesStore, cluster: FakeCluster) -> None:
+    cluster.put("icemirror-letter-abc", "letter", body="{")
+    (letter,) = store.letters()
+    assert "cannot read" in letter.reason
+    assert store.remove_letter(letter.id)
+    assert store.letters() == ()
+
+
+def test_a_letters_id_leads_to_no_other_object(store: KubernetesStore, cluster: FakeCluster) -> None:
+    cluster.put("victim", "table", body="{}")
+    assert not store.remove_letter("x/../victim")
+    assert ("icemirror", "victim") in cluster.objects
+
+
+def test_without_a_cluster_the_configuration_is_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(BadConfig, match="set KUBECONFIG"):
+        open_kubernetes(KubernetesState(type="kubernetes", namespace="icemirror"))
+
+
+def test_the_configuration_opens_it(
+    server: tuple[Path, FakeCluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from icemirror.settings import load_settings
+    from icemirror.state.configured import open_store, read_rows
+
+    monkeypatch.setenv("KUBECONFIG", str(server[0]))
+    (tmp_path / "icemirror.yaml").write_text(
+        "iceberg: {catalog: {type: sql, uri: 'sqlite:////x.db', warehouse: 'file:///x'}}\n"
+        "tables: [{changelog: shop.t_changelog, mirror: shop.t}]\n"
+        "trigger: {state: {type: kubernetes, namespace: icemirror}}\n"
+    )
+    settings = load_settings(tmp_path / "icemirror.yaml", {})
+    with open_store(settings) as opened:
+        assert opened.compare_and_set(TableRow("t", dirty=1))
+        opened.put_letter(write_letter("sqs", "r", 1.0, "event"))
+    assert read_rows(settings).tables["t"].dirty == 1

@@ -1,0 +1,164 @@
+"""`icemirror dead-letters`: seen, taken again, dropped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icemirror.cli.main import run
+from icemirror.errors import Invalid, Transient
+from icemirror.state.letters import Letter, write_letter
+from icemirror.state.sqlite import SqliteStore
+from icemirror.telemetry.redaction import forget_secrets, register_secret
+from trigger import redriving
+
+CONFIG = """
+iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
+tables: [{{changelog: shop.orders_changelog, mirror: shop.orders, primary_keys: [id]}}]
+trigger: {{state: {{type: sqlite, path: "{folder}/state/state.db"}}}}
+telemetry: {{prometheus: null}}
+"""
+FIRST = write_letter("kafka", "no such table", 1.0, '{"table":\n "shop.x"}')
+SECOND = write_letter("http", "a body over 64 KB", 2.0, b"x" * 70_000)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "icemirror.yaml").write_text(CONFIG.format(folder=tmp_path))
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(tmp_path / "icemirror.yaml"))
+    return tmp_path
+
+
+@pytest.fixture
+def letters(folder: Path) -> Callable[[], list[str]]:
+    """Two letters; the ids of those that are left."""
+    with SqliteStore(folder / "state" / "state.db") as store:
+        store.put_letter(FIRST)
+        store.put_letter(SECOND)
+
+    def left() -> list[str]:
+        with SqliteStore(folder / "state" / "state.db") as store:
+            return [letter.id for letter in store.letters()]
+
+    return left
+
+
+def take(monkeypatch: pytest.MonkeyPatch, redrive: Callable[[Letter], None]) -> None:
+    monkeypatch.setattr(redriving, "open_redrive", lambda fleet: redrive)
+
+
+def lines(capfd: pytest.CaptureFixture[str]) -> list[Any]:
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def test_listing_shows_each_letter_on_a_line(
+    letters: Callable[[], list[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["dead-letters"]) == 0
+    header, first, second = capfd.readouterr().out.splitlines()
+    assert header.split() == ["id", "source", "received", "reason", "event"]
+    assert [FIRST.id, "kafka", "1970-01-01T00:00:01"] == first.split()[:3]
+    assert first.rstrip().endswith('{"table": "shop.x"}')
+    assert second.startswith(SECOND.id)
+
+
+def test_listing_as_json_has_the_whole_event(
+    letters: Callable[[], list[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["dead-letters", "--json", "list"]) == 0
+    first, second = lines(capfd)
+    assert first == {
+        "id": FIRST.id,
+        "source": "kafka",
+        "reason": "no such table",
+        "received_at": "1970-01-01T00:00:01.000+00:00",
+        "body": FIRST.body,
+        "whole": True,
+    }
+    assert not second["whole"]
+
+
+def test_secrets_of_the_configuration_are_not_shown(
+    letters: Callable[[], list[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    register_secret("shop.x")
+    try:
+        assert run(["dead-letters", "--json"]) == 0
+    finally:
+        forget_secrets()
+    assert "shop.x" not in capfd.readouterr().out
+
+
+def test_where_there_is_no_state_none_is_made(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["redrive"], ["drop", "--all"]):
+        assert run(["dead-letters", *arguments]) == 0
+        assert "no dead letters" in capfd.readouterr().err
+    assert run(["dead-letters", "--json"]) == 0
+    assert capfd.readouterr() == ("", "")
+    assert not (folder / "state").exists()
+
+
+def test_what_is_taken_is_forgotten_and_what_is_refused_stays(
+    letters: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sent: list[Letter] = []
+    take(monkeypatch, sent.append)
+    assert run(["dead-letters", "redrive"]) == 3
+    shown = capfd.readouterr()
+    assert shown.out == f"{FIRST.id}: taken\n"
+    assert f"error: {SECOND.id}: only a part of the event was kept" in shown.err
+    assert sent == [FIRST]
+    assert letters() == [SECOND.id]
+
+
+@pytest.mark.parametrize(("error", "code"), [(Invalid("no such table"), 3), (Transient("no answer"), 4)])
+def test_a_letter_that_still_cannot_be_used_says_why(
+    letters: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+) -> None:
+    def refuse(letter: Letter) -> None:
+        raise error
+
+    take(monkeypatch, refuse)
+    assert run(["dead-letters", "redrive", "--id", FIRST.id, "--json"]) == code
+    (said,) = lines(capfd)
+    assert (said["outcome"], said["error"]["message"]) == ("refused", str(error))
+    assert letters() == [FIRST.id, SECOND.id]
+
+
+def test_letters_are_dropped_one_by_one_or_all(
+    letters: Callable[[], list[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["dead-letters", "drop", "--id", SECOND.id]) == 0
+    assert capfd.readouterr().out == f"{SECOND.id}: dropped\n"
+    assert letters() == [FIRST.id]
+    assert run(["dead-letters", "drop", "--all", "--json"]) == 0
+    assert lines(capfd) == [{"id": FIRST.id, "source": "kafka", "outcome": "dropped", "error": None}]
+    assert letters() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["drop"], "either --id or --all"),
+        (["drop", "--all", "--id", FIRST.id], "either --id or --all"),
+        (["redrive", "--id", "nothing"], "there is no letter nothing"),
+        (["burn"], "burn"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    letters: Callable[[], list[str]],
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
+) -> None:
+    assert run(["dead-letters", *arguments]) == 2
+    assert words in capfd.readouterr().err
+    assert letters() == [FIRST.id, SECOND.id]
