@@ -5,28 +5,24 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
-from icemirror.state.sqlite import SqliteStore
-from icemirror.state.store import Store
 from tests.sim.launchers.bugs import BUGS
+from tests.sim.launchers.stores import open_store
 from tests.sim.launchers.world import World
 
-STORES = ("sqlite",)
+STORES = ("sqlite", "kubernetes", "dynamodb")
+SHARES = (6, 3, 1)  # of the seeds: moto takes its time
+
+
+def store_of(seed: int) -> str:
+    """Where a seed keeps its state."""
+    return random.Random(f"store {seed}").choices(STORES, SHARES)[0]
 
 
 def run_seed(seed: int, bug: str | None = None) -> Counter[str]:
     """What happened, counted; `Broken` if anything did not hold."""
-    store = random.Random(f"store {seed}").choice(STORES)
-    planted = BUGS[bug]() if bug else nullcontext()
+    store, planted = store_of(seed), BUGS[bug]() if bug else nullcontext()
     with tempfile.TemporaryDirectory() as folder, planted, open_store(store, Path(folder)) as opened:
-        return World(seed, Path(folder), opened).run() + Counter([store])
-
-
-@contextmanager
-def open_store(kind: str, folder: Path) -> Iterator[Store]:
-    """A new store of this kind."""
-    with SqliteStore(folder / "state.db") as store:
-        yield store
+        return World(seed, Path(folder), opened).run() + Counter([f"state in {store}"])
