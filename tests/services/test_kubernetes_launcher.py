@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +45,15 @@ def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
         running.apply(MANIFESTS / name)
     for definition in (kubeflow_definition(), apache_definition()):
         running.call("POST", DEFINITIONS, definition)
-    for api_version in (KUBEFLOW, APACHE):
-        wait_for(lambda api_version=api_version: _is_served(running, api_version))
+        wait_for(lambda name=definition["metadata"]["name"]: _is_served(running, name))
     wait_for(lambda: running.allows(ACCOUNT, NAMESPACE, "create", "sparkapplications", "spark.apache.org"))
     return running
 
 
-def _is_served(server: KubeApiServer, api_version: str) -> bool:
-    try:
-        server.call("GET", f"/apis/{api_version}/namespaces/{NAMESPACE}/sparkapplications")
-    except AssertionError:
-        return False
-    return True
+def _is_served(server: KubeApiServer, name: str) -> bool:
+    status = server.call("GET", f"{DEFINITIONS}/{name}").get("status") or {}
+    states = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    return states.get("Established") == "True"
 
 
 class OnAServer(Platform):
@@ -69,12 +66,13 @@ class OnAServer(Platform):
         given = given if api_version == KUBEFLOW else given.replace(TEMPLATE, "template: {}")
         self.settings, self.job = for_kubernetes(folder, given)
         self.account = server.kubeconfig(server.token(NAMESPACE, ACCOUNT))
+        self.clients: list[Client] = []
 
     def launcher(self) -> Kubernetes:
         group, _, version = self.api_version.partition("/")
         resource = create_namespaced_resource(group, version, "SparkApplication", "sparkapplications")
-        client = Client(config=KubeConfig.from_file(self.account), trust_env=False)
-        return Kubernetes(client, resource, self.settings, self.job)
+        self.clients.append(Client(config=KubeConfig.from_file(self.account), trust_env=False))
+        return Kubernetes(self.clients[-1], resource, self.settings, self.job)
 
     def begun(self) -> list[list[str]]:
         key = "arguments" if self.api_version == KUBEFLOW else "driverArgs"
@@ -101,10 +99,28 @@ class OnAServer(Platform):
         self.server.call("PUT", f"{self.path}/{run_id}/status", found)
 
 
+Make = Callable[[str], OnAServer]
+
+
+@pytest.fixture
+def make(server: KubeApiServer, tmp_path: Path) -> Iterator[Make]:
+    """The platform for an API; connections are closed at the end."""
+    made: list[OnAServer] = []
+
+    def of(api_version: str) -> OnAServer:
+        made.append(OnAServer(server, tmp_path, api_version))
+        return made[-1]
+
+    yield of
+    for platform in made:
+        for client in platform.clients:
+            client.close()
+
+
 @pytest.fixture(params=[KUBEFLOW, APACHE])
-def platform(server: KubeApiServer, tmp_path: Path, request: pytest.FixtureRequest) -> OnAServer:
-    platform = OnAServer(server, tmp_path, request.param)
-    server.call("DELETE", platform.path)
+def platform(make: Make, request: pytest.FixtureRequest) -> OnAServer:
+    platform = make(request.param)
+    platform.server.call("DELETE", platform.path)
     return platform
 
 
@@ -112,8 +128,9 @@ class TestKubernetesOnAServer(LauncherSuite):
     """The suite, under the trigger's account."""
 
 
-def test_kubeflows_definition_knows_every_field_of_the_object(server: KubeApiServer, tmp_path: Path) -> None:
-    platform = OnAServer(server, tmp_path, KUBEFLOW)
+def test_kubeflows_definition_knows_every_field_of_the_object(server: KubeApiServer, make: Make) -> None:
+    platform = make(KUBEFLOW)
+    server.call("DELETE", platform.path)
     wanted = spark_application(platform.settings, platform.job, REQUEST)
     strictly = f"{platform.path}?fieldValidation=Strict&dryRun=All"
     made = server.call("POST", strictly, wanted)
@@ -123,8 +140,8 @@ def test_kubeflows_definition_knows_every_field_of_the_object(server: KubeApiSer
         server.call("POST", strictly, wanted)
 
 
-def test_a_template_that_the_definition_refuses_says_so(server: KubeApiServer, tmp_path: Path) -> None:
-    platform = OnAServer(server, tmp_path, KUBEFLOW)
+def test_a_template_that_the_definition_refuses_says_so(server: KubeApiServer, make: Make) -> None:
+    platform = make(KUBEFLOW)
     wrong = {"spec": {"type": "Cobol"}}
     platform.settings = platform.settings.model_copy(update={"template": wrong})
     with pytest.raises(Invalid, match=r"Cobol.*trigger\.launcher\.template"):
@@ -151,8 +168,8 @@ def test_the_accounts_may_do_what_they_need_and_no_more(server: KubeApiServer) -
     assert not server.allows(JOB_ACCOUNT, NAMESPACE, "get", "secrets")
 
 
-def test_a_launch_without_the_role_is_refused_by_name(server: KubeApiServer, tmp_path: Path) -> None:
-    platform = OnAServer(server, tmp_path, KUBEFLOW)
+def test_a_launch_without_the_role_is_refused_by_name(server: KubeApiServer, make: Make) -> None:
+    platform = make(KUBEFLOW)
     platform.account = server.kubeconfig(server.token(NAMESPACE, JOB_ACCOUNT))
     with pytest.raises(Invalid, match="infra/kubernetes/base"):
         platform.launcher().launch(REQUEST)
@@ -160,8 +177,15 @@ def test_a_launch_without_the_role_is_refused_by_name(server: KubeApiServer, tmp
         platform.launcher().poll("any")
 
 
-def test_a_run_of_another_namespace_cannot_be_reached(server: KubeApiServer, tmp_path: Path) -> None:
-    platform = OnAServer(server, tmp_path, KUBEFLOW)
+def test_a_cluster_without_the_operator_is_named(make: Make) -> None:
+    platform = make("operator.test/v1")
+    platform.account = platform.server.kubeconfig()  # of somebody who may do all
+    with pytest.raises(Invalid, match="install the Spark operator"):
+        platform.launcher().launch(REQUEST)
+
+
+def test_a_run_of_another_namespace_cannot_be_reached(server: KubeApiServer, make: Make) -> None:
+    platform = make(KUBEFLOW)
     platform.settings = platform.settings.model_copy(update={"namespace": "default"})
     with pytest.raises(Invalid, match="in the namespace default"):
         platform.launcher().launch(REQUEST)

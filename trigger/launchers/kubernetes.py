@@ -128,6 +128,8 @@ def open_kubernetes(settings: KubernetesLauncher, job: JobArguments) -> Kubernet
 def _status(error: Exception) -> int | None:
     """The API's answer by number; None if it was no answer."""
     code = getattr(getattr(error, "status", None), "code", None)
+    # Of a group that it does not know the API speaks in plain text.
+    code = code or getattr(getattr(error, "response", None), "status_code", None)
     return code if isinstance(code, int) else None
 
 
