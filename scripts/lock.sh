@@ -12,4 +12,5 @@ compile() {
 compile "$@" requirements/build.in -o requirements/build.txt
 compile "$@" --extra dev --constraint requirements/constraints.in pyproject.toml -o requirements/dev.txt
 compile "$@" requirements/spark35.in -o requirements/spark35.txt
-echo "locked: requirements/build.txt, requirements/dev.txt, requirements/spark35.txt"
+compile "$@" requirements/ministack.in -o requirements/ministack.txt
+echo "locked: requirements/build.txt, dev.txt, spark35.txt, ministack.txt"

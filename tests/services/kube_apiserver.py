@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.cache import fetch_once
 from tests.services.processes import HOST, Unavailable, answers, free_port, running
+from tests.unit.state.fake_kubernetes import write_kubeconfig
 
 _VERSION, _ETCD_VERSION = "1.34.1", "v3.6.4"
 _BUILD_SECONDS = 2400
@@ -65,16 +66,7 @@ class KubeApiServer:
 
     def kubeconfig(self, token: str = _ADMIN) -> Path:
         """For `KUBECONFIG`: who shows this token."""
-        path = self.folder / f"kubeconfig-{abs(hash(token))}"
-        cluster = {"server": self.address, "certificate-authority": str(self.certificate)}
-        document = {
-            "current-context": "it",
-            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-            "clusters": [{"name": "it", "cluster": cluster}],
-            "users": [{"name": "it", "user": {"token": token}}],
-        }
-        path.write_text(json.dumps(document))
-        return path
+        return write_kubeconfig(self.folder, self.address, token, str(self.certificate))
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """A request of the administrator's; what is there already stays."""

@@ -100,6 +100,10 @@ def test_the_light_part_needs_only_the_base_dependencies() -> None:
     assert import_all(light_modules(), base_modules(), HEAVY + LAZY) == {}
 
 
+def test_a_store_brings_its_client_along_only_where_it_is_configured() -> None:
+    assert import_all(["icemirror.state.configured", "icemirror.cli.main"], None, OF_ADAPTERS) == {}
+
+
 def test_the_checks_can_fail() -> None:
     assert "loads ['numpy']" in str(import_all(["numpy"], None, HEAVY))
     assert "No module named" in str(import_all(["hypothesis"], base_modules(), HEAVY))

@@ -19,8 +19,6 @@ REGION = "eu-central-1"
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "emulated",
     "AWS_SECRET_ACCESS_KEY": "emulated",
-    "AWS_SESSION_TOKEN": "",
-    "AWS_PROFILE": "",
     "AWS_CONFIG_FILE": "/dev/null",
     "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
 }

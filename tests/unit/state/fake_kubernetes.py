@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -138,7 +139,7 @@ def fake_kubernetes(folder: Path) -> Iterator[tuple[Path, FakeCluster]]:
 
 def write_kubeconfig(folder: Path, server: str, token: str = "none", ca: str | None = None) -> Path:  # noqa: S107
     """For `KUBECONFIG`."""
-    path = folder / f"kubeconfig-{token}"
+    path = folder / f"kubeconfig-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
     cluster = {"server": server, **({"certificate-authority": ca} if ca else {})}
     document = {
         "current-context": "it",
@@ -150,7 +151,7 @@ def write_kubeconfig(folder: Path, server: str, token: str = "none", ca: str | N
     return path
 
 
-def open_fake(
+def open_kubeconfig(
     kubeconfig: Path,
     namespace: str = "icemirror",
     kept_results: int = 5,

@@ -48,8 +48,8 @@ def _server() -> Iterator[tuple[str, OneAtATime]]:
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE")
-    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -137,6 +137,26 @@ def test_more_rows_than_one_answer_holds_are_all_loaded(store: DynamoDbStore) ->
         assert store.compare_and_set(TableRow(name, noticed_head=heavy))
     assert set(store.load(EVERYTHING).tables) == names  # more than a megabyte: several pages
     assert set(store.load(Reads(names, NO_SLOT)).tables) == names  # more than a hundred keys
+
+
+def test_every_read_is_a_consistent_one(store: DynamoDbStore) -> None:
+    store.compare_and_set(TableRow("t"))
+    read: list[str] = []
+
+    def see(params: dict[str, Any], model: Any, **_: object) -> None:
+        options = [params, *params.get("RequestItems", {}).values()]
+        assert any(one.get("ConsistentRead") for one in options), model.name
+        read.append(model.name)
+
+    events = store._items._client.meta.events
+    for operation in ("GetItem", "BatchGetItem", "Query", "Scan"):
+        events.register(f"provide-client-params.dynamodb.{operation}", see)
+    store.load(EVERYTHING)
+    store.load(Reads(frozenset({"t"}), NO_SLOT))
+    store.results_since("")
+    store.last_cursor()
+    store.letters()
+    assert set(read) == {"BatchGetItem", "Query"}
 
 
 def test_a_repeated_request_whose_first_answer_was_lost_counts_as_written(

@@ -19,7 +19,7 @@ from tests.unit.state.fake_kubernetes import (
     Answer,
     FakeCluster,
     fake_kubernetes,
-    open_fake,
+    open_kubeconfig,
     refusal,
     write_kubeconfig,
 )
@@ -41,7 +41,7 @@ def cluster(server: tuple[Path, FakeCluster]) -> FakeCluster:
 
 @pytest.fixture
 def store(server: tuple[Path, FakeCluster]) -> Iterator[KubernetesStore]:
-    with open_fake(server[0]) as opened:
+    with open_kubeconfig(server[0]) as opened:
         yield opened
 
 
@@ -54,7 +54,7 @@ class TestKubernetesStore(StoreSuite):
 
     def opener(self) -> OpenStore:
         return partial(
-            open_fake, self.kubeconfig, kept_results=self.KEPT_RESULTS, kept_letters=self.KEPT_LETTERS
+            open_kubeconfig, self.kubeconfig, kept_results=self.KEPT_RESULTS, kept_letters=self.KEPT_LETTERS
         )
 
 
@@ -185,7 +185,7 @@ def test_failures_are_named_by_what_to_do(
 
 def test_an_answer_that_makes_no_sense_is_transient(server: tuple[Path, FakeCluster]) -> None:
     server[1].fault = lambda method, answer: None
-    with open_fake(server[0], attempts=2) as store, pytest.raises(Transient, match="did not answer"):
+    with open_kubeconfig(server[0], attempts=2) as store, pytest.raises(Transient, match="did not answer"):
         store.load(EVERYTHING)
 
 
@@ -196,7 +196,7 @@ def test_a_row_that_is_too_large_is_named(store: KubernetesStore) -> None:
 
 def test_a_missing_namespace_is_named_with_a_remedy(server: tuple[Path, FakeCluster]) -> None:
     with (
-        open_fake(server[0], "nowhere") as store,
+        open_kubeconfig(server[0], "nowhere") as store,
         pytest.raises(Invalid, match="no namespace nowhere for the state: create it"),
     ):
         store.compare_and_set(TableRow("t"))
@@ -204,7 +204,10 @@ def test_a_missing_namespace_is_named_with_a_remedy(server: tuple[Path, FakeClus
 
 def test_a_server_that_nobody_listens_at_is_transient(tmp_path: Path) -> None:
     nobody = write_kubeconfig(tmp_path, "http://127.0.0.1:1")
-    with open_fake(nobody, attempts=2) as store, pytest.raises(Transient, match=r"did not answer.*Connect"):
+    with (
+        open_kubeconfig(nobody, attempts=2) as store,
+        pytest.raises(Transient, match=r"did not answer.*Connect"),
+    ):
         store.load(EVERYTHING)
 
 

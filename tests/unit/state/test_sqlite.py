@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -21,6 +22,7 @@ from icemirror.state.rows import TableRow
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.sqlite_file import named_error
 from tests.unit.state.store_suite import OpenStore, StoreSuite
+from tests.unit.state.test_row_json import SLOT_ROW, STORED, TABLE
 
 
 class TestSqliteStore(StoreSuite):
@@ -193,3 +195,27 @@ def test_a_result_of_another_release_is_skipped(tmp_path: Path) -> None:
     with SqliteStore(path) as store:
         page = store.results_since("")
         assert (page.results, page.cursor) == ((), "1")
+
+
+def put_row(path: Path, kind: str, key: str, body: str) -> None:
+    open_and_close(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO state VALUES (?, ?, 1, ?)", (kind, key, body))
+        connection.commit()
+
+
+def test_rows_that_version_1_wrote_still_load(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    put_row(path, "table", TABLE.name, json.dumps(STORED["table"]))
+    put_row(path, "slot", str(SLOT_ROW.id), json.dumps(STORED["slot"]))
+    with SqliteStore(path) as store:
+        rows = store.load(EVERYTHING)
+        assert (rows.tables, rows.slots) == ({TABLE.name: TABLE}, {SLOT_ROW.id: SLOT_ROW})
+        assert store.compare_and_set(rows.tables[TABLE.name])
+
+
+@pytest.mark.parametrize(("body", "words"), [('{"version": 2, "name": "t"}', "Upgrade"), ("{", "damaged")])
+def test_a_row_that_is_newer_or_damaged_is_named(tmp_path: Path, body: str, words: str) -> None:
+    put_row(tmp_path / "s.db", "table", "t", body)
+    with SqliteStore(tmp_path / "s.db") as store, pytest.raises(Invalid, match=words):
+        store.load(EVERYTHING)

@@ -1,0 +1,46 @@
+"""The state in DynamoDB, on an emulator that is a server of its own: conformance, many writers included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from icemirror.errors import Invalid
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.rows import TableRow
+from tests.services.ministack import Ministack, ministack
+from tests.unit.state.emulated_dynamodb import CREDENTIALS, create_table, open_emulated
+from tests.unit.state.store_suite import OpenStore, StoreSuite
+
+
+@pytest.fixture(scope="module")
+def server(start: Callable[[str, Any], Ministack]) -> Ministack:
+    return start("ministack", ministack)
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
+class TestDynamoDbStoreOnAServer(StoreSuite):
+    @pytest.fixture(autouse=True)
+    def _table(self, server: Ministack, _credentials: None) -> None:
+        self.endpoint, self.table = server.endpoint, f"state-{uuid4().hex[:8]}"
+        create_table(self.endpoint, self.table)
+
+    def opener(self) -> OpenStore:
+        return partial(open_emulated, self.endpoint, self.table, self.KEPT_RESULTS, self.KEPT_LETTERS)
+
+
+def test_a_missing_table_is_named_with_a_remedy(server: Ministack) -> None:
+    with open_emulated(server.endpoint, "nowhere") as store:
+        with pytest.raises(Invalid, match=r"no DynamoDB table nowhere.*create it"):
+            store.load(EVERYTHING)
+        with pytest.raises(Invalid, match=r"no DynamoDB table nowhere.*create it"):
+            store.compare_and_set(TableRow("t"))
