@@ -40,7 +40,5 @@ def of_table(options: TableOptions) -> Iterator[str]:
 
 def _of_trigger(settings: Settings) -> Iterator[str]:
     trigger = settings.trigger
-    if trigger.launcher.type != "local":
-        yield f"trigger.launcher: {trigger.launcher.type} (use local)"
-    elif trigger.state.type != "sqlite":
+    if trigger.launcher.type == "local" and trigger.state.type != "sqlite":
         yield f"trigger.launcher: local, with trigger.state: {trigger.state.type} (use sqlite)"

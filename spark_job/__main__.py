@@ -1,24 +1,22 @@
-"""`python -m spark_job --request JSON`: a worker, launched by the trigger."""
+"""`python -m spark_job --request JSON`: a worker, launched by the trigger.
+
+Where the platform cannot give it a file, `--config` has the configuration itself; `--run-id` is the run's name there.
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
 import threading
-from pathlib import Path
 
 from icemirror.errors import Exit, IcemirrorError, exit_code
-from icemirror.local_process import identify
-from icemirror.run_request import RunRequest
-from icemirror.settings import Settings, load_settings
+from icemirror.settings import Settings
 from icemirror.state.configured import open_store, policy_of
-from icemirror.state.events import Holder
-from icemirror.state.rows import SlotId
 from icemirror.state.worker import Limits
 from icemirror.telemetry.configured import open_report, start_logs
 from icemirror.telemetry.logs import get_log
+from spark_job.launched import Launched, read_arguments
 
 _TURN_SLICES = 2  # then another table that waits has its turn
 
@@ -27,26 +25,23 @@ log = get_log(__name__)
 
 def main() -> int:
     """Runs until there is no work, or until it is asked to stop."""
-    parser = argparse.ArgumentParser(prog="python -m spark_job", description=__doc__)
-    parser.add_argument("--request", required=True, help="the run request, as JSON")
-    request = RunRequest.model_validate_json(parser.parse_args().request)
+    launched = read_arguments(sys.argv[1:], os.environ)
     try:
-        settings = load_settings(Path(request.config), os.environ)
-        _run(request, settings)
+        _run(launched, launched.settings(os.environ))
     except IcemirrorError as error:
         log.failure("worker failed", error)
         return exit_code(error)
     return Exit.DONE
 
 
-def _run(request: RunRequest, settings: Settings) -> None:
+def _run(launched: Launched, settings: Settings) -> None:
     from spark_job.tables import Tables  # heavy: after the settings proved good
     from spark_job.worker import Surroundings, run_worker
 
     start_logs(settings)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    me = Holder(SlotId(request.group, request.slot), request.gen, identify(os.getpid()) or request.token)
+    me = launched.holder
     tables = Tables(settings, me.run_id)
     with open_store(settings) as store:
         run_worker(

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from icemirror.errors import Invalid
 from icemirror.safe_path import keep_off_working_directory
+from icemirror.spark_properties import AT_START
 from icemirror.telemetry.logs import get_log
 from spark_job.java import fits, set_java_home
 
@@ -42,8 +43,6 @@ _START_LINES = (
     b"To adjust logging level use",
 )
 _STDERR = 2
-# Whoever may list processes reads a command line, so it gets only what Java must know before it starts.
-_AT_START = ("spark.driver.", "spark.jars", "spark.files", "spark.archives", "spark.submit.")
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has chosen the master already
 
 log = get_log(__name__)
@@ -67,7 +66,7 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
     for name, value in configured.items():
         conf.set(name, value)
     at_start = SparkConf(loadDefaults=False)
-    at_start.setAll([setting for setting in conf.getAll() if setting[0].startswith(_AT_START)])
+    at_start.setAll([setting for setting in conf.getAll() if setting[0].startswith(AT_START)])
     try:
         with _tamed_java():
             SparkContext._ensure_initialized(conf=at_start)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from icemirror.crash import reach
-from icemirror.errors import IcemirrorError, Transient
+from icemirror.errors import IcemirrorError
 from icemirror.result import ErrorResult
 from icemirror.run_request import RunRequest
 from icemirror.state.actions import Action, Cancel, Launch
@@ -50,6 +50,7 @@ class Fleet:
     metrics: Metrics
     clock: Callable[[], float] = time.time
     jitter: Callable[[], float] = random.random
+    _refusals: dict[SlotId, str] = field(default_factory=dict)
 
     def sweep(self, patience_seconds: float = _ONE_SHOT_PATIENCE_SECONDS) -> Rows:
         """One round: look at every head, recover what died, launch what is wanted; the rows afterwards.
@@ -135,10 +136,10 @@ class Fleet:
                 self._record(slot.id, slot.gen, found)
                 return
             run = RunState.UNKNOWN if slot.run_id is None else self.launcher.poll(slot.run_id)
-        except Transient as error:
+        except IcemirrorError as error:
             log.warning("run cannot be asked about", reason=str(error))
             run = RunState.UNKNOWN
-        seen_in = self._log_of(slot.run_id) if run is RunState.GONE else ""
+        seen_in = self._log_of(slot.run_id) if run is RunState.GONE else self._refusals.get(slot.id, "")
         event = Recover(self.clock(), slot.id, slot.gen, slot.run_id, run, self.jitter(), seen_in)
         if self._matters(event, rows):
             reach("recover")
@@ -155,7 +156,7 @@ class Fleet:
                 case Launch(slot, gen):
                     self._launch(slot, gen)
                 case Cancel(run_id):
-                    self.launcher.cancel(run_id)
+                    self._cancel(run_id)
                 case _:
                     raise ValueError(f"{action} is nothing that a trigger does")
 
@@ -164,12 +165,21 @@ class Fleet:
         reach("launch")
         try:
             run_id = self.launcher.launch(request)
-        except Transient as error:  # the lease of the launch ends, and it is repeated
+        except IcemirrorError as error:  # the lease of the launch ends, and it is repeated
             log.warning("launch failed", token=request.token, reason=str(error))
+            self._refusals[slot] = redact(str(error))
             return
         reach("launched")
+        self._refusals.pop(slot, None)
         self._record(slot, gen, run_id)
         self.metrics.count(names.LAUNCHES)
+
+    def _cancel(self, run_id: str) -> None:
+        """The slot is free already, so a run that stays finds itself fenced, and ends at its next step."""
+        try:
+            self.launcher.cancel(run_id)
+        except IcemirrorError as error:
+            log.warning("run could not be ended", reason=str(error))
 
     def _record(self, slot: SlotId, gen: int, run_id: str) -> None:
         self._apply(Recorded(self.clock(), slot, gen, run_id))

@@ -13,6 +13,7 @@ from icemirror.state.configured import policy_of
 from icemirror.state.store import Store
 from icemirror.telemetry.metrics import Metrics
 from trigger.fleet import Fleet
+from trigger.launchers.job_arguments import job_arguments
 from trigger.launchers.launcher import Launcher
 from trigger.launchers.local import LocalLauncher
 from trigger.registry import Registry
@@ -39,6 +40,14 @@ def open_launcher(settings: Settings, environ: Mapping[str, str]) -> Launcher:
                 # A run is known by its process, which a trigger on another machine would take for gone.
                 raise BadConfig("trigger.launcher: local needs trigger.state of type sqlite in this version")
             return LocalLauncher(state.path.parent, environ)
-        case EmrServerlessLauncher() | KubernetesLauncher():
-            raise BadConfig(f"trigger.launcher: {launcher.type} is not supported by this version; use local")
+        case EmrServerlessLauncher():
+            from trigger.launchers import emr_request, emr_serverless
+
+            job = job_arguments(settings, environ, launcher.secrets, emr_request.PREFIX)
+            return emr_serverless.open_emr_serverless(launcher, job)
+        case KubernetesLauncher():
+            from trigger.launchers import kubernetes, spark_application
+
+            job = job_arguments(settings, environ, launcher.secrets, spark_application.PREFIX)
+            return kubernetes.open_kubernetes(launcher, job)
     assert_never(launcher)

@@ -117,6 +117,11 @@ def _find_unset(value: object, path: Path) -> Iterator[tuple[Path, Unset]]:
             pass
 
 
+def names_in(text: str) -> frozenset[str]:
+    """The environment variables that a text refers to."""
+    return frozenset(found["name"] for found in _REFERENCE.finditer(text) if found["name"])
+
+
 def written_values(value: object) -> Iterator[Interpolated]:
     """All values at or below this one that came from the environment."""
     for leaf in _leaves(value):

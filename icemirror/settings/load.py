@@ -18,7 +18,12 @@ from icemirror.settings.trigger import SqliteState
 
 def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
     """The settings in a file, with `${NAME}` filled in."""
-    document = read_document(_read_text(path))
+    return parse_settings(read_text(path), path, environ)
+
+
+def parse_settings(text: str, path: Path, environ: Mapping[str, str]) -> Settings:
+    """The settings in the text of the file that was at this path."""
+    document = read_document(text)
     if document.value is None and not document.problems:
         raise BadConfig(f"{path}: the file is empty")
     if not isinstance(document.value, dict):
@@ -33,7 +38,8 @@ def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
     return _anchor(settings, path.absolute())
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a configuration file."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, SecretStr, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    WithJsonSchema,
+)
 
 from icemirror.settings.contradictions import Contradiction
 from icemirror.settings.document import typed
@@ -14,6 +22,7 @@ from icemirror.settings.masking import mask_tree
 from icemirror.settings.quantities import Seconds
 from icemirror.settings.section import Name, Properties, Section, Url
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _CASE = "Which of the cases this is."
 
 
@@ -25,6 +34,13 @@ def _no_tilde(path: Path) -> Path:
 
 def _split_servers(value: object) -> object:
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+def _variables(secrets: dict[str, str]) -> dict[str, str]:
+    for name in secrets:
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of an environment variable")
+    return secrets
 
 
 StatePath = Annotated[Path, AfterValidator(_no_tilde)]
@@ -48,6 +64,15 @@ ObjectTemplate = Annotated[
     PlainSerializer(mask_tree, return_type=dict[str, Any]),
     WithJsonSchema({"type": "object", "x-type": "mapping"}),
 ]
+
+
+Secrets = Annotated[dict[Name, Name], AfterValidator(_variables)]
+StartTimeout = Field(
+    default="6h",
+    validate_default=True,
+    gt=0,
+    description="A run that has not begun after this time is given up, and another launched.",
+)
 
 
 class SqliteState(Section):
@@ -91,13 +116,21 @@ class EmrServerlessLauncher(Section):
     application_id: Name = Field(description="The EMR Serverless application.")
     execution_role_arn: Name = Field(description="The role that jobs run as.")
     region: Name | None = Field(default=None, description="AWS region. Default: the environment's.")
-    entry_point: Name = Field(description="The job's entry point, `s3://…`.")
+    entry_point: Name = Field(
+        description="`icemirror_job.py`, where it was uploaded to (`s3://…`) or is in a custom image (`local://…`)."
+    )
     archives: tuple[Name, ...] = Field(
-        default=(), description="Archives of the job's Python environment, `s3://…`."
+        default=(),
+        description="The job's Python environment, packed, `s3://…`; the first one's Python runs the job.",
     )
     log_uri: Name | None = Field(default=None, description="Where the job's logs go, `s3://…`.")
     timeout: Seconds = Field(
-        default="6h", validate_default=True, gt=0, description="A run is cancelled after this time."
+        default="6h", validate_default=True, ge=60, description="A run is cancelled after this time."
+    )
+    start_timeout: Seconds = StartTimeout
+    secrets: Secrets = Field(
+        default={},
+        description="Environment variables of the job, each with the Secrets Manager secret that holds its value.",
     )
     tags: Properties = Field(default={}, description="Tags of the job runs.")
     endpoint: Url | None = Field(
@@ -114,7 +147,8 @@ class EmrServerlessLauncher(Section):
         ]
         located += [(("archives", at), archive) for at, archive in enumerate(self.archives)]
         for path, uri in located:
-            if uri is not None and not uri.startswith("s3://"):
+            in_image = path == ("entry_point",) and str(uri).startswith("local://")
+            if uri is not None and not uri.startswith("s3://") and not in_image:
                 yield Contradiction(path, "expected an address in S3, s3://…")
 
 
@@ -128,7 +162,27 @@ class KubernetesLauncher(Section):
     api_version: Name = Field(
         default="sparkoperator.k8s.io/v1beta2", description="API of the operator's `SparkApplication`."
     )
-    template: ObjectTemplate = Field(default={}, description="Merged into the `SparkApplication`.")
+    entry_point: Name = Field(
+        default="local:///opt/icemirror/icemirror_job.py", description="`icemirror_job.py` in the image."
+    )
+    start_timeout: Seconds = StartTimeout
+    keep: Seconds = Field(
+        default="1d", validate_default=True, description="A run that ended stays visible this long."
+    )
+    secrets: Secrets = Field(
+        default={},
+        description="Environment variables of the job, each with the Secret that holds its value, `name/key`.",
+    )
+    template: ObjectTemplate = Field(default={}, description="Merged over the `SparkApplication`.")
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """An API has a group and a version, and a value in a Secret its key."""
+        group, slash, version = self.api_version.partition("/")
+        if not (group and slash and version):
+            yield Contradiction(("api_version",), "expected group/version, sparkoperator.k8s.io/v1beta2")
+        for variable, place in self.secrets.items():
+            if [bool(part) for part in place.split("/")] != [True, True]:
+                yield Contradiction(("secrets", variable), "expected name/key of a Secret")
 
 
 class KafkaSource(Section):
@@ -219,9 +273,7 @@ class TriggerSettings(Section):
     """The light part: notices, coalesces, launches."""
 
     state: State = Field(default=SqliteState(), description="Where the trigger and its jobs keep their rows.")
-    launcher: Launcher = Field(
-        default=LocalLauncher(), description="Where Spark runs. This version does `local`."
-    )
+    launcher: Launcher = Field(default=LocalLauncher(), description="Where Spark runs.")
     sources: Sources = Field(
         default=Sources(),
         description="Where `serve` hears of commits. `watch` looks at the heads itself, and reads none of them.",

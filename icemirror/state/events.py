@@ -115,7 +115,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Recover:
-    """5, 6. The slot was seen with this gen and run, and the launcher asked about that very run, which wrote `log`."""
+    """5, 6. The slot was seen with this gen and run, and the launcher asked about that very run.
+
+    `log` is where its output is, or, of a launch without a run, why the launcher refused it.
+    """
 
     now: float
     slot: SlotId

@@ -83,7 +83,7 @@ def recover_launch(row: SlotRow, event: Recover, policy: Policy) -> tuple[SlotRo
     if row.run_id is None:
         if not expired:
             return row, False
-        charged = charge(row, event, NO_ANSWER, policy)
+        charged = charge(row, event, NO_ANSWER + (f": {event.log}" if event.log else ""), policy)
         if charged.quarantined:  # a run that comes to life after all finds its slot free, and exits
             return free(charged), False
         return replace(charged, lease_until=event.now + policy.launch_lease_seconds), True

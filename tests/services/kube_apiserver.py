@@ -96,9 +96,9 @@ class KubeApiServer:
             inside = f"/namespaces/{namespace}" if namespace else ""
             self.call("POST", f"{root}{inside}/{made['kind'].lower()}s", made)
 
-    def allows(self, service_account: str, namespace: str, verb: str, resource: str) -> bool:
+    def allows(self, service_account: str, namespace: str, verb: str, resource: str, group: str = "") -> bool:
         """What RBAC says by now; it takes a moment to know of changes."""
-        asked = {"verb": verb, "resource": resource, "namespace": namespace}
+        asked = {"verb": verb, "resource": resource, "namespace": namespace, "group": group}
         user = f"system:serviceaccount:{namespace}:{service_account}"
         review = {
             "apiVersion": "authorization.k8s.io/v1",

@@ -173,7 +173,6 @@ def test_what_this_version_refuses_is_valid_and_named(
         "shop.o: delete_mode: soft",
         "shop.o: name_case: lower",
         "discover raw.*_log: profile dms",
-        "trigger.launcher: kubernetes",
     ]
 
 

@@ -54,7 +54,10 @@ trigger:
             "did you mean sqlite?"
         ),
         "icemirror.yaml:18: trigger.launcher.app_id: unknown key; did you mean application_id?",
-        "icemirror.yaml:18: trigger.launcher.entry_point: missing: The job's entry point, `s3://…`.",
+        (
+            "icemirror.yaml:18: trigger.launcher.entry_point: missing: `icemirror_job.py`, "
+            "where it was uploaded to (`s3://…`) or is in a custom image (`local://…`)."
+        ),
         "icemirror.yaml:19: trigger.max_failures: must be at least 1; found '0'",
     ]
 

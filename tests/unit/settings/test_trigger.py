@@ -94,6 +94,18 @@ def test_telemetry_binds_prometheus_on_this_machine_by_default(load: Load) -> No
             "trigger.launcher.archives[0]: expected an address in S3",
         ),
         (
+            f"{{state: {{type: kubernetes, namespace: n}}, launcher: {KUBERNETES}, api_version: v1}}}}",
+            "trigger.launcher.api_version: expected group/version",
+        ),
+        (
+            f"{{state: {{type: kubernetes, namespace: n}}, launcher: {KUBERNETES}, secrets: {{A: b}}}}}}",
+            "trigger.launcher.secrets.A: expected name/key of a Secret",
+        ),
+        (
+            f"{{state: {{type: dynamodb, table: t}}, launcher: {EMR}, secrets: {{a-b: c}}}}}}",
+            "trigger.launcher.secrets: 'a-b' is not the name of an environment variable",
+        ),
+        (
             "{sources: {kafka: {bootstrap_servers: a, security_protocol: SASL_SSL, username: u, password: p}}}",
             "trigger.sources.kafka.sasl_mechanism: missing: SASL_SSL needs it",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from icemirror.errors import IcemirrorError, Transient
+from icemirror.errors import IcemirrorError, Invalid, Transient
 from icemirror.run_request import RunRequest
 from icemirror.settings import Settings, load_settings
 from icemirror.state.events import RunState
@@ -22,12 +22,15 @@ class FakeLauncher:
         self.launches: list[str] = []
         self.cancelled: list[str] = []
         self.fails = False
+        self.refuses = ""
         self.silent = False
 
     def launch(self, request: RunRequest) -> str:
         self.launches.append(request.token)
         if self.fails:
             raise Transient("no capacity")
+        if self.refuses:
+            raise Invalid(self.refuses)
         run_id = self.by_token.setdefault(request.token, f"run-of-{request.token}")
         self.runs.setdefault(run_id, RunState.RUNNING)
         return run_id
@@ -45,6 +48,8 @@ class FakeLauncher:
 
     def cancel(self, run_id: str) -> None:
         self.cancelled.append(run_id)
+        if self.silent:
+            raise Transient("the platform does not answer")
 
 
 class FakeHeads:

@@ -264,3 +264,26 @@ def test_a_sweep_for_cron_does_not_stay_for_a_table_that_backs_off_for_long(stag
     stage.store.compare_and_set(backing_off)
     stage.catalogs["other"].heads.clear()
     stage.fleet.sweep_once(lambda _: pytest.fail("it waits"))
+
+
+def test_a_launch_that_is_refused_is_tried_again_and_its_reason_kept_for_status(stage: Stage) -> None:
+    stage.launcher.refuses = "the trigger needs emr-serverless:StartJobRun"
+    stage.sweep()
+    stage.sweep(3.0)
+    assert (stage.slot().state, stage.slot().error) == (SlotState.LAUNCHING, None)
+    token = stage.launcher.launches[0]
+    stage.sweep(stage.policy.launch_lease_seconds)
+    assert "emr-serverless:StartJobRun" in str(stage.slot().error)
+    stage.launcher.refuses = ""
+    stage.sweep(stage.policy.launch_lease_seconds)
+    assert stage.slot().run_id == f"run-of-{token}"
+
+
+def test_a_run_that_cannot_be_ended_does_not_stop_the_round(stage: Stage) -> None:
+    stage.sweep()
+    stage.sweep(3.0)
+    stage.tell(Started(stage.now, stage.me()))
+    stage.launcher.silent = True
+    stage.sweep(stage.policy.lease_seconds + 1.0)
+    assert stage.launcher.cancelled
+    assert stage.slot().state is SlotState.FREE

@@ -1,0 +1,196 @@
+"""Launching on a real Kubernetes API server, with the operators' definitions and the permissions that we ship."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from lightkube import Client, KubeConfig
+from lightkube.generic_resource import create_namespaced_resource
+
+from icemirror.errors import Invalid
+from icemirror.state.events import RunState
+from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
+from tests.services.spark_operator import apache_definition, kubeflow_definition
+from tests.unit.trigger.launcher_settings import KUBERNETES, for_kubernetes
+from tests.unit.trigger.launcher_suite import REQUEST, LauncherSuite, Platform
+from trigger.launchers.kubernetes import Kubernetes
+from trigger.launchers.spark_application import spark_application
+
+MANIFESTS = Path(__file__).parents[2] / "infra" / "kubernetes" / "base"
+NAMESPACE, ACCOUNT, JOB_ACCOUNT = "icemirror", "icemirror-trigger", "icemirror-job"
+KUBEFLOW, APACHE = "sparkoperator.k8s.io/v1beta2", "spark.apache.org/v1"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TEMPLATE = "template: {spec: {driver: {cores: 2}}}"
+ROUNDS = 50
+
+pytestmark = pytest.mark.timeout(3000)  # the first time it is built
+
+
+def wait_for(what: Callable[[], object], seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "waited too long"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
+    running = start("kubernetes", kube_apiserver)
+    for name in yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["resources"]:
+        running.apply(MANIFESTS / name)
+    for definition in (kubeflow_definition(), apache_definition()):
+        running.call("POST", DEFINITIONS, definition)
+        wait_for(lambda name=definition["metadata"]["name"]: _is_served(running, name))
+    wait_for(lambda: running.allows(ACCOUNT, NAMESPACE, "create", "sparkapplications", "spark.apache.org"))
+    return running
+
+
+def _is_served(server: KubeApiServer, name: str) -> bool:
+    status = server.call("GET", f"{DEFINITIONS}/{name}").get("status") or {}
+    states = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    return states.get("Established") == "True"
+
+
+class OnAServer(Platform):
+    """An operator is played by the administrator, who writes the status."""
+
+    def __init__(self, server: KubeApiServer, folder: Path, api_version: str) -> None:
+        self.server, self.api_version = server, api_version
+        self.path = f"/apis/{api_version}/namespaces/{NAMESPACE}/sparkapplications"
+        given = KUBERNETES.replace("namespace: jobs", f"namespace: {NAMESPACE}, api_version: {api_version}")
+        given = given if api_version == KUBEFLOW else given.replace(TEMPLATE, "template: {}")
+        self.settings, self.job = for_kubernetes(folder, given)
+        self.account = server.kubeconfig(server.token(NAMESPACE, ACCOUNT))
+        self.clients: list[Client] = []
+
+    def launcher(self) -> Kubernetes:
+        group, _, version = self.api_version.partition("/")
+        resource = create_namespaced_resource(group, version, "SparkApplication", "sparkapplications")
+        self.clients.append(Client(config=KubeConfig.from_file(self.account), trust_env=False))
+        return Kubernetes(self.clients[-1], resource, self.settings, self.job)
+
+    def begun(self) -> list[list[str]]:
+        key = "arguments" if self.api_version == KUBEFLOW else "driverArgs"
+        return [found["spec"][key] for found in self.server.call("GET", self.path)["items"]]
+
+    def begin(self, run_id: str) -> None:
+        self._write(run_id, "RUNNING", "RunningHealthy")
+
+    def end(self, run_id: str) -> None:
+        self._write(run_id, "COMPLETED", "Succeeded")
+
+    def kill(self, run_id: str) -> None:
+        self.server.call("DELETE", f"{self.path}/{run_id}")
+
+    def wait_for(self, what: Callable[[], bool]) -> None:
+        wait_for(what)
+
+    def _write(self, run_id: str, kubeflow: str, apache: str) -> None:
+        found = self.server.call("GET", f"{self.path}/{run_id}")
+        if self.api_version == KUBEFLOW:
+            found["status"] = {"applicationState": {"state": kubeflow}, "driverInfo": {}}
+        else:
+            found["status"] = {"currentState": {"currentStateSummary": apache}}
+        self.server.call("PUT", f"{self.path}/{run_id}/status", found)
+
+
+Make = Callable[[str], OnAServer]
+
+
+@pytest.fixture
+def make(server: KubeApiServer, tmp_path: Path) -> Iterator[Make]:
+    """The platform for an API; connections are closed at the end."""
+    made: list[OnAServer] = []
+
+    def of(api_version: str) -> OnAServer:
+        made.append(OnAServer(server, tmp_path, api_version))
+        return made[-1]
+
+    yield of
+    for platform in made:
+        for client in platform.clients:
+            client.close()
+
+
+@pytest.fixture(params=[KUBEFLOW, APACHE])
+def platform(make: Make, request: pytest.FixtureRequest) -> OnAServer:
+    platform = make(request.param)
+    platform.server.call("DELETE", platform.path)
+    return platform
+
+
+class TestKubernetesOnAServer(LauncherSuite):
+    """The suite, under the trigger's account."""
+
+
+def test_kubeflows_definition_knows_every_field_of_the_object(server: KubeApiServer, make: Make) -> None:
+    platform = make(KUBEFLOW)
+    server.call("DELETE", platform.path)
+    wanted = spark_application(platform.settings, platform.job, REQUEST)
+    strictly = f"{platform.path}?fieldValidation=Strict&dryRun=All"
+    made = server.call("POST", strictly, wanted)
+    assert made["spec"]["arguments"] == wanted["spec"]["arguments"]
+    wanted["spec"]["driver"]["serviceAcount"] = "a typing error"
+    with pytest.raises(AssertionError, match="serviceAcount"):
+        server.call("POST", strictly, wanted)
+
+
+def test_a_template_that_the_definition_refuses_says_so(server: KubeApiServer, make: Make) -> None:
+    platform = make(KUBEFLOW)
+    wrong = {"spec": {"type": "Cobol"}}
+    platform.settings = platform.settings.model_copy(update={"template": wrong})
+    with pytest.raises(Invalid, match=r"Cobol.*trigger\.launcher\.template"):
+        platform.launcher().launch(REQUEST)
+
+
+def test_two_triggers_that_launch_at_once_make_one_object(platform: OnAServer) -> None:
+    one, other = platform.launcher(), platform.launcher()
+    for gen in range(ROUNDS):
+        request = REQUEST.model_copy(update={"gen": REQUEST.gen + gen})
+        assert one.launch(request) == other.launch(request)
+    assert len(platform.begun()) == ROUNDS
+
+
+def test_the_accounts_may_do_what_they_need_and_no_more(server: KubeApiServer) -> None:
+    group = "sparkoperator.k8s.io"
+    verbs = ("get", "create", "delete", "list", "watch", "update", "patch", "deletecollection")
+    allowed = {verb for verb in verbs if server.allows(ACCOUNT, NAMESPACE, verb, "sparkapplications", group)}
+    assert allowed == {"get", "create", "delete"}
+    assert not server.allows(ACCOUNT, NAMESPACE, "create", "pods")
+    assert not server.allows(ACCOUNT, NAMESPACE, "get", "secrets")
+    assert server.allows(JOB_ACCOUNT, NAMESPACE, "create", "pods")
+    assert not server.allows(JOB_ACCOUNT, NAMESPACE, "create", "sparkapplications", group)
+    assert not server.allows(JOB_ACCOUNT, NAMESPACE, "get", "secrets")
+
+
+def test_a_launch_without_the_role_is_refused_by_name(server: KubeApiServer, make: Make) -> None:
+    platform = make(KUBEFLOW)
+    platform.account = server.kubeconfig(server.token(NAMESPACE, JOB_ACCOUNT))
+    with pytest.raises(Invalid, match="infra/kubernetes/base"):
+        platform.launcher().launch(REQUEST)
+    with pytest.raises(Invalid, match="infra/kubernetes/base"):
+        platform.launcher().poll("any")
+
+
+def test_a_cluster_without_the_operator_is_named(make: Make) -> None:
+    platform = make("operator.test/v1")
+    platform.account = platform.server.kubeconfig()  # of somebody who may do all
+    with pytest.raises(Invalid, match="install the Spark operator"):
+        platform.launcher().launch(REQUEST)
+
+
+def test_a_run_of_another_namespace_cannot_be_reached(server: KubeApiServer, make: Make) -> None:
+    platform = make(KUBEFLOW)
+    platform.settings = platform.settings.model_copy(update={"namespace": "default"})
+    with pytest.raises(Invalid, match="in the namespace default"):
+        platform.launcher().launch(REQUEST)
+
+
+def test_a_queued_run_is_queued_until_the_operator_writes(platform: OnAServer) -> None:
+    run_id = platform.launcher().launch(REQUEST)
+    assert platform.poll(run_id) is RunState.QUEUED

@@ -1,0 +1,28 @@
+"""One seed, on the store that it chooses."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+
+from tests.sim.launchers.bugs import BUGS
+from tests.sim.launchers.stores import open_store
+from tests.sim.launchers.world import World
+
+STORES = ("sqlite", "kubernetes", "dynamodb")
+SHARES = (6, 3, 1)  # of the seeds: moto takes its time
+
+
+def store_of(seed: int) -> str:
+    """Where a seed keeps its state."""
+    return random.Random(f"store {seed}").choices(STORES, SHARES)[0]
+
+
+def run_seed(seed: int, bug: str | None = None) -> Counter[str]:
+    """What happened, counted; `Broken` if anything did not hold."""
+    store, planted = store_of(seed), BUGS[bug]() if bug else nullcontext()
+    with tempfile.TemporaryDirectory() as folder, planted, open_store(store, Path(folder)) as opened:
+        return World(seed, Path(folder), opened).run() + Counter([f"state in {store}"])

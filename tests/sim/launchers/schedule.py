@@ -1,0 +1,124 @@
+"""Threads of which one runs at a time, in an order that a seed decides, on a clock of their own.
+
+The code that runs is the product's, unchanged: it is stopped where it has an effect, and may be killed there.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+SWITCH_SECONDS = 0.01  # of the clock, for each step
+
+
+class Killed(BaseException):
+    """The process is dead: nothing of the product's catches this."""
+
+
+class Process:
+    """One thread. `wakes_at`: it does not go on before. `dies_in`: how many more effects it gets to; 0: no limit."""
+
+    def __init__(self, schedule: Schedule, name: str, work: Callable[[], None]) -> None:
+        self.name, self.wakes_at, self.alive, self.doomed = name, 0.0, True, False
+        self.dies_in = 0
+        self.error: BaseException | None = None
+        self._schedule, self._work = schedule, work
+        self._go = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def step(self) -> None:
+        """Runs to its next effect, or its end."""
+        self._go.release()
+        self._schedule.back.acquire()
+
+    def wait(self) -> None:
+        """Called by the thread itself: lets others go on."""
+        self._schedule.back.release()
+        self._go.acquire()
+        if self.doomed:
+            raise Killed(self.name)
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            if not self.doomed:
+                self._work()
+        except Killed:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.alive = False
+        self._schedule.back.release()
+
+
+class Schedule:
+    """Who goes on next."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 1_763_330_000.0
+        self.back = threading.Semaphore(0)
+        self.processes: list[Process] = []
+        self._current: Process | None = None
+
+    def clock(self) -> float:
+        return self.now
+
+    def spawn(self, name: str, work: Callable[[], None]) -> Process:
+        process = Process(self, name, work)
+        self.processes.append(process)
+        return process
+
+    def pause(self) -> None:
+        """An effect is next, or was just made."""
+        process = self._current
+        if process is None:
+            return
+        if process.dies_in:
+            process.dies_in -= 1
+            process.doomed = process.dies_in == 0
+        process.wait()
+
+    def sleep(self, seconds: float) -> None:
+        """Others go on until the clock has moved."""
+        if self._current is not None:
+            self._current.wakes_at = self.now + seconds
+            self._current.wait()
+
+    @property
+    def current(self) -> str:
+        return self._current.name if self._current else ""
+
+    def step(self) -> None:
+        """Lets one go on; where all sleep, time passes first."""
+        alive = [process for process in self.processes if process.alive]
+        ready = [process for process in alive if process.wakes_at <= self.now]
+        if not ready:
+            self.now = min((process.wakes_at for process in alive), default=self.now + 1.0)
+            ready = [process for process in alive if process.wakes_at <= self.now]
+        self.now += SWITCH_SECONDS
+        if ready:
+            self.resume(self.random.choice(ready))
+        self.processes = [process for process in self.processes if process.alive]
+
+    def resume(self, process: Process) -> None:
+        self._current = process
+        process.step()
+        self._current = None
+        if process.error is not None:
+            raise process.error
+
+    def kill(self, process: Process) -> None:
+        """It is dead before its next effect."""
+        process.doomed = True
+        process.wakes_at = 0.0
+        while process.alive:
+            self.resume(process)
+
+    def close(self) -> None:
+        """Ends all threads."""
+        for process in self.processes:
+            if process.alive:
+                self.kill(process)

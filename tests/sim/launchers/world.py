@@ -1,0 +1,329 @@
+"""Tables, triggers, a store and a platform, moved by a seed until all is merged.
+
+What must hold:
+  a token is launched once on the platform, however its launch ended
+  no worker that lives, is seen running and has its lease loses its slot to recovery; no queued run is given up for
+  every commit reaches its mirror once, in order
+  without further faults all gets merged, every slot becomes free, every run ends, and launches are few
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from icemirror.errors import Conflict, Transient
+from icemirror.result import Advance, Merged, Position, SliceResult, UpToDate
+from icemirror.settings import TableSettings, load_settings
+from icemirror.state.policy import Policy
+from icemirror.state.reads import EVERYTHING, Reads
+from icemirror.state.rows import Row, Rows, SlotRow, SlotState
+from icemirror.state.store import RunResult, Store
+from icemirror.state.worker import Limits
+from icemirror.telemetry.metrics import NoMetrics
+from spark_job.launched import read_arguments
+from spark_job.worker import Surroundings, run_worker
+from tests.sim.launchers.platforms import OnEmr, OnKubernetes, Platform
+from tests.sim.launchers.schedule import Process, Schedule
+from tests.sim.protocol.toy_lake import CONFIG, NAMES, NO_FIGURES
+from trigger.fleet import Fleet
+
+POLICY = Policy(
+    lease_seconds=60.0,
+    launch_lease_seconds=10.0,
+    max_failures=5,
+    quiet_seconds=0.5,
+    max_wait_seconds=5.0,
+    scale_out_seconds=5.0,
+    backoff_seconds=1.0,
+    max_backoff_seconds=30.0,
+    probation_seconds=60.0,
+    recheck_seconds=1e9,
+)
+LIMITS = Limits(linger_seconds=3.0, turn_slices=2)
+MOST_STEPS = 8_000  # after the last commit and the last fault; some 1,300 are usual at most
+EFFECTS = 30  # a process that is to die gets to so many more at most
+
+
+class Broken(AssertionError):
+    """Something that must hold did not."""
+
+
+class Lake:
+    """Changelogs are numbers, mirrors lists of them; every look and every commit is an effect."""
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        self.heads = dict.fromkeys(NAMES, 0)
+        self.mirrors: dict[str, list[int]] = {name: [] for name in NAMES}
+        self.trouble = 0
+        self._pause = pause
+
+    def advance(self, name: str) -> Advance:
+        self._pause()
+        located = list(self.mirrors[name])
+        self._pause()
+        head = self.heads[name]
+        if self.trouble:
+            self.trouble -= 1
+            raise Transient("the storage did not answer")
+        if len(located) == head:
+            return UpToDate(head=f"m{head}", position=_position(located))
+        self._pause()
+        if self.mirrors[name] != located:
+            raise Conflict(f"{name} moved")
+        self.mirrors[name] = [*located, len(located) + 1]
+        self._pause()
+        result = SliceResult(
+            snapshot_id=len(located) + 1, events=1, inserted=1, seconds=0.0, seconds_by_step={}, **NO_FIGURES
+        )
+        return Merged(slice=result, position=_position(self.mirrors[name]))
+
+    def merged(self) -> bool:
+        return all(len(self.mirrors[name]) == head for name, head in self.heads.items())
+
+
+def _position(held: list[int]) -> Position:
+    return Position(cursor=None, live_rows=len(held), index_bytes=0)
+
+
+class SimStore:
+    """The real store, stopped around every call; what triggers write is judged."""
+
+    def __init__(self, store: Store, world: World) -> None:
+        self._store, self._world = store, world
+
+    def load(self, reads: Reads) -> Rows:
+        self._world.schedule.pause()
+        rows = self._store.load(reads)
+        self._world.schedule.pause()
+        return rows
+
+    def compare_and_set(self, row: Row) -> bool:
+        self._world.schedule.pause()
+        before = self._store.load(EVERYTHING)
+        done = self._store.compare_and_set(row)
+        if done and isinstance(row, SlotRow):
+            self._world.judge(before.slot(row.id), row)
+        self._world.schedule.pause()
+        return done
+
+    def record_result(self, result: RunResult) -> None:
+        self._world.schedule.pause()
+        self._store.record_result(result)
+
+
+class SimRegistry:
+    """The tables, with heads from the lake."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.tables = world.tables
+        self.groups = frozenset(table.group for table in world.tables)
+
+    def names(self, group: str) -> frozenset[str]:
+        return frozenset(table.name for table in self.tables if table.group == group)
+
+    def heads(self, _: float) -> dict[str, str]:
+        self._world.schedule.pause()
+        return {name: f"m{head}" for name, head in self._world.lake.heads.items()}
+
+
+@dataclass
+class World:
+    """Everything of one seed."""
+
+    seed: int
+    folder: Path
+    store: Store
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.schedule = Schedule(self.seed)
+        rnd = self.schedule.random
+        (self.folder / "lake.yaml").write_text(CONFIG.format(folder=self.folder))
+        self.tables: tuple[TableSettings, ...] = load_settings(self.folder / "lake.yaml", {}).tables
+        self.lake = Lake(self.schedule.pause)
+        self.commits, self.faults = rnd.randint(2, 8), rnd.choice([0, 2, 5, 10])
+        self.slots = rnd.choice([1, 1, 2])
+        self.fault_count = self.faults
+        self.policy = Policy(**{**_fields(POLICY), "slots": self.slots})
+        self.platform = self._platform(rnd.choice(["emr", "emr by name", "kubernetes"]))
+        self.triggers = [self._trigger(n) for n in range(rnd.choice([1, 2]))]
+
+    def _platform(self, kind: str) -> Platform:
+        self.counts[kind] += 1
+        if kind == "kubernetes":
+            return OnKubernetes(self.schedule, self._start, self.folder)
+        return OnEmr(self.schedule, self._start, self.folder, tells_id=kind == "emr")
+
+    # --- processes -----------------------------------------------------------------------------------------
+
+    def _trigger(self, number: int) -> Process:
+        fleet = Fleet(
+            registry=SimRegistry(self),  # type: ignore[arg-type]
+            store=SimStore(self.store, self),  # type: ignore[arg-type]
+            policy=self.policy,
+            launcher=self.platform.launcher(),
+            config="lake.yaml",
+            metrics=NoMetrics(),
+            clock=self.schedule.clock,
+            jitter=self.schedule.random.random,
+        )
+
+        def watch() -> None:
+            while True:
+                fleet.sweep()
+                self.schedule.sleep(self.schedule.random.uniform(0.5, 3.0))
+
+        return self.schedule.spawn(f"trigger-{number}", watch)
+
+    def _start(self, run_id: str, arguments: list[str], environ: dict[str, str]) -> Process:
+        launched = read_arguments(arguments, environ)
+        self.counts["jobs"] += 1
+
+        def work() -> None:
+            run_worker(
+                launched.holder,
+                Surroundings(
+                    store=SimStore(self.store, self),  # type: ignore[arg-type]
+                    policy=self.policy,
+                    limits=LIMITS,
+                    advance=self.lake.advance,
+                    tables=lambda: frozenset(NAMES),
+                    stopping=lambda: False,
+                    clock=self.schedule.clock,
+                    sleep=self.schedule.sleep,
+                    jitter=self.schedule.random.random,
+                ),
+            )
+
+        return self.schedule.spawn(f"worker {run_id}", work)
+
+    # --- what happens --------------------------------------------------------------------------------------
+
+    def run(self) -> Counter[str]:
+        """Until all is done; `Broken` if anything does not hold, or it takes for ever."""
+        try:
+            left = MOST_STEPS
+            while not self._quiet():
+                self._step()
+                left = MOST_STEPS if self.commits or self.faults else left - 1
+                if not left:
+                    raise Broken(f"not done {MOST_STEPS} steps after the last fault: {self._rows()}")
+            self._judge_end()
+            return self.counts
+        finally:
+            self.schedule.close()
+
+    def _step(self) -> None:
+        rnd = self.schedule.random
+        what = rnd.random()
+        if what < 0.02 and self.commits:
+            self.commits -= 1
+            self.lake.heads[rnd.choice(NAMES)] += 1
+        elif what < 0.03 and self.faults:
+            self.faults -= self._fault(rnd.choice(FAULTS))
+        elif what < 0.06:
+            self.platform.step()
+        self.schedule.step()
+        for number, trigger in enumerate(self.triggers):
+            if not trigger.alive:
+                self.triggers[number] = self._trigger(number)
+
+    def _fault(self, kind: str) -> bool:
+        """Lets it happen; False if there is nothing that it could happen to."""
+        rnd, platform = self.schedule.random, self.platform
+        living = platform.living()
+        match kind:
+            case "trigger dies":
+                rnd.choice(self.triggers).dies_in = rnd.randint(1, EFFECTS)
+            case "worker dies":
+                workers = [ran.process for ran in platform.ran.values() if ran.process and ran.process.alive]
+                if not workers:
+                    return False
+                rnd.choice(workers).dies_in = rnd.randint(1, EFFECTS)
+            case "lost" | "throttled" | "failed":
+                platform.befall(kind)
+            case "never starts":
+                queued = [run for run in living if platform.state(run) == "queued"]
+                if not queued:
+                    return False
+                if rnd.random() < 0.5:
+                    platform.set(rnd.choice(queued), "bad")
+                else:
+                    platform.alive(run := rnd.choice(queued))
+                    platform.ran[run].stuck = True
+            case "cancelled by hand":
+                if not living:
+                    return False
+                platform.cancel_by_hand(rnd.choice(living))
+            case "merge fails":
+                self.lake.trouble += 1
+        self.counts[kind] += 1
+        return True
+
+    # --- what must hold ------------------------------------------------------------------------------------
+
+    def judge(self, before: SlotRow, after: SlotRow) -> None:
+        """Whoever holds a slot can be asked about; one that a trigger frees has no run that is well, or about to be."""
+        if after.state is SlotState.RUNNING and self._run_of(str(after.run_id)) is None:
+            raise Broken(f"{after.run_id} holds a slot, and the platform knows no such run")
+        by_trigger = self.schedule.current.startswith("trigger")
+        if not by_trigger or after.state is not SlotState.FREE or before.run_id is None:
+            return
+        run_id = self._run_of(before.run_id)
+        if run_id is None or self.platform.state(run_id) in ("ended", "ending"):
+            return
+        if before.state is SlotState.LAUNCHING:
+            raise Broken(f"the slot of {run_id} was freed while it was {self.platform.state(run_id)}")
+        if self.platform.alive(run_id) and self.schedule.now < before.lease_until:
+            raise Broken(f"{run_id} lost its slot although it is well")
+
+    def _run_of(self, run_id: str) -> str | None:
+        """The platform's id of what a job calls itself."""
+        platform = self.platform
+        by_name = dict(zip(platform.names(), platform.runs(), strict=False))
+        return run_id if run_id in platform.runs() else by_name.get(run_id)
+
+    def _rows(self) -> Rows:
+        return self.store.load(EVERYTHING)
+
+    def _quiet(self) -> bool:
+        if self.commits or self.faults or not self.lake.merged() or self.platform.living():
+            return False
+        rows = self._rows()
+        if any(slot.state is not SlotState.FREE for slot in rows.slots.values()):
+            return False
+        return all(row.dirty == row.covered and row.owner is None for row in rows.tables.values())
+
+    def _judge_end(self) -> None:
+        for name in NAMES:
+            if self.lake.mirrors[name] != list(range(1, self.lake.heads[name] + 1)):
+                raise Broken(f"{name}: {self.lake.mirrors[name]}")
+        names = self.platform.names()
+        if len(names) != len(set(names)):
+            raise Broken(f"a token was launched twice: {names}")
+        most = sum(self.lake.heads.values()) + 2 * self.fault_count + self.slots
+        if len(names) > most:
+            raise Broken(f"{len(names)} launches for {sum(self.lake.heads.values())} commits")
+        self.counts["launches"] += len(names)
+        self.counts["commits"] += sum(self.lake.heads.values())
+
+
+FAULTS = (
+    "trigger dies",
+    "worker dies",
+    "lost",
+    "throttled",
+    "failed",
+    "never starts",
+    "cancelled by hand",
+    "merge fails",
+)
+
+
+def _fields(policy: Policy) -> dict[str, Any]:
+    return {name: getattr(policy, name) for name in policy.__slots__}

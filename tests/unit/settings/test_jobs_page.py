@@ -1,0 +1,29 @@
+"""The examples in docs/jobs.md load, and jobs can be told of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from icemirror.settings import load_settings
+from icemirror.settings.for_job import for_job
+
+PAGE = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_loads_and_its_secrets_are_given_to_the_job(example: str, tmp_path: Path) -> None:
+    path = tmp_path / "icemirror.yaml"
+    path.write_text(example)
+    environ = {"LAKE_TOKEN": "s3cret"}
+    settings = load_settings(path, environ)
+    launcher = settings.trigger.launcher
+    assert launcher.type != "local"
+    assert for_job(settings, environ).variables <= set(launcher.secrets)
+
+
+def test_there_is_an_example_for_each_platform() -> None:
+    assert len(EXAMPLES) == 2
