@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 from icemirror.errors import Exit, IcemirrorError, exit_code
 from icemirror.settings import Settings
@@ -25,16 +26,17 @@ log = get_log(__name__)
 
 def main() -> int:
     """Runs until there is no work, or until it is asked to stop."""
+    began = time.monotonic()
     launched = read_arguments(sys.argv[1:], os.environ)
     try:
-        _run(launched, launched.settings(os.environ))
+        _run(launched, launched.settings(os.environ), began + launched.stop_after_seconds)
     except IcemirrorError as error:
         log.failure("worker failed", error)
         return exit_code(error)
     return Exit.DONE
 
 
-def _run(launched: Launched, settings: Settings) -> None:
+def _run(launched: Launched, settings: Settings, retires_at: float) -> None:
     from spark_job.tables import Tables  # heavy: after the settings proved good
     from spark_job.worker import Surroundings, run_worker
 
@@ -52,7 +54,7 @@ def _run(launched: Launched, settings: Settings) -> None:
                 limits=Limits(linger_seconds=settings.job.linger, turn_slices=_TURN_SLICES),
                 advance=tables.advance,
                 tables=tables.names,
-                stopping=stop.is_set,
+                stopping=lambda: stop.is_set() or time.monotonic() > retires_at,
                 report=open_report(settings),
             ),
         )

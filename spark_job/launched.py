@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +22,12 @@ _EMR_RUN_ID = "SERVERLESS_EMR_JOB_ID"  # set by EMR Serverless
 
 @dataclass(frozen=True)
 class Launched:
-    """A request, the packed configuration (none: it is in the request's file), and who this run is."""
+    """A request, the packed configuration (none: it is in the request's file), who this run is, and when it retires."""
 
     request: RunRequest
     config: tuple[str, ...]
     run_id: str
+    stop_after_seconds: float = math.inf
 
     @property
     def holder(self) -> Holder:
@@ -52,7 +54,11 @@ def read_arguments(arguments: Sequence[str], environ: Mapping[str, str]) -> Laun
     parser.add_argument("--request", required=True, help="the run request, as JSON")
     parser.add_argument("--run-id", help="the run's name on its platform; default: this process")
     parser.add_argument("--config", nargs="+", default=(), help="the configuration, packed; default: a file")
+    parser.add_argument(
+        "--stop-after", type=float, default=math.inf, help="seconds; default: as long as there is work"
+    )
     given = parser.parse_args(arguments)
     request = RunRequest.model_validate_json(given.request)
     run_id = given.run_id and (environ.get(_EMR_RUN_ID) or given.run_id)
-    return Launched(request, tuple(given.config), run_id or identify(os.getpid()) or request.token)
+    run_id = run_id or identify(os.getpid()) or request.token
+    return Launched(request, tuple(given.config), run_id, given.stop_after)

@@ -12,6 +12,7 @@ from icemirror.state.events import RunState
 from trigger.launchers.job_arguments import JobArguments
 
 PREFIX = "spark.emr-serverless."
+_OF_TIMEOUT = 0.9
 _ENVIRONMENT = "environment"  # where the first archive is unpacked
 _SECRET = "EMR.secret@"  # noqa: S105 (how EMR is told to look a value up in Secrets Manager)
 
@@ -52,7 +53,15 @@ def start_job_run(settings: EmrServerlessLauncher, job: JobArguments, request: R
         "mode": "BATCH",
         "retryPolicy": {"maxAttempts": 1},  # who is launched again is for the protocol to say
         "jobDriver": {
-            "sparkSubmit": {"entryPoint": settings.entry_point, "entryPointArguments": job.of(request)}
+            "sparkSubmit": {
+                "entryPoint": settings.entry_point,
+                # One that is always busy gives back what it has before EMR ends it in the middle of a slice.
+                "entryPointArguments": [
+                    "--stop-after",
+                    f"{settings.timeout * _OF_TIMEOUT:.0f}",
+                    *job.of(request),
+                ],
+            }
         },
         "configurationOverrides": overrides,
         "tags": {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moto import mock_aws
 
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
 from icemirror.settings.for_job import unpack
@@ -97,6 +98,34 @@ def test_the_request_has_all_that_the_settings_say(platform: OnEmr) -> None:
         "spark.executorEnv.PYSPARK_PYTHON": python,
         "spark.emr-serverless.driverEnv.CATALOG_TOKEN": "EMR.secret@icemirror/catalog",
     }
+
+
+def test_a_job_retires_before_emr_ends_it(platform: OnEmr) -> None:
+    platform.launcher().launch(REQUEST)
+    (run,) = platform.emr.runs.values()
+    limit = 60 * run.request["executionTimeoutMinutes"]
+    assert 0.8 * limit < read_arguments(run.arguments, {}).stop_after_seconds < 0.95 * limit
+
+
+def test_boto3s_own_client_sends_the_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To moto, which takes any token for new and ends every run at once: nothing is said of its states."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "emulated")
+    with mock_aws():
+        settings, job = for_emr(tmp_path)
+        client = open_emr_serverless(settings, job)._client
+        made = client.create_application(releaseLabel="emr-7.9.0", type="SPARK")
+        settings = settings.model_copy(update={"application_id": made["applicationId"]})
+        launcher = EmrServerless(client, settings, job)
+        run_id = launcher.launch(REQUEST)
+        assert launcher.find(REQUEST.token) == run_id
+        launcher.poll(run_id)
+        assert launcher.poll("00fneverheard") is RunState.GONE
+        with pytest.raises(Invalid, match="no EMR Serverless application"):
+            EmrServerless(client, settings.model_copy(update={"application_id": "00fother"}), job).launch(
+                NEXT
+            )
+        client.close()
 
 
 def test_no_secret_is_in_the_request_and_the_job_gets_it_from_its_environment(platform: OnEmr) -> None:

@@ -84,6 +84,12 @@ def test_a_job_takes_its_slot_serves_the_table_and_leaves(
     assert (table.last_run.run_id, table.last_run.outcome) == (called, "failed"), "there is no changelog"
 
 
+def test_a_job_whose_time_is_over_takes_no_table(job: Job) -> None:
+    assert job.run(REQUEST, (*job.config, "--stop-after", "0")) == Exit.DONE
+    (slot,) = job.rows().slots.values()
+    assert (slot.state, job.rows().tables[TABLE].last_run) == (SlotState.FREE, None)
+
+
 def test_a_job_of_another_generation_ends_at_once_and_well(job: Job) -> None:
     before = job.rows()
     assert job.run(REQUEST.model_copy(update={"gen": REQUEST.gen - 1}), job.config) == Exit.DONE
