@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError
 from pyiceberg.table import Table
 
@@ -15,8 +15,8 @@ from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.sql_address import missing_driver, missing_file, sqlite_path
 from icemirror.table_id import TableId
-from spark_job.iceberg import lean_metadata
 from spark_job.iceberg.failures import answered, named
+from spark_job.iceberg.open_catalog import open_catalog
 from spark_job.iceberg.vended_io import VendedIO, is_lent
 
 # PyIceberg hands them to botocore as they are, which wants numbers.
@@ -34,10 +34,9 @@ class Catalogs:
         """A catalog by its name under `catalogs`; None is the default one."""
         if name not in self._open:
             title, properties = self._named(name)
-            lean_metadata.install()
             with named(f"catalog {title}"):
                 try:
-                    self._open[name] = load_catalog(title, **properties)
+                    self._open[name] = open_catalog(title, properties)
                 except NotInstalledError as error:
                     raise missing_driver(getattr(error.__cause__, "name", None)) from error
                 except (ValueError, ModuleNotFoundError) as error:
