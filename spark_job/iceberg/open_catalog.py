@@ -1,8 +1,8 @@
-"""Opens a catalog the way icemirror uses it: its metadata read leanly, its answers never repeated in errors."""
+"""Opens a catalog as icemirror uses it: read leanly, not at the mercy of tables, answers not repeated in errors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import cache
 from typing import Any
 
@@ -12,12 +12,17 @@ from pyiceberg.catalog import Catalog, load_catalog
 from icemirror.errors import Invalid
 from spark_job.iceberg import lean_metadata
 from spark_job.iceberg.failures import problems
+from spark_job.iceberg.own_properties import distrust_tables
 
 _REST = "pyiceberg.catalog.rest"  # imported only by who uses it
 
 
-def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:  # Any: as PyIceberg takes them
-    """The catalog with these properties."""
+def open_catalog(
+    name: str,
+    properties: Mapping[str, Any],  # Any: as PyIceberg takes them
+    trusted: Set[str] = frozenset(),
+) -> Catalog:
+    """The catalog with these properties; `trusted` is code that properties of its tables may name."""
     lean_metadata.install()
     try:
         catalog = load_catalog(name, **properties)
@@ -26,6 +31,7 @@ def open_catalog(name: str, properties: Mapping[str, Any]) -> Catalog:  # Any: a
         raise Invalid(f"catalog {name}: its answer cannot be read ({problems(error)})") from None
     if any(kind.__module__ == _REST for kind in type(catalog).__mro__):
         hide_answers()
+    distrust_tables(catalog, trusted)
     return catalog
 
 

@@ -17,6 +17,7 @@ from icemirror.sql_address import missing_driver, missing_file, sqlite_path
 from icemirror.table_id import TableId
 from spark_job.iceberg.failures import answered, named
 from spark_job.iceberg.open_catalog import open_catalog
+from spark_job.iceberg.own_properties import named_code, require_known_code
 from spark_job.iceberg.vended_io import VendedIO, is_lent
 
 # PyIceberg hands them to botocore as they are, which wants numbers.
@@ -29,6 +30,7 @@ class Catalogs:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._open: dict[str | None, Catalog] = {}
+        self._trusted = frozenset().union(*map(named_code, (*settings.tables, *settings.discover)))
 
     def get(self, name: str | None) -> Catalog:
         """A catalog by its name under `catalogs`; None is the default one."""
@@ -36,7 +38,7 @@ class Catalogs:
             title, properties = self._named(name)
             with named(f"catalog {title}"):
                 try:
-                    self._open[name] = open_catalog(title, properties)
+                    self._open[name] = open_catalog(title, properties, self._trusted)
                 except NotInstalledError as error:
                     raise missing_driver(getattr(error.__cause__, "name", None)) from error
                 except (ValueError, ModuleNotFoundError) as error:
@@ -64,7 +66,10 @@ class Catalogs:
         own = table.mirror_catalog != table.changelog_catalog
         if own and self._absent_file(table.mirror_catalog) is not None:
             return None
-        return self._load(table.mirror_catalog, table.mirror_id)
+        found = self._load(table.mirror_catalog, table.mirror_id)
+        if found is not None:
+            require_known_code(found, named_code(table))
+        return found
 
     def _absent_file(self, name: str | None) -> Path | None:
         path = sqlite_path(self._settings.catalog_properties(name).get("uri", ""))
