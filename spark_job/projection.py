@@ -5,14 +5,25 @@ PyIceberg's projection is not used: it turns a NULL list of structs into an empt
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from icemirror.errors import Corrupt, Invalid
+from spark_job.absent import Absent, absent_values
 from spark_job.field_map import FieldMap
 
 FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Projection:
+    """How a file's columns become a table's: its field ids → the table's, and what it does not have, by the latter."""
+
+    path: str
+    ids: FieldMap
+    absent: Absent = dataclasses.field(default_factory=dict)
 
 
 def field_id_of(field: pa.Field, path: str) -> int:
@@ -35,23 +46,23 @@ def nested_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
         yield from nested_ids(kind.field(at) for at in range(kind.num_fields))
 
 
-def project_column(column: pa.ChunkedArray, target: pa.DataType, ids: FieldMap, path: str) -> pa.ChunkedArray:
-    """The column as `target`, whose field ids are those that `ids` maps the file's to."""
+def project_column(column: pa.ChunkedArray, target: pa.DataType, by: Projection) -> pa.ChunkedArray:
+    """The column as `target`, whose field ids are those that the file's are mapped to."""
     if not pa.types.is_nested(target):
-        _check_scale(column.type, target, path)
+        _check_scale(column.type, target, by.path)
         return column.cast(target)
-    return pa.chunked_array([_project(chunk, target, ids, path) for chunk in column.chunks], target)
+    return pa.chunked_array([_project(chunk, target, by) for chunk in column.chunks], target)
 
 
-def _project(array: pa.Array, target: pa.DataType, ids: FieldMap, path: str) -> pa.Array:
+def _project(array: pa.Array, target: pa.DataType, by: Projection) -> pa.Array:
     kind = array.type
     if pa.types.is_struct(target) and pa.types.is_struct(kind):
-        return _struct(array, target, ids, path)
+        return _struct(array, target, by)
     if pa.types.is_map(target) and pa.types.is_map(kind):
         entries = pa.StructArray.from_arrays(
             [
-                _project(array.keys, target.key_type, ids, path),
-                _project(array.items, target.item_type, ids, path),
+                _project(array.keys, target.key_type, by),
+                _project(array.items, target.item_type, by),
             ],
             fields=[target.key_field, target.item_field],
         )
@@ -59,8 +70,8 @@ def _project(array: pa.Array, target: pa.DataType, ids: FieldMap, path: str) -> 
     if pa.types.is_large_list(target) and not pa.types.is_large_list(kind) and pa.types.is_nested(kind):
         array = array.cast(pa.large_list(kind.value_field))
     if pa.types.is_large_list(target) and pa.types.is_large_list(array.type):
-        return _over(array, target, _project(array.values, target.value_type, ids, path))
-    _check_scale(kind, target, path)
+        return _over(array, target, _project(array.values, target.value_type, by))
+    _check_scale(kind, target, by.path)
     return array.cast(target)
 
 
@@ -70,16 +81,16 @@ def _check_scale(kind: pa.DataType, target: pa.DataType, path: str) -> None:
         raise Corrupt(f"{path}: decimals with {kind.scale} digits after the point, not {target.scale}")
 
 
-def _struct(array: pa.Array, target: pa.DataType, ids: FieldMap, path: str) -> pa.Array:
-    """A field that the file does not have is NULL."""
-    places = {ids.get(field_id_of(field, path)): at for at, field in enumerate(array.type)}
+def _struct(array: pa.Array, target: pa.DataType, by: Projection) -> pa.Array:
+    places = {by.ids.get(field_id_of(part, by.path)): at for at, part in enumerate(array.type)}
     children = []
-    for field in target:
-        at = places.get(field_id_of(field, path))
+    for part in target:
+        part_id = field_id_of(part, by.path)
+        at = places.get(part_id)
         if at is None:
-            children.append(pa.nulls(len(array), field.type))
+            children.append(absent_values(part, len(array), part_id, by.absent, by.path))
         else:
-            children.append(_project(array.field(at), field.type, ids, path))
+            children.append(_project(array.field(at), part.type, by))
     return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from pyiceberg.types import NestedField, StringType
 
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
+from spark_job.absent import Absent, initial_defaults
 from spark_job.key_index.codec import KeyCodec, choose_codec
 from spark_job.key_index.segment import Recipe
 from spark_job.sequence import SequenceCodec, choose_sequence
@@ -28,7 +29,10 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True)
 class ChangelogShape:
-    """The columns of one changelog, by field id. `last_column_id` is the greatest that it ever gave, if known."""
+    """The columns of one changelog, by field id. `last_column_id` is the greatest that it ever gave, if known.
+
+    `defaults`: what columns hold in files that do not have them.
+    """
 
     key_ids: tuple[int, ...]
     operation_id: int
@@ -38,6 +42,7 @@ class ChangelogShape:
     codec: KeyCodec
     changelog: str = ""
     last_column_id: int | None = None
+    defaults: Absent = field(default_factory=dict)
 
     def of_mirror(self, mirror: UUID) -> ChangelogShape:
         """The shape with the codec of this one mirror."""
@@ -74,6 +79,7 @@ def resolve_shape(
         codec=_codec(settings, keys),
         changelog=str(settings.changelog_id),
         last_column_id=last_column_id,
+        defaults=initial_defaults(schema),
     )
 
 

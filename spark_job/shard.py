@@ -200,6 +200,7 @@ def _write(work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: l
         winners.row[by_source],
         work.field_map,
         work.metadata.schema(),
+        work.shape.defaults,
     )
     if row_ids is not None:
         rows = with_row_ids(rows, row_ids.take(pa.array(by_source)))

@@ -13,10 +13,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from icemirror.errors import Corrupt
+from spark_job.absent import Absent, absent_values
 from spark_job.change_file import ChangeFile
 from spark_job.field_map import FieldMap
 from spark_job.parquet_columns import column_names, open_parquet, read_groups, row_group_starts
-from spark_job.projection import field_id_of, project_column
+from spark_job.projection import Projection, field_id_of, project_column
 
 
 def read_rows(
@@ -26,25 +27,35 @@ def read_rows(
     row: NDArray[np.uint32],
     ids: FieldMap,
     mirror: Schema,
+    defaults: Absent | None = None,
 ) -> pa.Table:
-    """The rows at (file, row), which must be ascending, one after the other."""
+    """The rows at (file, row), which must be ascending, one after the other.
+
+    `defaults`: what columns hold that a file does not have, by its own field ids.
+    """
     target = schema_to_pyarrow(mirror)
     tables: list[pa.Table] = []
     for ordinal in np.unique(file):
         listed = files[int(ordinal)]
         rows = row[file == ordinal].astype(np.int64)
         with open_parquet(io, listed.path, listed.events) as parquet:
-            tables.extend(_read_file(parquet, listed.path, rows, ids, target))
+            tables.extend(_read_file(parquet, rows, projection_of(listed, ids, defaults), target))
     return pa.concat_tables(tables)
 
 
+def projection_of(file: ChangeFile, ids: FieldMap, defaults: Absent | None = None) -> Projection:
+    """How the columns of a file become the mirror's."""
+    absent = {**(defaults or {}), **dict(file.partition)}
+    mapped = {ids[field_id]: value for field_id, value in absent.items() if field_id in ids}
+    return Projection(file.path, ids, mapped)
+
+
 def _read_file(
-    parquet: pq.ParquetFile, path: str, rows: NDArray[np.int64], ids: FieldMap, target: pa.Schema
+    parquet: pq.ParquetFile, rows: NDArray[np.int64], by: Projection, target: pa.Schema
 ) -> Iterator[pa.Table]:
     """The rows of one file, a row group at a time; row groups without a winner are not read."""
-    sources = {
-        ids[field_id]: name for field_id, name in column_names(parquet, path).items() if field_id in ids
-    }
+    path = by.path
+    sources = source_columns(parquet, by)
     starts = row_group_starts(parquet)
     if int(rows[-1]) >= starts[-1]:
         raise Corrupt(f"{path}: has {starts[-1]} rows, but row {int(rows[-1])} was asked for")
@@ -56,18 +67,24 @@ def _read_file(
         table = read_groups(parquet, path, [group], list(sources.values()))
         if len(here) < table.num_rows:
             table = table.take(pa.array(here))
-        yield project_rows(table, path, sources, ids, target)
+        yield project_rows(table, sources, by, target)
 
 
-def project_rows(
-    table: pa.Table, path: str, sources: Mapping[int, str], ids: FieldMap, target: pa.Schema
-) -> pa.Table:
-    """The columns of the mirror, found by its field ids; one that the file does not have is NULL."""
+def source_columns(parquet: pq.ParquetFile, by: Projection) -> dict[int, str]:
+    """The mirror's field ids → the names of the file's columns."""
+    names = column_names(parquet, by.path)
+    return {by.ids[field_id]: name for field_id, name in names.items() if field_id in by.ids}
+
+
+def project_rows(table: pa.Table, sources: Mapping[int, str], by: Projection, target: pa.Schema) -> pa.Table:
+    """The columns of the mirror, found by its field ids."""
     columns: list[pa.ChunkedArray] = []
     for field in target:
-        name = sources.get(field_id_of(field, path))
+        field_id = field_id_of(field, by.path)
+        name = sources.get(field_id)
         if name is None:
-            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+            values = absent_values(field, table.num_rows, field_id, by.absent, by.path)
+            columns.append(pa.chunked_array([values], field.type))
         else:
-            columns.append(project_column(table[name], field.type, ids, path))
+            columns.append(project_column(table[name], field.type, by))
     return pa.table(columns, schema=target)

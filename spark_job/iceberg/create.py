@@ -18,6 +18,7 @@ from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.field_map import FieldMap, dump_map, load_map, renumber
 from spark_job.iceberg.failures import answered
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
+from spark_job.iceberg.own_properties import named_code, require_known_code
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.write_properties import check_numbers
 from spark_job.row_lineage import require_free_names
@@ -54,6 +55,7 @@ def create_mirror(
             )
         except TableAlreadyExistsError:
             table = _load(catalog, settings)
+    require_known_code(table, named_code(settings))
     return _with_given_ids(table)
 
 

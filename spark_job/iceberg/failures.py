@@ -49,11 +49,24 @@ def answered(what: str) -> Iterator[None]:
     """Names what a catalog's client raises when the answer is not whole: botocore takes half of one for an answer."""
     try:
         yield
-    except (KeyError, TypeError, json.JSONDecodeError, ValidationError) as error:
+    except ValidationError as error:
+        # Without the cause: pydantic repeats what it was given, and catalogs lend credentials.
+        raise Transient(f"{what}: the catalog's answer cannot be read ({problems(error)})") from None
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
         text = str(error)[:_MOST_TEXT]
         raise Transient(
             f"{what}: the catalog's answer cannot be read ({type(error).__name__}: {text})"
         ) from error
+
+
+def problems(error: ValidationError) -> str:
+    """What pydantic found, without what it was given."""
+    found = error.errors(include_input=False, include_context=False, include_url=False)
+    places = (".".join(map(str, one["loc"])) for one in found)
+    told = (
+        f"{place}: {one['msg']}" if place else one["msg"] for place, one in zip(places, found, strict=True)
+    )
+    return f"{error.title}: {'; '.join(told)}"[:_MOST_TEXT]
 
 
 def name_error(error: Exception, lead: str) -> IcemirrorError | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 
 from icemirror.cursor import Source
 from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
@@ -25,10 +28,14 @@ _MOST_ENTRIES = 200_000  # that are remembered
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Snapshots after the cursor, oldest first; `whole` says that the first one stands for all before it too."""
+    """Snapshots after the cursor, oldest first; `whole` says that the first one stands for all before it too.
+
+    `identities`: by partition spec, the places and field ids of the columns that are partitioned by as they are.
+    """
 
     snapshots: tuple[Snapshot, ...]
     whole: bool
+    identities: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
 def history_since(table: Table, name: str, source: Source | None) -> History:
@@ -41,7 +48,18 @@ def history_since(table: Table, name: str, source: Source | None) -> History:
     whole = bool(walked) and _stands_for_all(table.io, walked[0], by_id, source)
     for snapshot in walked[1:] if whole else walked:
         _refuse_changes(name, snapshot)
-    return History(tuple(walked), whole)
+    return History(tuple(walked), whole, _identities(table))
+
+
+def _identities(table: Table) -> dict[int, tuple[tuple[int, int], ...]]:
+    return {
+        spec_id: tuple(
+            (place, one.source_id)
+            for place, one in enumerate(spec.fields)
+            if isinstance(one.transform, IdentityTransform)
+        )
+        for spec_id, spec in table.specs().items()
+    }
 
 
 def walk_back(table: Table, name: str, source: Source | None) -> list[Snapshot]:
@@ -128,7 +146,7 @@ def added_files(io: FileIO, name: str, history: History) -> dict[int, list[Chang
     files: dict[int, list[ChangeFile]] = {snapshot_id: [] for snapshot_id in wanted}
     replaced = len(wanted) < len(snapshots)
     if history.whole:
-        files[snapshots[0].snapshot_id] = _all_files(io, name, snapshots[0])
+        files[snapshots[0].snapshot_id] = _all_files(io, name, history)
         wanted.pop(snapshots[0].snapshot_id, None)
     listed: dict[int, list[_Entry]] = {snapshot_id: [] for snapshot_id in wanted}
     if wanted and not replaced:
@@ -142,7 +160,9 @@ def added_files(io: FileIO, name: str, history: History) -> dict[int, list[Chang
     for snapshot_id, snapshot in wanted.items():
         entries = listed[snapshot_id]
         _require_all(name, snapshot, len(entries))
-        files[snapshot_id] = [_change_file(entry, snapshot.sequence_number or 0) for entry in entries]
+        files[snapshot_id] = [
+            _change_file(entry, snapshot.sequence_number or 0, history) for entry in entries
+        ]
     return files
 
 
@@ -170,6 +190,8 @@ class _Entry:
     sequence_number: int
     manifest: str
     manifest_by: int
+    spec_id: int
+    partition: tuple[Any, ...]  # Any: of the types of its columns
 
 
 _known: ReadOnce[tuple[_Entry, ...]] = ReadOnce(_MOST_ENTRIES, lambda entries: 1 + len(entries))
@@ -214,11 +236,17 @@ def _manifest_entries(io: FileIO, manifest: ManifestFile) -> tuple[_Entry, ...]:
                 sequence_number=entry.sequence_number or 0,
                 manifest=manifest.manifest_path,
                 manifest_by=manifest.added_snapshot_id or 0,
+                spec_id=manifest.partition_spec_id,
+                partition=_values(entry.data_file.partition),
             )
             for entry in read_entries(io, manifest)
         )
 
     return _known.get(manifest.manifest_path, read)
+
+
+def _values(record: Record) -> tuple[Any, ...]:
+    return tuple(record[at] for at in range(len(record)))
 
 
 def _in_own_order(entries: Sequence[_Entry]) -> bool:
@@ -236,19 +264,25 @@ def _own_entries(io: FileIO, name: str, snapshots: Sequence[Snapshot]) -> dict[i
     }
 
 
-def _all_files(io: FileIO, name: str, snapshot: Snapshot) -> list[ChangeFile]:
-    """All files of a snapshot: those of earlier commits by their sequence numbers, then those that it appended."""
+def _all_files(io: FileIO, name: str, history: History) -> list[ChangeFile]:
+    """All files of the first snapshot: those of earlier commits by sequence number, then those that it appended."""
+    snapshot = history.snapshots[0]
     number = snapshot.sequence_number or 0
     before: list[ChangeFile] = []
     own: list[ChangeFile] = []
     (entries,) = _entries(io, name, [snapshot], lambda _one, _manifest: True)
     for entry in entries:
         if _is_append(snapshot) and entry.snapshot_id == snapshot.snapshot_id:
-            own.append(_change_file(entry, number))
+            own.append(_change_file(entry, number, history))
         else:
-            before.append(_change_file(entry, max(0, min(entry.sequence_number, number - 1))))
+            before.append(_change_file(entry, max(0, min(entry.sequence_number, number - 1)), history))
     return sorted(before, key=lambda file: file.sequence_number) + own
 
 
-def _change_file(entry: _Entry, sequence_number: int) -> ChangeFile:
-    return ChangeFile(entry.path, entry.bytes, entry.events, entry.snapshot_id, sequence_number)
+def _change_file(entry: _Entry, sequence_number: int, history: History) -> ChangeFile:
+    partition = tuple(
+        (field_id, entry.partition[place])
+        for place, field_id in history.identities.get(entry.spec_id, ())
+        if place < len(entry.partition)
+    )
+    return ChangeFile(entry.path, entry.bytes, entry.events, entry.snapshot_id, sequence_number, partition)

@@ -45,7 +45,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from icemirror.errors import CommitUnknown, Conflict, Contested, Corrupt
+from icemirror.errors import CommitUnknown, Conflict, Contested, Corrupt, Invalid
 from spark_job.iceberg.manifest_tiers import bundle, choose_due, live_entries
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import (
@@ -69,6 +69,7 @@ _REFUSALS = (
     AuthorizationExpiredError,
     BadRequestError,
     ForbiddenError,
+    Invalid,  # ours: it was not asked
     NoSuchTableError,
     OAuthError,
     TooManyRequestsError,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError
 from pyiceberg.table import Table
 
@@ -15,8 +15,9 @@ from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.sql_address import missing_driver, missing_file, sqlite_path
 from icemirror.table_id import TableId
-from spark_job.iceberg import lean_metadata
 from spark_job.iceberg.failures import answered, named
+from spark_job.iceberg.open_catalog import open_catalog
+from spark_job.iceberg.own_properties import named_code, require_known_code
 from spark_job.iceberg.vended_io import VendedIO, is_lent
 
 # PyIceberg hands them to botocore as they are, which wants numbers.
@@ -29,15 +30,15 @@ class Catalogs:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._open: dict[str | None, Catalog] = {}
+        self._trusted = frozenset().union(*map(named_code, (*settings.tables, *settings.discover)))
 
     def get(self, name: str | None) -> Catalog:
         """A catalog by its name under `catalogs`; None is the default one."""
         if name not in self._open:
             title, properties = self._named(name)
-            lean_metadata.install()
             with named(f"catalog {title}"):
                 try:
-                    self._open[name] = load_catalog(title, **properties)
+                    self._open[name] = open_catalog(title, properties, self._trusted)
                 except NotInstalledError as error:
                     raise missing_driver(getattr(error.__cause__, "name", None)) from error
                 except (ValueError, ModuleNotFoundError) as error:
@@ -65,7 +66,10 @@ class Catalogs:
         own = table.mirror_catalog != table.changelog_catalog
         if own and self._absent_file(table.mirror_catalog) is not None:
             return None
-        return self._load(table.mirror_catalog, table.mirror_id)
+        found = self._load(table.mirror_catalog, table.mirror_id)
+        if found is not None:
+            require_known_code(found, named_code(table))
+        return found
 
     def _absent_file(self, name: str | None) -> Path | None:
         path = sqlite_path(self._settings.catalog_properties(name).get("uri", ""))

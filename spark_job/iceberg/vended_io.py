@@ -10,10 +10,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pyiceberg.catalog import load_catalog
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
+
+from spark_job.iceberg.open_catalog import open_catalog
 
 # How REST catalogs say when a loan ends, in milliseconds since 1970.
 _EXPIRIES = (
@@ -65,7 +66,7 @@ class VendedIO(FileIO):
     def current(self) -> FileIO:
         """File access with credentials that are good for a while."""
         if time.time() >= self._renew_at:
-            self._take(load_catalog(self._catalog, **self._catalog_properties).load_table(self._identifier))
+            self._take(open_catalog(self._catalog, self._catalog_properties).load_table(self._identifier))
         return self._io
 
     def _take(self, table: Table) -> None:

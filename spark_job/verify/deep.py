@@ -22,9 +22,10 @@ from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import U64
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import TOMBSTONE, SegmentInfo
-from spark_job.parquet_columns import column_names, open_parquet, read_columns
+from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.projection import Projection
 from spark_job.shape import ChangelogShape
-from spark_job.source_rows import project_rows
+from spark_job.source_rows import project_rows, projection_of, source_columns
 from spark_job.vectors import deleted_positions
 from spark_job.verify.compare_rows import (
     ENTRY,
@@ -129,7 +130,9 @@ class DeepWork:
     def _read_events(self, at: int) -> Changes:
         file = self.history[at]
         events = read_changes(self.changelog_io, file, at, self.shape)
-        digests = self._digests(self.changelog_io, file.path, file.events, self.field_map)
+        digests = self._digests(
+            self.changelog_io, file.events, projection_of(file, self.field_map, self.shape.defaults)
+        )
         sequence = np.column_stack([events.sequence, digests])
         return Changes(events.keys, events.operation, sequence, events.file, events.row)
 
@@ -147,7 +150,7 @@ class DeepWork:
         sequence = np.zeros((len(kind), self.shape.sequence.parts + 1), dtype=np.uint64)
         if self.compare_events and file.dead is not None:
             same = {target: target for target in self.field_map.values()}
-            sequence[:, -1] = self._digests(self.io, file.path, file.rows, same)
+            sequence[:, -1] = self._digests(self.io, file.rows, Projection(file.path, same))
         rows = Changes(
             self.codec.encode(columns),
             kind,
@@ -157,15 +160,14 @@ class DeepWork:
         )
         return rows.take(kind > ROW)
 
-    def _digests(self, io: FileIO, path: str, rows: int, ids: FieldMap) -> U64:
+    def _digests(self, io: FileIO, rows: int, by: Projection) -> U64:
         """A number for each row of a file, in the mirror's columns."""
         target = schema_to_pyarrow(self.schema)
-        with open_parquet(io, path, rows) as parquet:
-            names = column_names(parquet, path)
-            sources = {ids[field_id]: name for field_id, name in names.items() if field_id in ids}
+        with open_parquet(io, by.path, rows) as parquet:
+            sources = source_columns(parquet, by)
             batches = parquet.iter_batches(_BATCH_ROWS, columns=list(sources.values()))
             parts = [
-                digest_rows(project_rows(pa.Table.from_batches([batch]), path, sources, ids, target))
+                digest_rows(project_rows(pa.Table.from_batches([batch]), sources, by, target))
                 for batch in batches
             ]
         return np.concatenate([np.empty(0, dtype=np.uint64), *parts])

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
+from spark_job.absent import Absent
 from spark_job.change_file import ChangeFile
 from spark_job.field_map import FieldMap
 from spark_job.parquet_columns import open_parquet, read_at
@@ -53,7 +54,14 @@ def _differing(work: DeepWork, spot: Spot) -> list[str]:
     same = {target: target for target in work.field_map.values()}
     mirrored = work.mirrored[spot.file]
     here = _row(work, work.io, ChangeFile(mirrored.path, 0, mirrored.rows, 0, 0), spot.row, same)
-    there = _row(work, work.changelog_io, work.history[spot.event_file], spot.event_row, work.field_map)
+    there = _row(
+        work,
+        work.changelog_io,
+        work.history[spot.event_file],
+        spot.event_row,
+        work.field_map,
+        work.shape.defaults,
+    )
     return [
         name
         for name in here.column_names
@@ -61,9 +69,11 @@ def _differing(work: DeepWork, spot: Spot) -> list[str]:
     ]
 
 
-def _row(work: DeepWork, io: FileIO, file: ChangeFile, row: int, ids: FieldMap) -> pa.Table:
+def _row(
+    work: DeepWork, io: FileIO, file: ChangeFile, row: int, ids: FieldMap, defaults: Absent | None = None
+) -> pa.Table:
     first = np.zeros(1, dtype=np.uint32)
-    return read_rows(io, [file], first, np.array([row], dtype=np.uint32), ids, work.schema)
+    return read_rows(io, [file], first, np.array([row], dtype=np.uint32), ids, work.schema, defaults)
 
 
 def _key(work: DeepWork, spot: Spot) -> str:

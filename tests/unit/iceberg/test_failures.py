@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import traceback
 
 import aiohttp
 import azure.core.exceptions
@@ -9,10 +11,14 @@ import pyarrow as pa
 import pytest
 import requests
 import sqlalchemy.exc
+from pydantic import BaseModel, ValidationError
 from pyiceberg import exceptions as iceberg
+from pyiceberg.catalog.rest import ConfigResponse, TableResponse
+from pyiceberg.catalog.rest.response import TokenResponse
 
 from icemirror.errors import Conflict, Corrupt, IcemirrorError, Invalid, Transient
-from spark_job.iceberg.failures import name_error, named
+from spark_job.iceberg.failures import answered, name_error, named
+from spark_job.iceberg.open_catalog import hide_answers
 
 
 def _aws_error(code: str) -> Exception:
@@ -88,3 +94,38 @@ def test_words_of_arrow_which_may_hold_values_are_not_repeated() -> None:
     with pytest.raises(Corrupt) as caught, named("shop.orders"):
         pa.array([1_700_000_000_000_000_001], pa.timestamp("ns")).cast(pa.timestamp("us"))
     assert "1700000000000000001" not in str(caught.value)
+
+
+LENT = "wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"
+ANSWERS = {
+    "cut": f'{{"metadata-location": "s3://b/m.json", "config": {{"s3.secret-access-key": "{LENT}',
+    "without metadata": json.dumps({"config": {"s3.secret-access-key": LENT}}),
+    "of another kind": json.dumps({"config": {"s3.secret-access-key": [LENT]}, "metadata": LENT}),
+}
+
+
+class _Answer(BaseModel):
+    """As PyIceberg describes what a REST catalog answers."""
+
+    metadata: dict[str, str]
+    config: dict[str, str] = {}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_that_cannot_be_read_is_told_without_what_is_in_it(answer: str) -> None:
+    told = r"lab\.world: the catalog's answer cannot be read"
+    with pytest.raises(Transient, match=told) as caught, named("lab.world"), answered("lab.world"):
+        _Answer.model_validate_json(ANSWERS[answer])
+    assert LENT[-8:] not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_no_error_of_a_rest_catalog_s_client_repeats_the_answer(answer: str) -> None:
+    hide_answers()
+    for kind in (TableResponse, ConfigResponse, TokenResponse):
+        with pytest.raises(ValidationError) as caught:
+            kind.model_validate_json(f"[{ANSWERS[answer]}")
+        assert LENT[-8:] not in str(caught.value)
+    with pytest.raises(ValidationError) as caught:
+        TableResponse.model_validate_json(ANSWERS[answer])
+    assert LENT[-8:] not in str(caught.value)

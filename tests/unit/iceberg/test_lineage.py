@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -58,6 +59,9 @@ class FakeTable:
 
     def current_snapshot(self) -> Snapshot | None:
         return next((one for one in self.metadata.snapshots if one.snapshot_id == self.head), None)
+
+    def specs(self) -> dict[int, PartitionSpec]:
+        return {}
 
 
 def snapshot(number: int, operation: str | None = "append", parent: int | None = -1) -> Snapshot:

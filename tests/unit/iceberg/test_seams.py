@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.resolver import ReadSchemaResolver, construct_writer
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
@@ -120,6 +121,15 @@ SIGNATURES: dict[str, tuple[Callable[..., Any], list[str]]] = {
         ["self", "data_file", "schema", "partition_spec"],
     ),
     "Catalog.commit_table": (Catalog.commit_table, ["self", "table", "requirements", "updates"]),
+    "Catalog._load_file_io": (Catalog._load_file_io, ["self", "properties", "location"]),
+    "MetastoreCatalog._update_and_stage_table": (
+        MetastoreCatalog._update_and_stage_table,
+        ["self", "current_table", "table_identifier", "requirements", "updates"],
+    ),
+    "RestCatalog._response_to_table": (
+        RestCatalog._response_to_table,
+        ["self", "identifier_tuple", "table_response"],
+    ),
     "load_location_provider": (load_location_provider, ["table_location", "table_properties"]),
     "LocationProvider.new_data_location": (
         LocationProvider.new_data_location,

@@ -81,7 +81,7 @@ def test_credentials_are_renewed_before_files_are_listed(
         def load_table(self, identifier: object) -> _Table:
             return _Table(PyArrowFileIO({}), expires_at=time.time() + 3600)
 
-    monkeypatch.setattr(vended_io, "load_catalog", lambda name, **properties: Catalog())
+    monkeypatch.setattr(vended_io, "open_catalog", lambda name, properties: Catalog())
     (tmp_path / "one.parquet").write_bytes(b"four")
     (found,) = list_files(lent(Stale({}), expires_at=time.time() - 1), f"file://{tmp_path}")
     assert found.bytes == 4

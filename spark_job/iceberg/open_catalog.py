@@ -1,0 +1,46 @@
+"""Opens a catalog as icemirror uses it: read leanly, not at the mercy of tables, answers not repeated in errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from functools import cache
+from typing import Any
+
+from pydantic import ValidationError
+from pyiceberg.catalog import Catalog, load_catalog
+
+from icemirror.errors import Invalid
+from spark_job.iceberg import lean_metadata
+from spark_job.iceberg.failures import problems
+from spark_job.iceberg.own_properties import distrust_tables
+
+_REST = "pyiceberg.catalog.rest"  # imported only by who uses it
+
+
+def open_catalog(
+    name: str,
+    properties: Mapping[str, Any],  # Any: as PyIceberg takes them
+    trusted: Set[str] = frozenset(),
+) -> Catalog:
+    """The catalog with these properties; `trusted` is code that properties of its tables may name."""
+    lean_metadata.install()
+    try:
+        catalog = load_catalog(name, **properties)
+    except ValidationError as error:
+        # Without the cause: pydantic repeats what it was given.
+        raise Invalid(f"catalog {name}: its answer cannot be read ({problems(error)})") from None
+    if any(kind.__module__ == _REST for kind in type(catalog).__mro__):
+        hide_answers()
+    distrust_tables(catalog, trusted)
+    return catalog
+
+
+@cache
+def hide_answers() -> None:
+    """Pydantic's errors about the answers of REST catalogs, which lend credentials, do not repeat them."""
+    from pyiceberg.catalog.rest import ConfigResponse, TableResponse
+    from pyiceberg.catalog.rest.response import TokenResponse
+
+    for kind in (ConfigResponse, TableResponse, TokenResponse):
+        kind.model_config["hide_input_in_errors"] = True
+        kind.model_rebuild(force=True)
