@@ -10,9 +10,10 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.maintenance.references import entries_of, index_files, live_paths, manifests_of, root_of
-from spark_job.maintenance.retention import lineage, main_head
+from spark_job.maintenance.retention import main_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,10 @@ def _choose_witnesses(before: TableMetadata, after: TableMetadata, gone: Sequenc
     snapshots off the line are asked besides. Else every retained snapshot is asked.
     """
     gone_ids = frozenset(snapshot.snapshot_id for snapshot in gone)
-    line = list(lineage(after, main_head(after)))
+    line = list(walk_ancestors(after.snapshots, main_head(after)))
     if line:
         oldest = line[-1].snapshot_id
-        if gone_ids <= {snapshot.snapshot_id for snapshot in lineage(before, oldest)}:
+        if gone_ids <= {snapshot.snapshot_id for snapshot in walk_ancestors(before.snapshots, oldest)}:
             followers = {snapshot.snapshot_id for snapshot in line[:-1]}
             asked = tuple(one for one in after.snapshots if one.snapshot_id not in followers)
             return _Witnesses(asked, gone_ids | {oldest})
@@ -100,7 +101,7 @@ def _taken_away(io: FileIO, taking: Sequence[ManifestFile], kept: Iterable[Manif
 
 def _retained_index(io: FileIO, after: TableMetadata, asked: Sequence[Snapshot]) -> set[str]:
     """What the index of witnesses needs. Snapshots of other writers have none: the next of ours speaks for them."""
-    line = list(lineage(after, main_head(after)))
+    line = list(walk_ancestors(after.snapshots, main_head(after)))
     ours = [snapshot for snapshot in reversed(line) if root_of(snapshot)][:1]
     root = after.properties.get(INDEX_ROOT)
     return index_files(io, [*asked, *ours], *([root] if root else []))
