@@ -18,6 +18,7 @@ from spark_job.maintenance.expiry import Expiry, delete_files, find_files
 from spark_job.maintenance.retention import due_snapshots, main_head, may_delete
 
 _MOST_CONFLICTS = 8
+_MOST_SECONDS_BACK = 60
 
 
 def expire(table: Table, name: str, *, dry_run: bool = False) -> ExpireResult:
@@ -26,6 +27,7 @@ def expire(table: Table, name: str, *, dry_run: bool = False) -> ExpireResult:
     now_ms = int(time.time() * 1000)
     if dry_run:
         return _count(table, name, now_ms)
+    _require_clock(table.metadata, name, now_ms)
     snapshots = deleted = left = conflicts = 0
     while due := due_snapshots(table.metadata, now_ms):
         expiry = Expiry(table.metadata, due)
@@ -59,6 +61,16 @@ def require_own_files(metadata: TableMetadata, name: str) -> None:
         raise Invalid(
             f"{name}: its property gc.enabled is false, so its files may belong to other tables too. "
             "Nothing is deleted; set it to true if they do not."
+        )
+
+
+def _require_clock(metadata: TableMetadata, name: str, now_ms: int) -> None:
+    """A commit without a snapshot takes the time of this machine, and Iceberg Java reads no table that goes back."""
+    behind = (metadata.last_updated_ms - now_ms) // 1000
+    if behind > _MOST_SECONDS_BACK:
+        raise Invalid(
+            f"{name}: by this machine's clock the table was last written {behind} seconds from now. Nothing was "
+            "removed; set the clock that is wrong. Merges remove what is due all the same, with their own commits."
         )
 
 
