@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.maintenance.own_places import OwnPlaces
 from spark_job.maintenance.references import entries_of, index_files, live_paths, manifests_of, root_of
 from spark_job.maintenance.retention import main_head
 
@@ -37,9 +38,9 @@ class _Witnesses:
 
 
 def find_unreferenced(
-    io: FileIO, before: TableMetadata, after: TableMetadata, expired: Sequence[Snapshot]
+    io: FileIO, before: TableMetadata, after: TableMetadata, expired: Sequence[Snapshot], own: OwnPlaces
 ) -> Unreferenced:
-    """What the commit that led from `before` to `after` set free."""
+    """What the commit that led from `before` to `after` set free, of the table's own: anybody may name other files."""
     retained = {snapshot.snapshot_id for snapshot in after.snapshots}
     gone = [snapshot for snapshot in expired if snapshot.snapshot_id not in retained]
     if not gone:
@@ -58,10 +59,14 @@ def find_unreferenced(
         one for one in every if one.deleted_files_count != 0 and one.added_snapshot_id in witnesses.takers
     ]
     lists = {snapshot.manifest_list for snapshot in gone} - {one.manifest_list for one in after.snapshots}
+    content = _taken_away(io, taking, kept.values())
+    metadata = lists | dropped.keys() | (_statistics(before) - _statistics(after))
+    roots = {path for snapshot in gone if (path := root_of(snapshot)) and own.has_index(path)}
+    index = index_files(io, (), *roots) - _retained_index(io, after, witnesses.asked)
     return Unreferenced(
-        content=frozenset(_taken_away(io, taking, kept.values())),
-        metadata=frozenset(lists | dropped.keys() | (_statistics(before) - _statistics(after))),
-        index=frozenset(index_files(io, gone) - _retained_index(io, after, witnesses.asked)),
+        content=frozenset(filter(own.has_file, content)),
+        metadata=frozenset(filter(own.has_file, metadata)),
+        index=frozenset(filter(own.has_index, index)),
     )
 
 
