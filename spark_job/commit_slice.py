@@ -113,7 +113,7 @@ def commit_slice(
     committed = time.perf_counter()
     remember_root(root_path, root)
     discard(io, _passing(merged, root))
-    clean_up(table, expiry, after)
+    clean_up(table, expiry, after, index_location)
     seconds = {
         "deletes": prepared - began,
         "commit": committed - prepared,

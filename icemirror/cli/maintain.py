@@ -126,7 +126,12 @@ def _run(
     with named(table.name):
         for action in actions:
             if action == _EXPIRE:
-                yield expire(load_mirror(), table.name, dry_run=dry_run)
+                yield expire(
+                    load_mirror(),
+                    table.name,
+                    configured_index=settings.index_location,
+                    dry_run=dry_run,
+                )
             else:
                 yield clean_orphans(
                     load_mirror,

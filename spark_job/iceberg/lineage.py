@@ -16,6 +16,7 @@ from pyiceberg.typedef import Record
 from icemirror.cursor import Source
 from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.change_file import ChangeFile
+from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import read_entries
@@ -64,15 +65,13 @@ def _identities(table: Table) -> dict[int, tuple[tuple[int, int], ...]]:
 
 def walk_back(table: Table, name: str, source: Source | None) -> list[Snapshot]:
     """The snapshots after the cursor's, newest first; an error where they do not lead back to it."""
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     walked: list[Snapshot] = []
     head = table.current_snapshot()
-    at = head.snapshot_id if head else None
-    stop = source.snapshot_id if source else None
-    while at is not None and at != stop and at in by_id:
-        walked.append(by_id[at])
-        at = by_id[at].parent_snapshot_id
-    if source is None or (at == stop and stop in by_id) or _begins_after(table.io, walked, source):
+    for snapshot in walk_ancestors(table.metadata.snapshots, head.snapshot_id if head else None):
+        if source is not None and snapshot.snapshot_id == source.snapshot_id:
+            return walked
+        walked.append(snapshot)
+    if source is None or _begins_after(table.io, walked, source):
         return walked
     if source.sequence_number >= table.metadata.next_sequence_number():
         raise Transient(
@@ -81,9 +80,9 @@ def walk_back(table: Table, name: str, source: Source | None) -> list[Snapshot]:
             f"good, {REBUILD}."
         )
     raise Invalid(
-        f"{name}: snapshot {stop}, up to which the mirror has merged, is not in the history of the changelog any "
-        "more (it has expired, and others after it or a part of it that was to be merged; or the changelog was rolled "
-        f"back). Events may be missing: {REBUILD}."
+        f"{name}: snapshot {source.snapshot_id}, up to which the mirror has merged, is not in the history of the "
+        "changelog any more (it has expired, and others after it or a part of it that was to be merged; or the "
+        f"changelog was rolled back). Events may be missing: {REBUILD}."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,6 +16,7 @@ from icemirror.cursor import Cursor
 from icemirror.errors import REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.field_map import FieldMap, load_map, renumber
+from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.descent import holds_files_of
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root, read_root
@@ -176,22 +177,23 @@ def _find_standing(table: Table, name: str, head: Snapshot, anchor: Anchor | Non
     Where icemirror's own snapshot has expired, the table's properties speak for it, but only if it is the very one
     that is missing from the walk: after a rollback to before it they say nothing about this history.
     """
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    snapshots = table.metadata.snapshots
     at = head
-    while not (at.summary and CURSOR in at.summary.additional_properties):
-        parent = by_id.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
-        if parent is not None:
-            at = parent
-        elif anchor is not None and _is_parent(table.io, anchor, at, by_id):
-            return _Standing(
-                anchor.snapshot_id, anchor.cursor, anchor.epoch, table.metadata.properties[INDEX_ROOT]
-            )
-        else:
-            raise Invalid(
-                f"{name}: snapshot {head.snapshot_id} was made by another writer, and its history leads back to none "
-                f"of icemirror's. Roll the table back to one of icemirror's snapshots, or {REBUILD}."
-            )
-    summary = at.summary.additional_properties
+    for at in walk_ancestors(snapshots, head.snapshot_id):
+        if at.summary and CURSOR in at.summary.additional_properties:
+            return _told_by(at, at.summary.additional_properties, name)
+    known = {snapshot.snapshot_id for snapshot in snapshots}
+    if anchor is not None and _is_parent(table.io, anchor, at, known):
+        return _Standing(
+            anchor.snapshot_id, anchor.cursor, anchor.epoch, table.metadata.properties[INDEX_ROOT]
+        )
+    raise Invalid(
+        f"{name}: snapshot {head.snapshot_id} was made by another writer, and its history leads back to none "
+        f"of icemirror's. Roll the table back to one of icemirror's snapshots, or {REBUILD}."
+    )
+
+
+def _told_by(at: Snapshot, summary: Mapping[str, str], name: str) -> _Standing:
     try:
         return _Standing(
             at.snapshot_id,
@@ -207,7 +209,7 @@ def _find_standing(table: Table, name: str, head: Snapshot, anchor: Anchor | Non
         ) from error
 
 
-def _is_parent(io: FileIO, anchor: Anchor, first: Snapshot, known: Mapping[int, Snapshot]) -> bool:
+def _is_parent(io: FileIO, anchor: Anchor, first: Snapshot, known: Set[int]) -> bool:
     """Whether the anchor's snapshot, which has expired, is the one before this."""
     if anchor.snapshot_id in known:
         return False
@@ -224,15 +226,13 @@ def _is_parent(io: FileIO, anchor: Anchor, first: Snapshot, known: Mapping[int, 
 def _files_number(metadata: TableMetadata) -> int | None:
     """The sequence number of the commit that last changed the table's files; 0 if none ever did."""
     anchor = _read_anchor(metadata.properties)
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    at, number = metadata.current_snapshot(), metadata.next_sequence_number()
-    while at is not None:
+    number = metadata.next_sequence_number()
+    for at in walk_ancestors(metadata.snapshots, metadata.current_snapshot_id):
         if _changed_files(at):
             return at.sequence_number
         if anchor is not None and anchor.snapshot_id == at.snapshot_id:
             return anchor.files_number
         number = at.sequence_number or 0
-        at = by_id.get(at.parent_snapshot_id or 0)
     return 0 if number == 1 else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -181,6 +182,7 @@ class RowDelta:
                 "snapshot-id": self.snapshot_id,
                 "parent-snapshot-id": parent_id,
                 "sequence-number": sequence_number,
+                "timestamp-ms": next_time_ms(metadata),
                 "manifest-list": path,
                 "summary": self._summarise(),
                 "schema-id": self.schema.schema_id if self.schema else metadata.current_schema_id,
@@ -311,3 +313,13 @@ class RowDelta:
         operation = Operation.OVERWRITE if self.delete_files or self.removed else Operation.APPEND
         previous = self.head.summary if self.head else None
         return update_snapshot_summaries(Summary(operation, **counts, **self.summary), previous)
+
+
+def next_time_ms(metadata: TableMetadata) -> int:
+    """The time of the next snapshot: now, but after all that the table has seen, whatever the clocks of its writers.
+
+    Iceberg Java does not read a table whose log goes back by more than a minute. The same time would not do: PyIceberg
+    takes a `last-updated-ms` that does not change for one that nobody set, and puts its own clock's there.
+    """
+    seen = max((metadata.last_updated_ms, *(entry.timestamp_ms for entry in metadata.snapshot_log[-1:])))
+    return max(int(time.time() * 1000), seen + 1)

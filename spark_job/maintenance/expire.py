@@ -14,18 +14,24 @@ from icemirror.crash import reach
 from icemirror.errors import Conflict, Invalid
 from icemirror.result import ExpireResult
 from spark_job.iceberg.mirror import SOURCE
+from spark_job.index_location import index_location
 from spark_job.maintenance.expiry import Expiry, delete_files, find_files
 from spark_job.maintenance.retention import due_snapshots, main_head, may_delete
 
 _MOST_CONFLICTS = 8
+_MOST_SECONDS_BACK = 60
 
 
-def expire(table: Table, name: str, *, dry_run: bool = False) -> ExpireResult:
+def expire(
+    table: Table, name: str, *, configured_index: str | None = None, dry_run: bool = False
+) -> ExpireResult:
     """Removes what is due and what only that reached; with `dry_run` it only counts."""
     require_own_files(table.metadata, name)
     now_ms = int(time.time() * 1000)
+    index_place = index_location(table.metadata, configured_index)
     if dry_run:
-        return _count(table, name, now_ms)
+        return _count(table, name, now_ms, index_place)
+    _require_clock(table.metadata, name, now_ms)
     snapshots = deleted = left = conflicts = 0
     while due := due_snapshots(table.metadata, now_ms):
         expiry = Expiry(table.metadata, due)
@@ -38,7 +44,7 @@ def expire(table: Table, name: str, *, dry_run: bool = False) -> ExpireResult:
             table = table.catalog.load_table(table.name())
             continue
         snapshots += len(due)
-        done = delete_files(table, find_files(table, expiry, after))
+        done = delete_files(table, find_files(table, expiry, after, index_place))
         deleted, left = deleted + done.deleted, left + done.left
         table = table.catalog.load_table(table.name())
     return ExpireResult(
@@ -62,6 +68,16 @@ def require_own_files(metadata: TableMetadata, name: str) -> None:
         )
 
 
+def _require_clock(metadata: TableMetadata, name: str, now_ms: int) -> None:
+    """A commit without a snapshot takes the time of this machine, and Iceberg Java reads no table that goes back."""
+    behind = (metadata.last_updated_ms - now_ms) // 1000
+    if behind > _MOST_SECONDS_BACK:
+        raise Invalid(
+            f"{name}: by this machine's clock the table was last written {behind} seconds from now. Nothing was "
+            "removed; set the clock that is wrong. Merges remove what is due all the same, with their own commits."
+        )
+
+
 def _commit(table: Table, expiry: Expiry) -> TableMetadata:
     """Only on the head that was seen: a merge may be under way that builds on it."""
     fence = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": main_head(expiry.before)})
@@ -76,7 +92,7 @@ def _commit(table: Table, expiry: Expiry) -> TableMetadata:
     return response.metadata
 
 
-def _count(table: Table, name: str, now_ms: int) -> ExpireResult:
+def _count(table: Table, name: str, now_ms: int, index_place: str) -> ExpireResult:
     """One commit after the other, without committing."""
     metadata, snapshots, files = table.metadata, 0, 0
     while due := due_snapshots(metadata, now_ms):
@@ -84,7 +100,7 @@ def _count(table: Table, name: str, now_ms: int) -> ExpireResult:
         after = metadata.model_copy(
             update={"snapshots": [one for one in metadata.snapshots if one.snapshot_id not in gone]}
         )
-        files += len(find_files(table, Expiry(metadata, due), after))
+        files += len(find_files(table, Expiry(metadata, due), after, index_place))
         metadata, snapshots = after, snapshots + len(due)
     return ExpireResult(
         table=name, dry_run=True, snapshots=snapshots, retained=len(metadata.snapshots), files=files, left=0

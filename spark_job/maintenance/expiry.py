@@ -14,6 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 from icemirror.crash import reach
 from icemirror.telemetry.logs import get_log
 from spark_job.iceberg.discard import Discarded, discard
+from spark_job.maintenance.own_places import OwnPlaces
 from spark_job.maintenance.retention import due_snapshots, is_worth_it, main_head, may_delete
 from spark_job.maintenance.unreferenced import Unreferenced, find_unreferenced
 
@@ -57,11 +58,11 @@ def _due(metadata: TableMetadata) -> tuple[Snapshot, ...]:
     return due if is_worth_it(metadata, due) else ()
 
 
-def clean_up(table: Table, expiry: Expiry, after: TableMetadata) -> Discarded:
+def clean_up(table: Table, expiry: Expiry, after: TableMetadata, index_place: str) -> Discarded:
     """After the commit is certain: deletes what only the expired snapshots reached, and old metadata files."""
     done = Discarded()
     with _forgiven("expired files left"):
-        files = find_files(table, expiry, after)
+        files = find_files(table, expiry, after, index_place)
         done = delete_files(table, files)
         if expiry.snapshots or done.left:
             log.info(
@@ -74,10 +75,12 @@ def clean_up(table: Table, expiry: Expiry, after: TableMetadata) -> Discarded:
     return done
 
 
-def find_files(table: Table, expiry: Expiry, after: TableMetadata) -> Unreferenced:
+def find_files(table: Table, expiry: Expiry, after: TableMetadata, index_place: str) -> Unreferenced:
     """What a commit set free: by the snapshots that it removed, and in the log of metadata files."""
-    free = find_unreferenced(table.io, expiry.before, after, expiry.snapshots)
-    return Unreferenced(free.content, free.metadata | _old_metadata(expiry.before, after), free.index)
+    own = OwnPlaces.of(expiry.before, index_place)
+    free = find_unreferenced(table.io, expiry.before, after, expiry.snapshots, own)
+    old = frozenset(filter(own.has_file, _old_metadata(expiry.before, after)))
+    return Unreferenced(free.content, free.metadata | old, free.index)
 
 
 def delete_files(table: Table, files: Unreferenced) -> Discarded:

@@ -17,10 +17,10 @@ from spark_job.iceberg.listing import StoredFile, list_files
 from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.index_location import index_location
 from spark_job.maintenance.expire import require_own_files
+from spark_job.maintenance.own_places import is_below, named_places
 from spark_job.maintenance.references import index_files, live_paths, manifests_of
 
 _OURS = (".parquet", ".orc", ".avro", ".puffin", ".stats", ".metadata.json", ".metadata.json.gz")
-_PLACES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _SHOWN = 1000
 
 
@@ -74,14 +74,12 @@ def places_of(metadata: TableMetadata) -> tuple[list[str], tuple[str, ...]]:
     location = metadata.location.rstrip("/")
     own = [f"{location}/data", f"{location}/metadata"]
     elsewhere: list[str] = []
-    for name in _PLACES:
-        place = metadata.properties.get(name, "").rstrip("/")
-        if place.startswith(f"{location}/"):
-            if not any(f"{place}/".startswith(f"{known}/") for known in own):
-                own.append(place)
-        elif place:
+    for place in named_places(metadata):
+        if not is_below(place, location):
             elsewhere.append(place)
-    return own, tuple(dict.fromkeys(elsewhere))
+        elif not any(place == known or is_below(place, known) for known in own):
+            own.append(place)
+    return own, tuple(elsewhere)
 
 
 def referenced_names(table: Table) -> set[str]:

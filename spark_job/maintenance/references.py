@@ -11,7 +11,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFil
 from pyiceberg.table.snapshots import Snapshot
 
 from spark_job.iceberg.manifests import known_manifests
-from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.iceberg.mirror import CURSOR, INDEX_ROOT
 from spark_job.iceberg.seams import read_entries
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import segment_paths
@@ -59,8 +59,9 @@ def index_files(io: FileIO, snapshots: Iterable[Snapshot], *others: str) -> set[
 
 
 def root_of(snapshot: Snapshot) -> str | None:
-    """The index root that a snapshot was committed with."""
-    return snapshot.summary.additional_properties.get(INDEX_ROOT) if snapshot.summary else None
+    """The index root that a snapshot of icemirror's was committed with; others have none, whatever they say."""
+    told = snapshot.summary.additional_properties if snapshot.summary else {}
+    return told.get(INDEX_ROOT) if CURSOR in told else None
 
 
 def _read(io: FileIO, manifest: ManifestFile) -> Entries:

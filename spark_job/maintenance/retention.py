@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
+from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.mirror import CURSOR
 from spark_job.iceberg.write_properties import (
     MAX_SNAPSHOT_AGE_MS,
@@ -55,7 +56,7 @@ def due_snapshots(metadata: TableMetadata, now_ms: int, coming: int = 0) -> tupl
     that holds the cursor to the head stay.
     """
     retention = read_retention(metadata)
-    main = list(lineage(metadata, main_head(metadata)))
+    main = list(walk_ancestors(metadata.snapshots, main_head(metadata)))
     kept = _kept(metadata, main)
     oldest_first = main[::-1]
     room = max(0, len(main) + coming - max(1, retention.least))
@@ -86,19 +87,13 @@ def main_head(metadata: TableMetadata) -> int | None:
     return main.snapshot_id if main else metadata.current_snapshot_id
 
 
-def lineage(metadata: TableMetadata, snapshot_id: int | None) -> Iterator[Snapshot]:
-    """A snapshot and its ancestors as far as they are known, newest first."""
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    while snapshot_id is not None and (snapshot := by_id.pop(snapshot_id, None)):
-        yield snapshot
-        snapshot_id = snapshot.parent_snapshot_id
-
-
 def _kept(metadata: TableMetadata, main: Sequence[Snapshot]) -> set[int]:
     kept: set[int] = set()
     for name, ref in metadata.refs.items():
         if name != MAIN_BRANCH and ref.snapshot_ref_type is SnapshotRefType.BRANCH:
-            kept.update(snapshot.snapshot_id for snapshot in lineage(metadata, ref.snapshot_id))
+            kept.update(
+                snapshot.snapshot_id for snapshot in walk_ancestors(metadata.snapshots, ref.snapshot_id)
+            )
         else:
             kept.add(ref.snapshot_id)
     # The next merge walks back from the head to the snapshot that holds the cursor.

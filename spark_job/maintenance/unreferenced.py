@@ -10,9 +10,11 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.maintenance.own_places import OwnPlaces
 from spark_job.maintenance.references import entries_of, index_files, live_paths, manifests_of, root_of
-from spark_job.maintenance.retention import lineage, main_head
+from spark_job.maintenance.retention import main_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,9 @@ class _Witnesses:
 
 
 def find_unreferenced(
-    io: FileIO, before: TableMetadata, after: TableMetadata, expired: Sequence[Snapshot]
+    io: FileIO, before: TableMetadata, after: TableMetadata, expired: Sequence[Snapshot], own: OwnPlaces
 ) -> Unreferenced:
-    """What the commit that led from `before` to `after` set free."""
+    """What the commit that led from `before` to `after` set free, of the table's own: anybody may name other files."""
     retained = {snapshot.snapshot_id for snapshot in after.snapshots}
     gone = [snapshot for snapshot in expired if snapshot.snapshot_id not in retained]
     if not gone:
@@ -57,10 +59,14 @@ def find_unreferenced(
         one for one in every if one.deleted_files_count != 0 and one.added_snapshot_id in witnesses.takers
     ]
     lists = {snapshot.manifest_list for snapshot in gone} - {one.manifest_list for one in after.snapshots}
+    content = _taken_away(io, taking, kept.values())
+    metadata = lists | dropped.keys() | (_statistics(before) - _statistics(after))
+    roots = {path for snapshot in gone if (path := root_of(snapshot)) and own.has_index(path)}
+    index = index_files(io, (), *roots) - _retained_index(io, after, witnesses.asked)
     return Unreferenced(
-        content=frozenset(_taken_away(io, taking, kept.values())),
-        metadata=frozenset(lists | dropped.keys() | (_statistics(before) - _statistics(after))),
-        index=frozenset(index_files(io, gone) - _retained_index(io, after, witnesses.asked)),
+        content=frozenset(filter(own.has_file, content)),
+        metadata=frozenset(filter(own.has_file, metadata)),
+        index=frozenset(filter(own.has_index, index)),
     )
 
 
@@ -71,10 +77,10 @@ def _choose_witnesses(before: TableMetadata, after: TableMetadata, gone: Sequenc
     snapshots off the line are asked besides. Else every retained snapshot is asked.
     """
     gone_ids = frozenset(snapshot.snapshot_id for snapshot in gone)
-    line = list(lineage(after, main_head(after)))
+    line = list(walk_ancestors(after.snapshots, main_head(after)))
     if line:
         oldest = line[-1].snapshot_id
-        if gone_ids <= {snapshot.snapshot_id for snapshot in lineage(before, oldest)}:
+        if gone_ids <= {snapshot.snapshot_id for snapshot in walk_ancestors(before.snapshots, oldest)}:
             followers = {snapshot.snapshot_id for snapshot in line[:-1]}
             asked = tuple(one for one in after.snapshots if one.snapshot_id not in followers)
             return _Witnesses(asked, gone_ids | {oldest})
@@ -100,7 +106,7 @@ def _taken_away(io: FileIO, taking: Sequence[ManifestFile], kept: Iterable[Manif
 
 def _retained_index(io: FileIO, after: TableMetadata, asked: Sequence[Snapshot]) -> set[str]:
     """What the index of witnesses needs. Snapshots of other writers have none: the next of ours speaks for them."""
-    line = list(lineage(after, main_head(after)))
+    line = list(walk_ancestors(after.snapshots, main_head(after)))
     ours = [snapshot for snapshot in reversed(line) if root_of(snapshot)][:1]
     root = after.properties.get(INDEX_ROOT)
     return index_files(io, [*asked, *ours], *([root] if root else []))

@@ -15,8 +15,9 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from icemirror.result import Merged
 from spark_job.iceberg import row_delta
+from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.maintenance.retention import lineage, main_head
+from spark_job.maintenance.retention import main_head
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge.lab import Lab, local_path
 
@@ -149,7 +150,7 @@ def test_the_last_of_many_merges_costs_what_an_early_one_does(
     assert not isinstance(lab.pipeline.advance(lab.table), Merged)
     assert stored_files(tmp_path / "warehouse") == referenced_files(mirror)
     assert clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60, dry_run=True).files == 0
-    oldest = list(lineage(mirror.metadata, main_head(mirror.metadata)))[-1].snapshot_id
+    oldest = list(walk_ancestors(mirror.metadata.snapshots, main_head(mirror.metadata)))[-1].snapshot_id
     for place in (EARLY.stop, snapshot_ids.index(oldest), MERGES - 1):
         assert rows_at(lab, snapshot_ids[place]) == story.history[place + 1]
     assert len(mirror.metadata.snapshots) <= KEPT + KEPT // 10 + 2

@@ -6,16 +6,18 @@ import json
 import logging
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
+from spark_job.key_index.root import read_root, write_root
 from spark_job.maintenance import unreferenced
 from tests.referenced import referenced_files, stored_files
 from tests.unit.maintenance.conftest import SMALL
-from tests.unit.merge.lab import Lab, append_files, rows_table
+from tests.unit.merge.lab import Lab, append_files, local_path, rows_table
 
 
 def merge_often(lab: Lab, times: int, first: int = 1) -> None:
@@ -88,6 +90,48 @@ def test_a_snapshot_of_another_writer_does_not_speak_for_the_index(lab: Lab) -> 
         assert first < 12
     merge_often(lab, 1, first=first)
     assert lab.rows()[90] == "foreign"
+
+
+def test_a_root_that_another_writer_names_leads_nowhere(lab: Lab) -> None:
+    """Else its summary could have any file deleted that a job may delete."""
+    merge_often(lab, 1)
+    ledger = lab.folder / "payroll" / "ledger.parquet"
+    ledger.parent.mkdir()
+    ledger.write_text("of another table")
+    mirror = lab.mirror
+    root = read_root(mirror.io, mirror.metadata.properties["icemirror.index-root"])
+    forged = f"{mirror.location()}/data/forged.root.puffin"
+    segment = root.segments[0].model_copy(update={"path": f"file://{ledger}"})
+    write_root(mirror.io, forged, root.model_copy(update={"segments": (segment,)}))
+    mirror.append(mirror.scan().to_arrow().slice(0, 0), snapshot_properties={"icemirror.index-root": forged})
+    merge_often(lab, 8, first=2)
+    assert all("icemirror.cursor" in (one.summary or {}) for one in lab.mirror.metadata.snapshots)
+    assert ledger.exists()
+    assert local_path(forged).exists()
+
+
+def test_an_index_at_a_configured_place_is_tidied_up_as_well(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, options=SMALL, tail=f"index_location: file://{tmp_path}/indexes\n")
+    merge_often(lab, 8)
+    stored = set((tmp_path / "indexes").rglob("*.puffin"))
+    assert stored
+    assert stored == {path for path in referenced_files(lab.mirror) if path.suffix == ".puffin"}
+
+
+def test_files_that_somebody_added_from_elsewhere_stay(lab: Lab) -> None:
+    """They may be another table's, and were there before this one."""
+    merge_often(lab, 1)
+    elsewhere = lab.folder / "elsewhere" / "a.parquet"
+    elsewhere.parent.mkdir()
+    pq.write_table(rows_table(lab.mirror.schema(), [{"id": 90, "name": "foreign"}]), elsewhere)
+    lab.mirror.add_files([f"file://{elsewhere}"])
+    merge_often(lab, 1, first=2)
+    lab.tell("D90@50 I91@50")
+    lab.merge()
+    merge_often(lab, 9, first=3)
+    assert 90 not in lab.rows()
+    assert f"file://{elsewhere}" not in {task.file.file_path for task in lab.mirror.scan().plan_files()}
+    assert elsewhere.exists()
 
 
 def test_a_tag_that_comes_during_the_merge_is_seen(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

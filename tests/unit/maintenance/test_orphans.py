@@ -180,6 +180,12 @@ def test_places_that_other_tables_may_share_are_not_listed(merged: Lab) -> None:
     assert unlisted == ("s3://lake/shared",)
 
 
+def test_a_place_that_leads_out_of_the_tables_location_is_not_listed(merged: Lab) -> None:
+    out = f"{merged.mirror.location()}/data/../../payroll"
+    metadata = merged.mirror.metadata.model_copy(update={"properties": {"write.data.path": out}})
+    assert places_of(metadata)[1] == (out,)
+
+
 @pytest.mark.parametrize(
     ("stored", "named"),
     [

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
 from spark_job.iceberg.seams import NewList, NewManifest, _Writer, list_manifests, write_list
+from spark_job.key_index.root import Root, write_root
+from spark_job.maintenance.own_places import OwnPlaces
 from spark_job.maintenance.unreferenced import Unreferenced, find_unreferenced
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
+from tests.unit.key_index.samples import ORDERED_64, row_entries, store
+
+INDEX = "file:///index"
+VICTIM = "file:///warehouse/payroll/data/ledger.parquet"
 
 
 @pytest.fixture
@@ -22,7 +30,12 @@ def table(catalog: UnsteadyCatalog) -> Table:
 
 
 def add(
-    table: Table, snapshot_id: int, parent: int | None, manifests: Sequence[ManifestFile], ref: str = "main"
+    table: Table,
+    snapshot_id: int,
+    parent: int | None,
+    manifests: Sequence[ManifestFile],
+    ref: str = "main",
+    summary: Mapping[str, str] | None = None,
 ) -> Snapshot:
     """A snapshot with just these manifests, at the tip of a branch; "" leaves it on none."""
     table.refresh()
@@ -35,7 +48,7 @@ def add(
             "parent-snapshot-id": parent,
             "sequence-number": number,
             "manifest-list": path,
-            "summary": {"operation": "overwrite"},
+            "summary": {"operation": "overwrite", **(summary or {})},
             "schema-id": 0,
         }
     )
@@ -79,13 +92,13 @@ def taking_away(
     return writer.to_manifest_file()
 
 
-def expire(table: Table, *snapshot_ids: int) -> Unreferenced:
+def expire(table: Table, *snapshot_ids: int, index: str = INDEX) -> Unreferenced:
     """Removes snapshots from the metadata; what that set free."""
     before = table.refresh().metadata
     expired = [one for one in before.snapshots if one.snapshot_id in snapshot_ids]
     update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(snapshot_ids)})
     after = table.catalog.commit_table(table, (), (update,)).metadata
-    return find_unreferenced(table.io, before, after, expired)
+    return find_unreferenced(table.io, before, after, expired, OwnPlaces.of(before, index))
 
 
 def test_a_file_that_was_replaced_goes_with_the_last_snapshot_that_has_it(table: Table) -> None:
@@ -153,4 +166,49 @@ def test_a_file_of_several_vectors_stays_while_one_is_read(table: Table) -> None
 
 def test_nothing_expired_is_nothing_to_read(table: Table) -> None:
     add(table, 1, None, [manifest_of(table, 1, data_files(table, 1))])
-    assert len(find_unreferenced(table.io, table.metadata, table.metadata, table.metadata.snapshots)) == 0
+    own = OwnPlaces.of(table.metadata, INDEX)
+    assert (
+        len(find_unreferenced(table.io, table.metadata, table.metadata, table.metadata.snapshots, own)) == 0
+    )
+
+
+def test_a_file_outside_of_the_tables_places_stays_whoever_names_it(table: Table) -> None:
+    """As `add_files` takes it in, or as somebody does who would like it to be deleted."""
+    (file,) = data_files(table, 1)
+    foreign = DataFile(*file._data)
+    foreign[1] = VICTIM
+    assert foreign.file_path == VICTIM
+    add(table, 1, None, [manifest_of(table, 1, [file, foreign])])
+    add(table, 2, 1, [taking_away(table, 2, [file, foreign])])
+    assert expire(table, 1).content == {file.file_path}
+
+
+def test_metadata_files_outside_of_the_tables_places_stay(table: Table) -> None:
+    add(table, 1, None, [])
+    add(table, 2, 1, [])
+    before = table.metadata
+    elsewhere = before.model_copy(update={"location": "file:///elsewhere"})
+    after = before.model_copy(update={"snapshots": before.snapshots[1:]})
+    gone = before.snapshots[:1]
+    (free,) = find_unreferenced(table.io, before, after, gone, OwnPlaces.of(before, INDEX)).metadata
+    assert free == before.snapshots[0].manifest_list
+    assert len(find_unreferenced(table.io, before, after, gone, OwnPlaces.of(elsewhere, INDEX))) == 0
+
+
+@pytest.mark.parametrize("cursor", [{}, {"icemirror.cursor": "{}"}], ids=["no cursor", "a cursor"])
+def test_an_index_root_elsewhere_is_not_even_read(table: Table, cursor: dict[str, str]) -> None:
+    add(table, 1, None, [], summary={"icemirror.index-root": VICTIM, **cursor})
+    add(table, 2, 1, [])
+    assert expire(table, 1).index == frozenset()
+
+
+def test_of_a_roots_segments_only_those_of_this_tables_index_go(table: Table, tmp_path: Path) -> None:
+    index = f"file://{tmp_path}/index"
+    kept = store(PyArrowFileIO(), tmp_path, row_entries([1], [0], [0]), ORDERED_64)
+    paths = (f"{index}/a.segment.puffin", f"{index}/../payroll/ledger.parquet", VICTIM)
+    segments = tuple(kept.model_copy(update={"path": path}) for path in paths)
+    root = f"{index}/1.root.puffin"
+    write_root(table.io, root, Root(snapshot_id=1, epoch=1, segments=segments, files=()))
+    add(table, 1, None, [], summary={"icemirror.index-root": root, "icemirror.cursor": "{}"})
+    add(table, 2, 1, [])
+    assert expire(table, 1, index=index).index == {root, paths[0]}

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from icemirror.errors import Corrupt, Kind
 from icemirror.result import Merged
+from spark_job.iceberg.view import live_files
+from spark_job.merged_then import merged_then
 from tests.unit.iceberg.samples import commit_snapshot, expire_like_java, manifest_of
-from tests.unit.merge.lab import Lab
+from tests.unit.merge.foreign import append
+from tests.unit.merge.lab import Lab, local_path
 
 ONE_BY_ONE = "batch_size: 1\n"
 
@@ -99,3 +105,32 @@ def test_of_two_first_merges_the_second_does_not_move_the_cursor_back(lab: Lab) 
     assert len(cursors) == 2, "each changelog snapshot is merged once"
     assert f'"snapshot_id":{head}' in str(cursors[-1])
     assert lab.rows() == {1: "U1@2"}
+
+
+@pytest.mark.parametrize("of", ["changelog", "mirror"])
+def test_a_snapshot_that_is_its_own_parent_ends_the_merge(lab: Lab, of: str) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    lab.tell("I2@2")
+    append(lab.mirror, [(9, "foreign")])
+    table = lab.changelog.refresh() if of == "changelog" else lab.mirror
+    path = local_path(table.metadata_location)
+    written = json.loads(path.read_text())
+    head = written["snapshots"][-1]
+    head["parent-snapshot-id"] = head["snapshot-id"]
+    path.write_text(json.dumps(written))
+    error = lab.reconfigure().try_merge().error
+    assert error is not None
+    assert (error.kind, "its own ancestor" in error.message) == (Kind.CORRUPT, True)
+
+
+def test_a_circle_behind_the_files_of_another_writer_is_named(lab: Lab) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    append(lab.mirror, [(9, "foreign")])
+    mirror = lab.mirror
+    live = live_files(mirror.io, mirror.current_snapshot())
+    head = mirror.metadata.snapshots[-1]
+    circle = head.model_copy(update={"parent_snapshot_id": head.snapshot_id})
+    with pytest.raises(Corrupt, match="its own ancestor"):
+        merged_then(mirror.metadata.model_copy(update={"snapshots": [circle]}), live)
