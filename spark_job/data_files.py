@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
+from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.parquet_writer import ParquetFiles
 from spark_job.partitions import Partition, split_rows
 from spark_job.row_lineage import written_schema
@@ -83,7 +83,7 @@ class _Target:
         self._spec_id = metadata.default_spec_id
         self._sort_order_id = sort_order_id
         self._written = written
-        self._locations = load_location_provider(metadata.location, metadata.properties)
+        self._locations = file_locations(metadata.location, metadata.properties)
         self._parquet = ParquetFiles.of(schema, metadata.properties, sort_order(metadata))
 
     def write(self, partition: Partition, rows: pa.Table) -> list[DataFile]:

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
+from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveFile
 from spark_job.round_trips import for_each
 from spark_job.vectors import write_vectors
@@ -51,7 +51,7 @@ def write_deletes(
     if metadata.format_version >= 3:
         return write_vectors(io, metadata, doomed, live, written)
     groups = group_files({path: len(rows) for path, rows in doomed.items()}, live)
-    locations = load_location_provider(metadata.location, metadata.properties)
+    locations = file_locations(metadata.location, metadata.properties)
     targets = [locations.new_data_location(f"{uuid.uuid4()}-deletes.parquet") for _ in groups]
     if written is not None:
         written.extend(targets)

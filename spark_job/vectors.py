@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import Corrupt
 from spark_job.deletion_vector import BLOB_TYPE, decode_vector, encode_vector, most_bytes
 from spark_job.iceberg.discard import discard
+from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.view import DELETED_PATH_ID, LiveDelete, LiveFile
 from spark_job.key_index.puffin import Blob, Span, read_span, write_puffin
 from spark_job.position_deletes import Positions, files_by_delete, read_position_deletes
@@ -47,7 +47,7 @@ def write_vectors(
         )
         for path, positions in merged.items()
     ]
-    locations = load_location_provider(metadata.location, metadata.properties)
+    locations = file_locations(metadata.location, metadata.properties)
     location = locations.new_data_location(f"{uuid.uuid4()}-deletes.puffin")
     if written is not None:
         written.append(location)

@@ -17,10 +17,11 @@ from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.field_map import FieldMap, dump_map, load_map, renumber
 from spark_job.iceberg.failures import answered
+from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
 from spark_job.iceberg.own_properties import named_code, require_known_code
 from spark_job.iceberg.seams import allow_v3_metadata
-from spark_job.iceberg.write_properties import check_numbers
+from spark_job.iceberg.write_properties import check_properties
 from spark_job.row_lineage import require_free_names
 
 # Every merge writes a metadata file; the last ones are enough for whoever is reading one at that moment.
@@ -35,7 +36,8 @@ def create_mirror(
 ) -> Table:
     """Creates the mirror; one that somebody else created meanwhile, or an earlier attempt, is loaded instead."""
     spec = partition_spec(settings.name, settings.partition_by, schema)
-    check_numbers(settings.table_properties)
+    check_properties(settings.table_properties)
+    file_locations("", settings.table_properties)
     if settings.format_version >= 3:
         require_free_names(settings.name, schema)
         allow_v3_metadata()

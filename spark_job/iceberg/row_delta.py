@@ -8,7 +8,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
 from pyiceberg.exceptions import (
@@ -47,6 +46,7 @@ from pyiceberg.table.update import (
 )
 
 from icemirror.errors import CommitUnknown, Conflict, Contested, Corrupt, Invalid
+from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.manifest_tiers import bundle, choose_due, live_entries
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import (
@@ -61,9 +61,13 @@ from spark_job.iceberg.seams import (
 )
 from spark_job.iceberg.summary import count_changes
 from spark_job.iceberg.view import LiveDelete, LiveFile
-from spark_job.iceberg.write_properties import MERGE_FROM_MANIFESTS, TARGET_MANIFEST_BYTES, read_number
+from spark_job.iceberg.write_properties import (
+    MERGE_FROM_MANIFESTS,
+    TARGET_MANIFEST_BYTES,
+    read_avro_codec,
+    read_number,
+)
 
-_AVRO_CODEC = "write.avro.compression-codec"
 _MOST_DELETES = 64  # in a manifest that is written anew
 # The catalog says that it did not begin. After any other error it may still be at it.
 _REFUSALS = (
@@ -226,11 +230,11 @@ class RowDelta:
 
     @property
     def _codec(self) -> AvroCompressionCodec:
-        named = self.table.metadata.properties.get(_AVRO_CODEC, "gzip")
-        return cast(AvroCompressionCodec, named)
+        return read_avro_codec(self.table.metadata.properties)
 
     def _metadata_path(self, name: str) -> str:
-        path = self.table.location_provider().new_metadata_location(name)
+        metadata = self.table.metadata
+        path = file_locations(metadata.location, metadata.properties).new_metadata_location(name)
         self.written.append(path)
         return path
 

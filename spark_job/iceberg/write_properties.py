@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
+
+from pyiceberg.avro.codecs import AvroCompressionCodec
 
 from icemirror.errors import Invalid
 
@@ -18,6 +21,7 @@ TARGET_MANIFEST_BYTES = "commit.manifest.target-size-bytes"
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_SNAPSHOT_AGE_MS = "history.expire.max-snapshot-age-ms"
 MAX_SNAPSHOTS = "icemirror.max-snapshots"
+AVRO_CODEC = "write.avro.compression-codec"
 
 _DEFAULTS = {
     TARGET_FILE_BYTES: 512 << 20,
@@ -32,6 +36,19 @@ _DEFAULTS = {
     MIN_SNAPSHOTS: 20,
     MAX_SNAPSHOT_AGE_MS: 24 * 3_600_000,
     MAX_SNAPSHOTS: 100,
+}
+
+# As Iceberg calls them, and as Avro does.
+_AVRO_CODECS: dict[str, AvroCompressionCodec] = {
+    "gzip": "deflate",
+    "deflate": "deflate",
+    "zstd": "zstandard",
+    "zstandard": "zstandard",
+    "bzip2": "bzip2",
+    "snappy": "snappy",
+    "uncompressed": "null",
+    "none": "null",
+    "null": "null",
 }
 
 
@@ -55,6 +72,15 @@ def read_flag(properties: Mapping[str, str], name: str, default: bool) -> bool:
     return default if text is None else text.lower() == "true"
 
 
+def read_avro_codec(properties: Mapping[str, str]) -> AvroCompressionCodec:
+    """How manifests are packed, by Avro's name for it."""
+    text = properties.get(AVRO_CODEC) or "gzip"
+    codec = _AVRO_CODECS.get(text.lower())
+    if codec is None or (codec == "snappy" and find_spec("snappy") is None):
+        raise refuse(AVRO_CODEC, text, "gzip, zstd, uncompressed, or snappy with python-snappy installed")
+    return codec
+
+
 def refuse(name: str, text: str, expected: str) -> Invalid:
     """The error for a property that cannot be followed."""
     return Invalid(
@@ -63,7 +89,8 @@ def refuse(name: str, text: str, expected: str) -> Invalid:
     )
 
 
-def check_numbers(properties: Mapping[str, str]) -> None:
+def check_properties(properties: Mapping[str, str]) -> None:
     """Refuses properties that the first write would stumble over."""
     for name in _DEFAULTS:
         read_number(properties, name)
+    read_avro_codec(properties)

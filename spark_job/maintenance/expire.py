@@ -13,6 +13,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 from icemirror.crash import reach
 from icemirror.errors import Conflict, Invalid
 from icemirror.result import ExpireResult
+from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.mirror import SOURCE
 from spark_job.index_location import index_location
 from spark_job.maintenance.expiry import Expiry, delete_files, find_files
@@ -32,6 +33,9 @@ def expire(
     if dry_run:
         return _count(table, name, now_ms, index_place)
     _require_clock(table.metadata, name, now_ms)
+    file_locations(
+        table.metadata.location, table.metadata.properties
+    )  # where the commit puts its metadata file
     snapshots = deleted = left = conflicts = 0
     while due := due_snapshots(table.metadata, now_ms):
         expiry = Expiry(table.metadata, due)

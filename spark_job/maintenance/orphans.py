@@ -17,10 +17,11 @@ from spark_job.iceberg.listing import StoredFile, list_files
 from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.index_location import index_location
 from spark_job.maintenance.expire import require_own_files
-from spark_job.maintenance.own_places import is_below, named_places
+from spark_job.maintenance.neighbours import METADATA, require_alone
+from spark_job.maintenance.own_places import METADATA_PATH, is_below, named_places
 from spark_job.maintenance.references import index_files, live_paths, manifests_of
 
-_OURS = (".parquet", ".orc", ".avro", ".puffin", ".stats", ".metadata.json", ".metadata.json.gz")
+_OURS = (".parquet", ".orc", ".avro", ".puffin", ".stats", *METADATA)
 _SHOWN = 1000
 
 
@@ -43,11 +44,15 @@ def clean_orphans(
     index_place = index_location(table.metadata, configured_index)
     stored = [file for place in places for file in list_files(table.io, place)]
     indexes = list(list_files(table.io, index_place))
+    metadata_place = table.metadata.properties.get(METADATA_PATH, "").rstrip("/")
+    beside = list(list_files(table.io, metadata_place)) if metadata_place in unlisted else []
     reach("orphans-listed")
     fresh = load()
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
         raise Transient(f"{name}: the table was made anew while its files were listed; nothing was deleted")
     referenced = referenced_names(fresh)
+    unknown = [_unknown_metadata(files, referenced) for files in (stored, beside)]
+    referenced.update(map(file_name, require_alone(fresh.io, fresh.metadata, name, *unknown)))
     if (named := index_names(fresh)) is None:
         unlisted = (*unlisted, index_place)
     else:
@@ -67,6 +72,12 @@ def clean_orphans(
         unlisted=unlisted,
         paths=tuple(file.path for file in orphans[:_SHOWN]),
     )
+
+
+def _unknown_metadata(files: Iterable[StoredFile], referenced: set[str]) -> list[str]:
+    return [
+        file.path for file in files if file.path.endswith(METADATA) and file_name(file.path) not in referenced
+    ]
 
 
 def places_of(metadata: TableMetadata) -> tuple[list[str], tuple[str, ...]]:

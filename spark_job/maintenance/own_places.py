@@ -10,7 +10,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from spark_job.index_location import index_location
 
-_NAMED = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+METADATA_PATH = "write.metadata.path"
+_NAMED = ("write.data.path", METADATA_PATH, "write.object-storage.path", "write.folder-storage.path")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):(.*)", re.DOTALL)
 _ALIKE = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb", "gcs": "gs"}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import time
 from pathlib import Path
@@ -157,6 +159,69 @@ def test_a_table_that_is_made_anew_meanwhile_stops_it(merged: Lab) -> None:
     tables = [merged.mirror, merged.changelog]
     with pytest.raises(Transient, match="made anew"):
         clean_orphans(lambda: tables.pop(0), "lab.world", older_than_seconds=DAY)
+
+
+def test_a_mirror_that_was_renamed_to_keep_it_keeps_its_files(merged: Lab) -> None:
+    """The next merge makes a new one, and most catalogs put that at the same location."""
+    merged.catalog.rename_table("lab.world", "lab.world_kept")
+    merged.merge()
+    kept = merged.catalog.load_table("lab.world_kept")
+    assert kept.location() == merged.mirror.location()
+    files = stored_files(merged.folder / "warehouse")
+    for path in files:
+        age(path, 3 * DAY)
+    for dry_run in (False, True):
+        with pytest.raises(
+            Invalid, match=rf"another table \({kept.metadata.table_uuid}\).*Nothing was deleted"
+        ):
+            clean(merged, dry_run=dry_run)
+    assert stored_files(merged.folder / "warehouse") == files
+    assert kept.scan().to_arrow().num_rows == 4
+
+
+def test_metadata_of_an_attempt_that_was_not_the_first_to_create_the_mirror_stays(merged: Lab) -> None:
+    """It has a uuid of its own, and might be that of a table that is empty. It names no other file."""
+    other = json.loads(local_path(merged.changelog.metadata_location).read_text()) | {"snapshots": []}
+    path = local_path(merged.mirror.location()) / "metadata" / "00000-a.metadata.json"
+    path.write_text(json.dumps(other))
+    age(path, 3 * DAY)
+    left = plant(merged)
+    assert clean(merged).files == len(left)
+    assert path.exists()
+
+
+def test_packed_metadata_of_another_table_is_known_as_well(merged: Lab) -> None:
+    content = local_path(merged.changelog.metadata_location).read_bytes()
+    place = local_path(merged.mirror.location()) / "metadata"
+    (place / "00001-a.gz.metadata.json").write_bytes(gzip.compress(content))
+    with pytest.raises(Invalid, match=r"another table .* \(1, such as"):
+        clean(merged)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\x1f\x8bnot packed", b"[" * 100_000])
+def test_what_is_no_metadata_belongs_to_no_table(merged: Lab, content: bytes) -> None:
+    path = local_path(merged.mirror.location()) / "metadata" / "00001-a.metadata.json"
+    path.write_bytes(content)
+    age(path, 3 * DAY)
+    assert clean(merged).files == 1
+
+
+@pytest.mark.parametrize("same_place", [True, False])
+def test_metadata_elsewhere_may_be_of_another_table_in_the_same_place(merged: Lab, same_place: bool) -> None:
+    """Where mirrors keep their metadata apart, that of one that was renamed is there, and its data files are here."""
+    shared = merged.folder / "shared"
+    shared.mkdir()
+    with merged.mirror.transaction() as transaction:
+        transaction.set_properties({"write.metadata.path": f"file://{shared}"})
+    other = json.loads(local_path(merged.changelog.metadata_location).read_text())
+    other["location"] = merged.mirror.location() if same_place else merged.changelog.location()
+    (shared / "00001-a.metadata.json").write_text(json.dumps(other))
+    left = plant(merged)
+    if same_place:
+        with pytest.raises(Invalid, match="another table"):
+            clean(merged)
+    else:
+        assert clean(merged).files == len(left)
 
 
 def test_a_table_of_somebody_else_is_refused(merged: Lab) -> None:
