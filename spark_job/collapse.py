@@ -5,7 +5,8 @@ Only key, operation and sequence columns are read. The order is (sequence, chang
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +16,11 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt, Invalid
+from spark_job.bulk import require_short
 from spark_job.change_file import ChangeFile
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
 from spark_job.key_index.orders import is_sorted
-from spark_job.parquet_columns import check_ids, open_parquet, read_columns
+from spark_job.parquet_columns import check_ids, column_names, open_parquet, read_columns
 from spark_job.shape import ChangelogShape, Operation
 
 
@@ -67,9 +69,19 @@ def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogSha
     with open_parquet(io, file.path, file.events) as parquet:
         if shape.last_column_id is not None:
             check_ids(parquet, file.path, shape.last_column_id)
+        names = column_names(parquet, file.path)
+        with _told(file, shape):
+            require_short(io, file.path, parquet, [names[one] for one in shape.narrow_ids if one in names])
         columns = read_columns(parquet, file.path, shape.narrow_ids)
-    try:
+    with _told(file, shape):
         return _as_changes(columns, file, ordinal, shape)
+
+
+@contextmanager
+def _told(file: ChangeFile, shape: ChangelogShape) -> Iterator[None]:
+    """Says of a file that cannot be merged where it is, and what to do."""
+    try:
+        yield
     except Invalid as error:
         raise Invalid(
             f"{shape.changelog}: {error}. Roll the changelog back to the snapshot before {file.snapshot_id} and append "

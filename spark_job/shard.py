@@ -20,6 +20,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.crash import reach
+from spark_job.bulk import piece_bytes
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
 from spark_job.data_files import WrittenRows, write_rows
@@ -33,7 +34,7 @@ from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_s
 from spark_job.locate import Fate, Index, Located, decide, locate_keys
 from spark_job.row_lineage import old_row_ids, with_row_ids
 from spark_job.shape import ChangelogShape
-from spark_job.source_rows import read_rows
+from spark_job.source_rows import TooMuch, read_rows
 
 _HISTORY = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
 
@@ -188,6 +189,24 @@ def _row_ids(work: SliceWork, located: Located, fate: Fate) -> pa.Array | None:
 
 
 def _write(work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: list[str]) -> WrittenRows:
+    """The winners, ascending by key: all at once, or in halves where they take more memory than their files tell."""
+    try:
+        return _write_piece(work, winners, row_ids, paths)
+    except TooMuch:
+        half = len(winners) // 2
+    here, there = np.arange(half), np.arange(half, len(winners))
+    first = _write(work, winners.take(here), None if row_ids is None else row_ids[:half], paths)
+    second = _write(work, winners.take(there), None if row_ids is None else row_ids[half:], paths)
+    return WrittenRows(
+        (*first.files, *second.files),
+        np.concatenate([first.file, second.file + np.int32(len(first.files))]),
+        np.concatenate([first.pos, second.pos]),
+    )
+
+
+def _write_piece(
+    work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: list[str]
+) -> WrittenRows:
     """The winners, ascending by key: read in the order of their files, written by key where keys have an order.
 
     Neighbouring keys then lie at neighbouring positions, which the index stores as runs and readers skip by.
@@ -201,6 +220,7 @@ def _write(work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: l
         work.field_map,
         work.metadata.schema(),
         work.shape.defaults,
+        piece_bytes(sum(file.bytes for file in work.files)),
     )
     if row_ids is not None:
         rows = with_row_ids(rows, row_ids.take(pa.array(by_source)))

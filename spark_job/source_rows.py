@@ -14,10 +14,15 @@ from pyiceberg.schema import Schema
 
 from icemirror.errors import Corrupt
 from spark_job.absent import Absent, absent_values
+from spark_job.bulk import batch_rows
 from spark_job.change_file import ChangeFile
 from spark_job.field_map import FieldMap
 from spark_job.parquet_columns import column_names, open_parquet, read_groups, row_group_starts
 from spark_job.projection import Projection, field_id_of, project_column
+
+
+class TooMuch(Exception):
+    """The rows do not fit into the memory that they may take: ask for fewer."""
 
 
 def read_rows(
@@ -28,18 +33,25 @@ def read_rows(
     ids: FieldMap,
     mirror: Schema,
     defaults: Absent | None = None,
+    most_bytes: int | None = None,
 ) -> pa.Table:
     """The rows at (file, row), which must be ascending, one after the other.
 
-    `defaults`: what columns hold that a file does not have, by its own field ids.
+    `defaults`: what columns hold that a file does not have, by its own field ids. Raises `TooMuch` where the rows, if
+    they are several, take more than `most_bytes`.
     """
     target = schema_to_pyarrow(mirror)
     tables: list[pa.Table] = []
+    held = 0
     for ordinal in np.unique(file):
         listed = files[int(ordinal)]
         rows = row[file == ordinal].astype(np.int64)
         with open_parquet(io, listed.path, listed.events) as parquet:
-            tables.extend(_read_file(parquet, rows, projection_of(listed, ids, defaults), target))
+            for table in _read_file(io, parquet, rows, projection_of(listed, ids, defaults), target):
+                tables.append(table)
+                held += table.nbytes
+                if most_bytes is not None and held > most_bytes and len(row) > 1:
+                    raise TooMuch
     return pa.concat_tables(tables)
 
 
@@ -51,7 +63,7 @@ def projection_of(file: ChangeFile, ids: FieldMap, defaults: Absent | None = Non
 
 
 def _read_file(
-    parquet: pq.ParquetFile, rows: NDArray[np.int64], by: Projection, target: pa.Schema
+    io: FileIO, parquet: pq.ParquetFile, rows: NDArray[np.int64], by: Projection, target: pa.Schema
 ) -> Iterator[pa.Table]:
     """The rows of one file, a row group at a time; row groups without a winner are not read."""
     path = by.path
@@ -64,10 +76,25 @@ def _read_file(
         here = rows[bounds[group] : bounds[group + 1]] - starts[group]
         if not len(here):
             continue
-        table = read_groups(parquet, path, [group], list(sources.values()))
-        if len(here) < table.num_rows:
-            table = table.take(pa.array(here))
-        yield project_rows(table, sources, by, target)
+        columns = list(sources.values())
+        most = batch_rows(io, path, parquet, group, columns)
+        if most is None:
+            table = read_groups(parquet, path, [group], columns)
+            yield project_rows(_pick(table, here), sources, by, target)
+            continue
+        first = 0
+        for batch in parquet.iter_batches(most, row_groups=[group], columns=columns):
+            start, end = np.searchsorted(here, [first, first + len(batch)])
+            if start < end:
+                table = pa.Table.from_batches([batch])
+                yield project_rows(_pick(table, here[start:end] - first), sources, by, target)
+            first += len(batch)
+        if first != starts[group + 1] - starts[group]:
+            raise Corrupt(f"{path}: the Parquet file is damaged: {first} rows were read of a row group")
+
+
+def _pick(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    return table.take(pa.array(rows)) if len(rows) < table.num_rows else table
 
 
 def source_columns(parquet: pq.ParquetFile, by: Projection) -> dict[int, str]:
