@@ -56,6 +56,7 @@ def _run(request: RunRequest, settings: Settings) -> None:
                 policy=policy_of(settings),
                 limits=Limits(linger_seconds=settings.job.linger, turn_slices=_TURN_SLICES),
                 advance=tables.advance,
+                replay=tables.replay,
                 tables=tables.names,
                 stopping=stop.is_set,
                 report=open_report(settings),

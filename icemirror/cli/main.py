@@ -38,6 +38,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "watch": LazyCommand("icemirror.cli.watch:watch", "Keep all mirrors current: look, coalesce, launch."),
     "sweep": LazyCommand("icemirror.cli.sweep:sweep", "Look at every changelog once, for cron."),
     "status": LazyCommand("icemirror.cli.status:status", "State, lag and last run of every table."),
+    "replay": LazyCommand(
+        "icemirror.cli.replay:replay", "Merge a part of a changelog once more, or rebuild a mirror."
+    ),
     "resume": LazyCommand("icemirror.cli.resume:resume", "Take work for tables again; lifts a quarantine."),
     "maintain": LazyCommand(
         "icemirror.cli.maintain:maintain", "Expire snapshots; remove files that nothing names."

@@ -166,6 +166,14 @@ def write_merged(
     return writer.to_manifest_file()
 
 
+def write_removed(new: NewManifest, io: FileIO, manifest: ManifestFile) -> ManifestFile:
+    """A manifest that names all live files of another one as deleted by this snapshot."""
+    with _Writer(new) as writer:
+        for entry in read_entries(io, manifest):
+            writer.delete(entry)
+    return writer.to_manifest_file()
+
+
 def list_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
     """The manifests of a snapshot, with the fields of v3."""
     return _MANIFESTS.read(io.new_input(manifest_list))

@@ -120,14 +120,12 @@ DEEP: dict[str, Bounds] = {
         short_turns=True, tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1
     ),
     "limited failures, 1 table, 2 commits": within(commit=2, limit=2, crash=2, wcrash=1, fail=1, nostart=1),
-    "replay, every fault": within(
-        commit=1, replay=1, crash=1, zombie=1, fail=1, invalid=1, pause=1, resume=1, limit=2, triggers=1
+    "replay, every failure": within(
+        commit=1, replay=1, crash=1, fail=1, invalid=1, pause=1, limit=2, triggers=1
     ),
-    "two replays, cancelled, zombie": within(
-        commit=1, replay=2, cancel=1, zombie=1, crash=1, fail=1, triggers=1
-    ),
-    "replay, 2 tables, 2 slots, eager, zombie": within(
-        tables=2, slots=2, commit=1, replay=1, eager=True, zombie=1, watch=True, triggers=1
+    "two replays, cancelled, zombie": within(replay=2, cancel=1, zombie=1, crash=1, triggers=1),
+    "replay, 2 tables, 2 slots, eager, crash": within(
+        tables=2, slots=2, commit=1, replay=1, eager=True, crash=1, watch=True, triggers=1
     ),
     "3 tables, 1 slot, 3 commits, crash": within(tables=3, commit=3, watch=True, crash=1, triggers=1),
 }

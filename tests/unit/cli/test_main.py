@@ -90,6 +90,7 @@ def test_every_command_says_where_it_is() -> None:
         "watch",
         "sweep",
         "status",
+        "replay",
         "resume",
         "maintain",
         "verify",
