@@ -22,7 +22,7 @@ from spark_job.collapse import Changes, read_changes
 from spark_job.key_index.keys import U64, Mask, are_among, last_not_above
 from spark_job.key_index.orders import compare_orders, exceeds
 from spark_job.locate import ABSENT, Located
-from spark_job.shape import ChangelogShape, Operation
+from spark_job.shape import ChangelogShape
 
 
 class NeedsHistory(Conflict):
@@ -37,12 +37,9 @@ def find_doubtful(orders: U64, located: Located, expired: tuple[int, ...] | None
     return absent & ~exceeds(orders, expired)
 
 
-def find_news(
-    changes: Changes, orders: U64, located: Located, expired: tuple[int, ...] | None
-) -> tuple[Located, Mask]:
-    """What a replay would change. A delete whose tombstone has expired is none of it: it was seen, and forgotten."""
-    forgotten = find_doubtful(orders, located, expired) & (changes.operation == Operation.DELETE)
-    newer = np.where(forgotten, np.int8(0), located.newer)
+def find_news(orders: U64, located: Located, expired: tuple[int, ...] | None) -> tuple[Located, Mask]:
+    """What a replay would change. A key whose tombstone may have expired is left alone: others may have deleted it."""
+    newer = np.where(find_doubtful(orders, located, expired), np.int8(0), located.newer)
     return replace(located, newer=newer), newer > 0
 
 

@@ -61,22 +61,32 @@ def rebuild_step(
             return ReplayStep(before, done=True)  # the next merge builds it
         if _is_swapped(mirror, request):
             return ReplayStep(before, done=True, rebuilt=True)
-        with named(table.name):
-            standing = _standing(mirror, table.name)
-            stage = _find_stage(pipeline, table, mirror, request, before.mark)
-            prepared = _survey(pipeline, table, mirror, stage)
-            if _is_behind(pipeline, standing, prepared, stage):
-                return _merge(pipeline, table, mirror, stage)
-            try:
-                position = _swap(pipeline, table, mirror, stage, prepared)
-            except Conflict as error:
-                log.info("the mirror moved before the swap, looking again", reason=str(error))
-                continue
-        after = replace(before, events=stage.events, of_events=stage.events, changed_rows=position.live_rows)
-        return ReplayStep(replace(after, mark=None), done=True, position=position, rebuilt=True)
+        try:
+            with named(table.name):
+                return _advance(pipeline, table, mirror, request, before)
+        except CommitUnknown:
+            raise
+        except IcemirrorError as error:
+            # Whoever swapped the same stage in meanwhile has tidied it up.
+            seen = pipeline.catalogs.load_mirror(table)
+            if not isinstance(error, Conflict) and not (seen and _is_swapped(seen, request)):
+                raise
+            log.info("the mirror moved before the swap, looking again", reason=str(error))
     raise Conflict(
         f"{table.name}: the mirror moved before every of {_MOST_ATTEMPTS} swaps; who else writes to it?"
     )
+
+
+def _advance(
+    pipeline: Pipeline, table: TableSettings, mirror: Table, request: str, before: ReplayProgress
+) -> ReplayStep:
+    standing = _standing(mirror, table.name)
+    stage, prepared = _find_stage(pipeline, table, mirror, request, before.mark)
+    if _is_behind(pipeline, standing, prepared, stage):
+        return _merge(pipeline, table, mirror, stage)
+    position = _swap(pipeline, table, mirror, stage, prepared)
+    after = ReplayProgress(stage.events, stage.events, changed_rows=position.live_rows)
+    return ReplayStep(after, done=True, position=position, rebuilt=True)
 
 
 def _is_swapped(mirror: Table, request: str) -> bool:
@@ -98,22 +108,27 @@ def _standing(mirror: Table, name: str) -> Mirror | None:
 
 def _find_stage(
     pipeline: Pipeline, table: TableSettings, mirror: Table, request: str, path: str | None
-) -> Stage:
-    """The stage where it was left, else a new one."""
-    changelog = pipeline.catalogs.load_changelog(table)
-    stage = find_stage(mirror, request, path)
-    if stage is not None:
-        built = _read_stage(stage, table.name)
-        if built.cursor is None or built.cursor.source.uuid == str(changelog.metadata.table_uuid):
-            return stage
-    head = changelog.current_snapshot()
+) -> tuple[Stage, Prepared]:
+    """The stage where it was left, and what it has not merged yet; a new one where that cannot be gone on with."""
+    found = find_stage(mirror, request, path)
+    if found is not None:
+        try:
+            prepared = _survey(pipeline, table, found)
+            if prepared.mirror is not None and not prepared.mirror.lost:
+                return found, prepared
+        except (
+            Invalid
+        ) as error:  # the changelog was made anew, or what the stage had to merge next has expired
+            log.warning("the rebuild cannot go on, and begins anew", reason=str(error))
+    head = pipeline.catalogs.load_changelog(table).current_snapshot()
     if head is None:
         raise Invalid(
             f"{table.changelog_id}: has no events, so nothing can be built from it; the mirror stays as it is."
         )
     reach("stage-begun")
     log.info("rebuilding the mirror out of sight", replay=request)
-    return begin_stage(mirror, request, head.sequence_number or 0)
+    stage = begin_stage(mirror, request, head.sequence_number or 0)
+    return stage, _survey(pipeline, table, stage)
 
 
 def _read_stage(stage: Stage, name: str) -> Mirror:
@@ -123,7 +138,7 @@ def _read_stage(stage: Stage, name: str) -> Mirror:
     return Mirror(table, None, None, 0, None, load_map(table.metadata.properties[FIELD_MAP]))
 
 
-def _survey(pipeline: Pipeline, table: TableSettings, mirror: Table, stage: Stage) -> Prepared:
+def _survey(pipeline: Pipeline, table: TableSettings, stage: Stage) -> Prepared:
     """What the stage has not merged yet; the changelog is loaded after the mirror was."""
     return replace(pipeline.survey(table, _read_stage(stage, table.name)), staged=True)
 
@@ -157,7 +172,7 @@ def _merge(pipeline: Pipeline, table: TableSettings, mirror: Table, stage: Stage
     """One more slice into the stage."""
     if stage.before is not None:  # the row names a later one by now
         discard(mirror.io, [stage.before])
-    done = pipeline.carry_out(table, lambda: next_task(_survey(pipeline, table, mirror, stage)))
+    done = pipeline.carry_out(table, lambda: next_task(_survey(pipeline, table, stage)))
     part = done.task.part
     if part is None:
         raise Conflict(f"{table.name}: nothing is left for the stage to merge")

@@ -162,7 +162,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
 
 def _settle(work: SliceWork, changes: Changes, orders: U64, located: Located) -> Located:
     if work.replay:
-        located, doubtful = find_news(changes, orders, located, work.expired)
+        located, doubtful = find_news(orders, located, work.expired)
     else:
         doubtful = find_doubtful(orders, located, work.expired)
     if not doubtful.any():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from types import TracebackType
 from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
@@ -126,6 +127,13 @@ class _Writer(ManifestWriterV2):
         """One block for all entries; PyIceberg's own takes records for those of v2, and compresses each by itself."""
         entries = _entry_format(self._version, self._spec.partition_type(self._schema))
         return RecordFile(self._output_file, entries, self._meta)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """PyIceberg's own would say that the manifest is empty, instead of why."""
+        if kind is None:
+            super().__exit__(kind, error, trace)
 
     def prepare_entry(self, entry: ManifestEntry) -> ManifestEntry:
         """The entry with as many fields as the version has."""

@@ -30,7 +30,7 @@ class Swap(RowDelta):
     staged: Sequence[ManifestFile] = ()
 
     def _manifests(self) -> list[ManifestFile]:
-        added = [self._take_over(manifest) for manifest in self.staged]
+        added = [self._take_over(manifest) for manifest in self.staged if _has_files(manifest)]
         return [*added, *self._take_out()]
 
     def _take_over(self, manifest: ManifestFile) -> ManifestFile:
@@ -54,7 +54,7 @@ class Swap(RowDelta):
             return [
                 write_removed(self._new_manifest(one.content, one.partition_spec_id), self.table.io, one)
                 for one in existing
-                if one.has_added_files() or one.has_existing_files()
+                if _has_files(one)
             ]
         except (Corrupt, Invalid, FileNotFoundError) as error:
             log.warning("what the table held cannot be listed; clean-orphans removes it", reason=str(error))
@@ -69,6 +69,11 @@ class Swap(RowDelta):
         for name, count in count_changes(metadata, (), self.replaced, self.removed).items():
             summary[name] = count
         return summary
+
+
+def _has_files(manifest: ManifestFile) -> bool:
+    """Some only name what was taken out."""
+    return manifest.has_added_files() or manifest.has_existing_files()
 
 
 def _deletes_of(files: Sequence[LiveFile]) -> list[LiveDelete]:
