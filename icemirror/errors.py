@@ -32,8 +32,13 @@ NEEDS_PERSON = frozenset({Kind.INVALID, Kind.CORRUPT})
 """Trying again does not help until somebody has mended something."""
 
 
-REBUILD = "drop the mirror, then `icemirror resume`: the next merge builds it anew from the changelog"
+REBUILD = (
+    "rebuild the mirror from the changelog, which readers do not notice: `icemirror replay --full --table …`"
+)
 """What to do where a mirror cannot go on from what it has."""
+
+MAKE_ANEW = "drop the mirror, then `icemirror resume`: the next merge makes it anew from the changelog"
+"""What to do where the table itself is not what it has to be."""
 
 
 class IcemirrorError(Exception):

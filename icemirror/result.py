@@ -68,6 +68,20 @@ class PlanResult(_Frozen):
     estimated_seconds: float | None = None
 
 
+class ReplayPlan(_Frozen):
+    """What a replay of one table would read. `full`: the mirror is rebuilt from all that the changelog holds."""
+
+    table: str
+    full: bool
+    from_snapshot: int | None
+    to_snapshot: int | None
+    snapshots: int
+    files: int
+    bytes: int
+    events: int
+    slices: int
+
+
 class ExpireResult(_Frozen):
     """`maintain expire` of one table; `files` are those that only the removed snapshots reached."""
 

@@ -53,6 +53,7 @@ def _run(launched: Launched, settings: Settings, retires_at: float) -> None:
                 policy=policy_of(settings),
                 limits=Limits(linger_seconds=settings.job.linger, turn_slices=_TURN_SLICES),
                 advance=tables.advance,
+                replay=tables.replay,
                 tables=tables.names,
                 stopping=lambda: stop.is_set() or time.monotonic() > retires_at,
                 report=open_report(settings),

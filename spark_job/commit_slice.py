@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.plan import Slice
 from spark_job.recount import recount
 from spark_job.shard import ShardResult
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,12 @@ def commit_slice(
     merged: MergedIndex,
     run_id: str,
     index_location: str,
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> Outcome:
-    """Commits what the shards wrote. On a conflict their files are removed; while the outcome is unknown none is."""
+    """Commits what the shards wrote. On a conflict their files are removed; while the outcome is unknown none is.
+
+    `labels` are added to the snapshot's summary.
+    """
     table, io = mirror.table, mirror.table.io
     written = [path for shard in shards for path in shard.paths]
     written.extend(segment.path for segment in merged.added)
@@ -96,7 +103,7 @@ def commit_slice(
             snapshot_id=snapshot_id,
             data_files=data_files,
             delete_files=delete_files,
-            summary={**stamped.summary, **_counts(_tally(shards))},
+            summary={**stamped.summary, **_counts(_tally(shards)), **labels},
             properties=stamped.properties,
             replaced=(*deletes.replaced, *deletes_only_of(dead.values(), kept.values())),
             removed=tuple(dead.values()),

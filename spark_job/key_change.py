@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from icemirror.errors import REBUILD, Invalid
+from icemirror.errors import MAKE_ANEW, Invalid
 from spark_job.iceberg.mirror import Mirror
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.shape import ChangelogShape
@@ -19,13 +19,13 @@ def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:
     if then != now or len(known) != len(shape.key_ids):
         raise Invalid(
             f"{name}: its key is {_listed(then)}, now it shall be {_listed(now)}. "
-            f"Set primary_keys back, or {REBUILD}."
+            f"Set primary_keys back, or {MAKE_ANEW}."
         )
     for segment in mirror.root.segments if mirror.root else ():
         if not _made_alike(segment, shape, mirror.table.metadata.table_uuid):
             raise Invalid(
                 f"{name}: the type of its key or its sequence_column changed since it was built. "
-                f"Set them back, or {REBUILD}."
+                f"Set them back, or {MAKE_ANEW}."
             )
 
 

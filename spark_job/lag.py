@@ -6,7 +6,8 @@ from icemirror.errors import IcemirrorError
 from icemirror.result import Behind, ErrorResult
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.redaction import redact
-from spark_job.pipeline import Pipeline, position_of
+from spark_job.pipeline import Pipeline
+from spark_job.slice_result import position_of
 from spark_job.stock import Prepared
 from spark_job.wiring import build_pipeline
 

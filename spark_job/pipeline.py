@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
 from icemirror.crash import reach
-from icemirror.errors import REBUILD, Conflict, Corrupt, IcemirrorError, Invalid
-from icemirror.result import Advance, Merged, PlanResult, Position, SliceResult, UpToDate
+from icemirror.errors import MAKE_ANEW, Conflict, Corrupt, IcemirrorError, Invalid
+from icemirror.result import Advance, Merged, PlanResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.catch_up import catch_up
-from spark_job.commit_slice import Outcome, commit_slice
+from spark_job.commit_slice import NO_LABELS, commit_slice
 from spark_job.doubtful import NeedsHistory
 from spark_job.engine import LazyEngine, run_beside
 from spark_job.field_map import mirror_schema
@@ -20,11 +20,11 @@ from spark_job.heal import Healer
 from spark_job.iceberg.create import create_mirror, partition_spec
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
-from spark_job.iceberg.mirror import Mirror, read_mirror
+from spark_job.iceberg.mirror import REPLAY, Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import live_files
 from spark_job.index_location import index_location
-from spark_job.index_merge import apply_merge, plan_merge
+from spark_job.index_merge import apply_merge, merged_paths, plan_merge
 from spark_job.key_change import require_same_key
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.segment import SegmentInfo
@@ -32,7 +32,8 @@ from spark_job.locate import Index
 from spark_job.plan import Slice, SliceLimits
 from spark_job.row_lineage import require_free_names
 from spark_job.shape import resolve_shape
-from spark_job.shard import SliceWork, without_history
+from spark_job.shard import ShardResult, SliceWork, without_history
+from spark_job.slice_result import position_after, position_of, slice_result
 from spark_job.stock import Prepared, plan_table
 from spark_job.support import require_supported
 
@@ -55,18 +56,25 @@ class Pipeline:
 
     def advance(self, table: TableSettings) -> Advance:
         """Merges the next slice of a table, or finds that there is none."""
+        done = self.carry_out(table, lambda: next_task(self.prepare(table)))
+        if done.merged is not None:
+            return done.merged
+        prepared = done.task.prepared
+        return UpToDate(head=prepared.changelog.metadata_location, position=position_of(prepared.mirror))
+
+    def carry_out(self, table: TableSettings, plan: Callable[[], Task]) -> Done:
+        """Does what was planned, in one commit, and plans again where that was overtaken."""
         attempts, damaged, ask_history = 0, set[str](), False
         failure: IcemirrorError | None = None
         while attempts < _MOST_ATTEMPTS:
             began = self.clock()
-            prepared = self.prepare(table)
-            if not prepared.slices:
-                return UpToDate(
-                    head=prepared.changelog.metadata_location, position=position_of(prepared.mirror)
-                )
-            planned = self.clock() - began
+            task = plan()
+            if task.part is None:
+                return Done(task)
+            prepared, planned = task.prepared, self.clock() - began
             try:
-                return self._merge(prepared, prepared.slices[0], planned, damaged, ask_history)
+                merged = self._merge(prepared, task.part, planned, damaged, ask_history, task.replay_id)
+                return Done(task, merged)
             except NeedsHistory as error:
                 ask_history = True
                 log.info("asking the changelog's history", reason=str(error))
@@ -94,17 +102,24 @@ class Pipeline:
         require_supported(table)
         loaded = self.catalogs.load_mirror(table)
         with named(table.name):
-            mirror = read_mirror(loaded, table.name) if loaded else None
-            changelog = self.catalogs.load_changelog(table)
-            shape = resolve_shape(table, changelog.schema(), changelog.metadata.last_column_id)
-            if mirror is not None:
-                require_same_key(table.name, mirror, shape)
-            limits = SliceLimits(
-                events=min(self.settings.batch_size or _MOST_EVENTS, _MOST_EVENTS),
-                bytes=self.settings.job.max_slice_bytes,
-            )
-            slices, snapshots = plan_table(table, changelog, mirror, limits)
+            return self.survey(table, read_mirror(loaded, table.name) if loaded else None)
+
+    def survey(self, table: TableSettings, mirror: Mirror | None) -> Prepared:
+        """What lies between a mirror, as it was read, and its changelog's head, which is loaded now."""
+        changelog = self.catalogs.load_changelog(table)
+        shape = resolve_shape(table, changelog.schema(), changelog.metadata.last_column_id)
+        if mirror is not None:
+            require_same_key(table.name, mirror, shape)
+        slices, snapshots = plan_table(table, changelog, mirror, self.limits)
         return Prepared(table, changelog, shape, mirror, slices, snapshots)
+
+    @property
+    def limits(self) -> SliceLimits:
+        """The most that one commit takes."""
+        return SliceLimits(
+            events=min(self.settings.batch_size or _MOST_EVENTS, _MOST_EVENTS),
+            bytes=self.settings.job.max_slice_bytes,
+        )
 
     def explain(self, table: TableSettings) -> PlanResult:
         """What merging a table up to its head would do; changes nothing."""
@@ -130,8 +145,15 @@ class Pipeline:
         return time.perf_counter() - self.engine.start_seconds
 
     def _merge(
-        self, prepared: Prepared, part: Slice, planned: float, damaged: Set[str], ask_history: bool
-    ) -> Merged:
+        self,
+        prepared: Prepared,
+        part: Slice,
+        planned: float,
+        damaged: Set[str],
+        ask_history: bool,
+        replay_id: str | None,
+    ) -> Merged | None:
+        """Merges a slice; None where it is a replay that found nothing new, and so committed nothing."""
         began = self.clock()
         table = prepared.settings
         with named(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
@@ -145,35 +167,44 @@ class Pipeline:
             try:
                 mirror, healed = healer.heal(mirror, damaged)
                 mirror, caught = catch_up(self.engine, mirror, shape, location)
-                merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
                 work = self._work(prepared, mirror, part, location)
+                work = replace(work, replay=replay_id is not None)
                 if ask_history:
                     work = replace(work, history=tuple(prepared.merged_files()))
+                elif replay_id is not None and not healed and not caught:
+                    # Shards with news ask for the history before they write anything.
+                    self.engine.run(work)
+                    return None
+                merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
                 shards, merged = run_beside(self.engine, work if part.files else None, merge)
             except BaseException:
                 discard(mirror.table.io, [segment.path for segment in (*healed, *caught)])
                 raise
+            if replay_id and not healed and not caught and not any(map(_applies, shards)):
+                discard(mirror.table.io, merged_paths(merged))
+                return None
             index = apply_merge(
                 mirror.root.segments if mirror.root else (), merge, merged, (*healed, *caught)
             )
-            outcome = commit_slice(mirror, part, shards, index, self.run_id, location)
-            result = _slice_result(part, outcome, planned, self.clock() - began)
+            labels = {REPLAY: replay_id} if replay_id else NO_LABELS
+            outcome = commit_slice(mirror, part, shards, index, self.run_id, location, labels)
+            result = slice_result(part, outcome, planned, self.clock() - began)
             log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
-        return Merged(slice=result, position=_after(part, outcome))
+        return Merged(slice=result, position=position_after(part, outcome))
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
         if changes := prepared.mirror_changes:
             raise Invalid(
                 f"{prepared.settings.name}: the mirror's own columns were changed ({'; '.join(changes)}), by another "
                 "engine than icemirror; nothing was merged. Drop columns that were added; where one was dropped, "
-                f"{REBUILD}."
+                f"{MAKE_ANEW}."
             )
         if changes := prepared.schema_changes:
             raise Invalid(
                 f"{prepared.settings.changelog_id}: its schema changed ({'; '.join(changes)}). "
                 "Following schema changes is not supported by this version; nothing was merged."
             )
-        if prepared.mirror is None or prepared.mirror.head is None:
+        if prepared.mirror is None or (prepared.mirror.head is None and not prepared.staged):
             schema, ids = mirror_schema(
                 prepared.changelog.schema(), prepared.shape.row_ids, prepared.shape.key_ids
             )
@@ -204,8 +235,34 @@ class Pipeline:
             index_location=location,
             expired=root.expired if root else None,
             key_check_rows=self.key_check_rows,
-            first_row_ids=_first_row_ids(mirror),
+            first_row_ids=None if prepared.staged else _first_row_ids(mirror),
         )
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one commit shall do; nothing if there is no part. `replay_id`: the request that has it merged once more."""
+
+    prepared: Prepared
+    part: Slice | None
+    replay_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task, and what it committed, if anything."""
+
+    task: Task
+    merged: Merged | None = None
+
+
+def next_task(prepared: Prepared) -> Task:
+    """The first of the slices that wait."""
+    return Task(prepared, prepared.slices[0] if prepared.slices else None)
+
+
+def _applies(shard: ShardResult) -> bool:
+    return bool(shard.fate.writes.any() or shard.fate.tombstones.any())
 
 
 def _names(mirror: Mirror | None, path: str) -> bool:
@@ -223,38 +280,4 @@ def _first_row_ids(mirror: Mirror) -> tuple[int | None, ...] | None:
     return tuple(
         live[file.path].first_row_id if file.path in live else None
         for file in (mirror.root.files if mirror.root else ())
-    )
-
-
-def position_of(mirror: Mirror | None) -> Position:
-    """Where a mirror stands; at the beginning where there is none."""
-    if mirror is None:
-        return Position(cursor=None, live_rows=0, index_bytes=0)
-    return Position(cursor=mirror.cursor, live_rows=mirror.live_rows, index_bytes=mirror.index_bytes)
-
-
-def _after(part: Slice, outcome: Outcome) -> Position:
-    return Position(cursor=part.cursor, live_rows=outcome.root.live_rows, index_bytes=outcome.root.bytes)
-
-
-def _slice_result(part: Slice, outcome: Outcome, planned: float, merged: float) -> SliceResult:
-    tally = outcome.tally
-    steps = {"plan": planned, **outcome.seconds}
-    delete_bytes = {file.file_path: file.file_size_in_bytes for file in outcome.delete_files}
-    return SliceResult(
-        snapshot_id=outcome.snapshot_id,
-        changelog_files=len(part.files),
-        events=part.events,
-        inserted=tally.inserted,
-        updated=tally.updated,
-        deleted=tally.deleted,
-        stale=tally.stale,
-        unchanged=tally.unchanged,
-        data_files=len(outcome.data_files),
-        delete_files=len(delete_bytes),
-        data_bytes=sum(file.file_size_in_bytes for file in outcome.data_files),
-        delete_bytes=sum(delete_bytes.values()),
-        index_bytes=outcome.index_bytes,
-        seconds=round(planned + merged, 4),
-        seconds_by_step={step: round(seconds, 4) for step, seconds in steps.items()},
     )

@@ -60,6 +60,19 @@ def split_commits(snapshot: ChangelogSnapshot) -> list[ChangelogSnapshot]:
     return [*before, replace(snapshot, files=own)]
 
 
+def cut_files(files: Sequence[ChangeFile], limits: SliceLimits) -> list[tuple[ChangeFile, ...]]:
+    """The files in groups that one commit takes each."""
+    groups: list[list[ChangeFile]] = []
+    events = size = 0
+    for file in files:
+        events, size = events + file.events, size + file.bytes
+        if not groups or events > limits.events or size > limits.bytes:
+            groups.append([])
+            events, size = file.events, file.bytes
+        groups[-1].append(file)
+    return [tuple(group) for group in groups]
+
+
 def plan_slices(
     uuid: str, snapshots: Sequence[ChangelogSnapshot], done: Mapping[int, int], limits: SliceLimits
 ) -> list[Slice]:

@@ -24,7 +24,7 @@ from spark_job.bulk import piece_bytes
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
 from spark_job.data_files import WrittenRows, write_rows
-from spark_job.doubtful import NeedsHistory, find_doubtful, settle
+from spark_job.doubtful import NeedsHistory, find_doubtful, find_news, settle
 from spark_job.field_map import FieldMap
 from spark_job.iceberg.discard import discard
 from spark_job.key_check import KeySides, check_events, check_keys
@@ -162,12 +162,23 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
 
 
 def _settle(work: SliceWork, changes: Changes, orders: U64, located: Located) -> Located:
-    doubtful = find_doubtful(orders, located, work.expired)
+    if work.replay:
+        located, doubtful = find_news(orders, located, work.expired)
+    else:
+        doubtful = find_doubtful(orders, located, work.expired)
     if not doubtful.any():
         return located
     if work.history is None:
-        raise NeedsHistory(f"{int(doubtful.sum())} keys may have had tombstones that have expired")
-    return settle(work.changelog_io, work.history, work.shape, changes, orders, located, doubtful)
+        why = "have news" if work.replay else "may have had tombstones that have expired"
+        raise NeedsHistory(f"{int(doubtful.sum())} keys {why}")
+    ranks = _ranks(work, work.history)[changes.file] if work.replay else None
+    return settle(work.changelog_io, work.history, work.shape, changes, orders, located, doubtful, ranks)
+
+
+def _ranks(work: SliceWork, history: tuple[ChangeFile, ...]) -> NDArray[np.int64]:
+    """Where the files of a replay stand in the history."""
+    places = {file.path: at for at, file in enumerate(history)}
+    return np.array([places.get(file.path, -1) for file in work.files], dtype=np.int64)
 
 
 def _check(work: SliceWork, changes: Changes, located: Located, fate: Fate) -> None:

@@ -18,7 +18,7 @@ from spark_job.shape import ChangelogShape
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table with what there is to merge."""
+    """A table with what there is to merge. `staged`: into a mirror that is being built out of sight."""
 
     settings: TableSettings
     changelog: Table
@@ -26,6 +26,7 @@ class Prepared:
     mirror: Mirror | None
     slices: tuple[Slice, ...]
     snapshots: int
+    staged: bool = False
 
     @property
     def schema_changes(self) -> tuple[str, ...]:

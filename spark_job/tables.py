@@ -8,8 +8,10 @@ from icemirror.errors import IcemirrorError
 from icemirror.result import Advance
 from icemirror.settings import Settings
 from icemirror.state.events import Names
+from icemirror.state.replay import Replay, ReplayStep
 from icemirror.telemetry.logs import get_log
 from spark_job.discover import discover_tables
+from spark_job.replay import replay_step
 from spark_job.wiring import build_pipeline
 
 _DISCOVER_SECONDS = 30.0
@@ -35,6 +37,10 @@ class Tables:
             except IcemirrorError as error:
                 log.warning("discover failed", reason=str(error))
         return frozenset(table.name for table in self._known.tables)
+
+    def replay(self, name: str, replay: Replay) -> ReplayStep:
+        """Does the next step of a replay."""
+        return replay_step(self._pipeline, self._known.table(name), replay)
 
     def advance(self, name: str) -> Advance:
         """Merges the next slice of a table."""

@@ -19,16 +19,19 @@ class Turn:
         self.slices: list[SliceResult] = []
         self.position: Position | None = None
         self.error: ErrorResult | None = None
+        self.rebuilt = False
         self._run_id = run_id
         self._clock = clock
         self._started_at = clock()
         self._began = time.perf_counter()
 
     @property
-    def outcome(self) -> Literal["merged", "up-to-date", "failed"]:
+    def outcome(self) -> Literal["merged", "up-to-date", "rebuilt", "failed"]:
         """How the turn ends, if it ends now."""
         if self.error is not None:
             return "failed"
+        if self.rebuilt:
+            return "rebuilt"
         return "merged" if self.slices else "up-to-date"
 
     def summary(self) -> RunSummary:

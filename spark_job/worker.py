@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from icemirror.crash import reach
-from icemirror.errors import Conflict, IcemirrorError, Kind, Transient, unexpected_text
+from icemirror.errors import Conflict, IcemirrorError, Invalid, Kind, Transient, unexpected_text
 from icemirror.result import Advance, ErrorResult, Merged, UpToDate
 from icemirror.state.actions import Action
 from icemirror.state.apply import apply
 from icemirror.state.events import Event, Holder, Names, TurnEnded
 from icemirror.state.policy import Policy
+from icemirror.state.replay import Replay, ReplayStep
 from icemirror.state.store import Store
 from icemirror.state.worker import (
     Doing,
@@ -23,6 +24,7 @@ from icemirror.state.worker import (
     Moment,
     NothingLeft,
     Overtaken,
+    ReplayDone,
     SliceDone,
     Worker,
     fenced,
@@ -46,11 +48,16 @@ def _nothing(error: BaseException) -> None:
     """Nobody wants to hear of errors."""
 
 
+def _no_replay(table: str, replay: Replay) -> ReplayStep:
+    raise Invalid(f"{table}: this job cannot replay")
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """What a worker lives in.
 
-    `advance` merges one slice of a table, or finds that there is none; it raises errors of `icemirror.errors`.
+    `advance` merges one slice of a table, or finds that there is none; `replay` does one step of what a person asked
+    for. Both raise errors of `icemirror.errors`.
     `tables` are those that the worker knows; `stopping` turns true when it shall give back what it has and end;
     `report` hears of every failure.
     """
@@ -61,6 +68,7 @@ class Surroundings:
     advance: Callable[[str], Advance]
     tables: Callable[[], Names]
     stopping: Callable[[], bool]
+    replay: Callable[[str, Replay], ReplayStep] = _no_replay
     report: Callable[[BaseException], None] = _nothing
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
@@ -115,7 +123,7 @@ def _merge(worker: Worker, turn: Turn, around: Surroundings) -> Worker:
     with Heartbeat(
         worker.me, around.store, around.policy, around.clock, around.longest_slice_seconds
     ) as heartbeat:
-        outcome = _advance(turn, around)
+        outcome = _advance(turn, worker.turn.replay if worker.turn else None, around)
     reach("worker-merge-done")
     if heartbeat.lost:
         log.warning("the slot is another worker's by now: stopping")
@@ -127,10 +135,10 @@ def _merge(worker: Worker, turn: Turn, around: Surroundings) -> Worker:
     return after
 
 
-def _advance(turn: Turn, around: Surroundings) -> MergeOutcome:
+def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOutcome:
     """One slice; whatever goes wrong is the failure of this table, and the others go on."""
     try:
-        step = around.advance(turn.table)
+        step = around.replay(turn.table, replay) if replay else around.advance(turn.table)
     except Conflict as error:
         return Overtaken(_named(error))
     except IcemirrorError as error:
@@ -143,8 +151,12 @@ def _advance(turn: Turn, around: Surroundings) -> MergeOutcome:
         around.report(error)
         turn.error = ErrorResult(kind=Kind.TRANSIENT, message=unexpected_text(error))
         return MergeFailed(turn.error)
-    turn.position = step.position
+    turn.position = step.position or turn.position
     match step:
+        case ReplayStep(progress, done, part):
+            turn.slices.extend([part] if part else [])
+            turn.rebuilt |= step.rebuilt
+            return ReplayDone(progress) if done else SliceDone(progress)
         case Merged():
             turn.slices.append(step.slice)
             return SliceDone()

@@ -9,6 +9,7 @@ from typing import Any
 from icemirror.errors import Kind
 from icemirror.result import Behind, ErrorResult
 from icemirror.settings import TableSettings
+from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.state.rows import Rows, RunSummary, SlotId, SlotState, TableRow
 
 
@@ -44,6 +45,8 @@ def table_status(
         "index_bytes": position.index_bytes if position else None,
         "cursor": position.cursor.model_dump(mode="json") if position and position.cursor else None,
         "head": row.noticed_head,
+        "replay": _replay(row.replay) if row.replay else None,
+        "last_replay": _last_replay(row.last_replay) if row.last_replay else None,
     }
 
 
@@ -98,6 +101,38 @@ def _last_run(run: RunSummary) -> dict[str, Any]:
         "ended_at": _iso(run.ended_at),
         "outcome": run.outcome,
         "events": run.events,
+    }
+
+
+def _replay(replay: Replay) -> dict[str, Any]:
+    since = None if replay.since_ms is None else _iso(replay.since_ms / 1000)
+    return {
+        "replay_id": replay.id,
+        "requested_at": _iso(replay.requested_at),
+        "full": replay.full,
+        "from_snapshot": replay.from_snapshot,
+        "since": since,
+        "to_snapshot": replay.to_snapshot,
+        **_progress(replay.progress),
+    }
+
+
+def _last_replay(end: ReplayEnd) -> dict[str, Any]:
+    return {
+        "replay_id": end.id,
+        "ended_at": _iso(end.ended_at),
+        "outcome": end.outcome,
+        "error": end.error.model_dump(mode="json") if end.error else None,
+        **_progress(end.progress),
+    }
+
+
+def _progress(progress: ReplayProgress | None) -> dict[str, Any]:
+    """Null before the first step."""
+    return {
+        "events": progress.events if progress else None,
+        "of_events": progress.of_events if progress else None,
+        "changed_rows": progress.changed_rows if progress else None,
     }
 
 

@@ -42,6 +42,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
     "sweep": LazyCommand("icemirror.cli.sweep:sweep", "Look at every changelog once, for cron."),
     "status": LazyCommand("icemirror.cli.status:status", "State, lag and last run of every table."),
     "pause": LazyCommand("icemirror.cli.pause:pause", "Take no more work for tables, until resumed."),
+    "replay": LazyCommand(
+        "icemirror.cli.replay:replay", "Merge a part of a changelog once more, or rebuild a mirror."
+    ),
     "resume": LazyCommand("icemirror.cli.resume:resume", "Take work for tables again; lifts a quarantine."),
     "dead-letters": LazyCommand(
         "icemirror.cli.dead_letters:dead_letters", "Events that could not be used: see, redrive or drop them."

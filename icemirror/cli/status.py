@@ -78,6 +78,11 @@ def render_status(tables: Iterable[dict[str, Any]], width: int) -> Group:
     below: list[Text] = []
     for one in tables:
         grid.add_row(*(column.cell(one) for column in wanted))
+        if one["replay"]:
+            below.append(Text(f"{one['table']}: {_replay(one['replay'])}", style="cyan"))
+        elif one["last_replay"] and one["last_replay"]["error"]:
+            message = f"the last replay failed: {one['last_replay']['error']['message']}"
+            below.append(Text(f"{one['table']}: {message}", style="yellow"))
         if one["error"]:
             below.append(Text(with_table(one["table"], one["error"]["message"]), style="red"))
     return Group(grid, *below)
@@ -111,6 +116,16 @@ _COLUMNS = (
     _Column("index", _index, 110, "right"),
     _Column("last run", lambda one: Text(_last_run(one["last_run"])), 110),
 )
+
+
+def _replay(replay: dict[str, Any]) -> str:
+    begins = (
+        f"from snapshot {replay['from_snapshot']}" if replay["from_snapshot"] else f"since {replay['since']}"
+    )
+    what = "rebuild from the whole changelog" if replay["full"] else f"replay {begins}"
+    if replay["events"] is None:
+        return f"{what}: waits"
+    return f"{what}: {replay['events']:,} of {_events(replay['of_events'])}"
 
 
 def _seconds(lag: float | None) -> str:

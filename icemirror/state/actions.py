@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from icemirror.state.replay import Replay
 from icemirror.state.rows import SlotId
 
 
@@ -31,10 +32,18 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Worker: this table is yours; an empty plan from now on covers this many notices."""
+    """Worker: this table is yours; an empty plan from now on covers this many notices. A replay comes first."""
 
     table: str
     dirty: int
+    replay: Replay | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Person: another request is there already, this one."""
+
+    replay: Replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +73,4 @@ class Exit:
     """Worker: the slot is not yours. Stop."""
 
 
-Action = Launch | Cancel | Held | Merge | Released | Lost | Idle | Exit
+Action = Launch | Cancel | Held | Merge | Refused | Released | Lost | Idle | Exit

@@ -36,6 +36,8 @@ def _due_at(row: TableRow, policy: Policy) -> float:
         return row.not_before
     if row.yielded_at is not None:  # a backlog waits neither for more commits nor for `min_interval`
         return max(row.not_before, row.yielded_at)
+    if row.replay is not None:  # nor does what a person asked for
+        return max(row.not_before, row.replay.requested_at)
     settled = min(row.last_dirty_at + policy.quiet_seconds, row.first_dirty_at + policy.max_wait_seconds)
     if row.completed_at is not None:
         settled = max(settled, row.completed_at + row.min_interval_seconds)

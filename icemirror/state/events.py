@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from icemirror.result import ErrorResult, Position
+from icemirror.state.replay import Replay, ReplayProgress
 from icemirror.state.rows import Owner, RunSummary, SlotId
 
 Names = frozenset[str]
@@ -89,6 +90,25 @@ class Resumed:
 
     now: float
     table: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequested:
+    """15. A person wants a part of the changelog merged once more, or the mirror rebuilt; lifts a quarantine."""
+
+    now: float
+    table: str
+    terms: Terms
+    replay: Replay
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCancelled:
+    """16. A person does not want that request any more."""
+
+    now: float
+    table: str
+    replay_id: str
 
 
 # --- slots, by the trigger --------------------------------------------------------------------------------
@@ -188,6 +208,8 @@ class Progressed:
     me: Holder
     table: str
     position: Position | None = None
+    replay_id: str | None = None
+    progress: ReplayProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +223,20 @@ class TurnEnded:
     run: RunSummary | None = None
     tables: Names | None = None
     give_back: bool = False
+    replay_id: str | None = None
+    progress: ReplayProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """17. All that this request asked for is done."""
+
+    now: float
+    me: Holder
+    table: str
+    replay_id: str
+    progress: ReplayProgress | None = None
+    position: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +255,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """10. Merging the table failed."""
+    """10. Merging the table failed, or (`replay_id`) what that request asked for."""
 
     now: float
     me: Holder
@@ -227,6 +263,7 @@ class Failed:
     error: ErrorResult
     jitter: float
     run: RunSummary | None = None
+    replay_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +293,19 @@ class Retake:
 
 
 TableEvent = (
-    Noticed | Looked | LookFailed | Unown | Paused | Resumed | Progressed | TurnEnded | Completed | Failed
+    Noticed
+    | Looked
+    | LookFailed
+    | Unown
+    | Paused
+    | Resumed
+    | ReplayRequested
+    | ReplayCancelled
+    | Progressed
+    | TurnEnded
+    | Replayed
+    | Completed
+    | Failed
 )
 SlotEvent = Dispatch | Recorded | Recover | SlotResumed | Started | Beat | Pick | Wake | Leave | Retake
 Event = TableEvent | SlotEvent

@@ -20,6 +20,9 @@ from icemirror.state.events import (
     Progressed,
     Recorded,
     Recover,
+    ReplayCancelled,
+    Replayed,
+    ReplayRequested,
     Resumed,
     Retake,
     SlotResumed,
@@ -48,8 +51,10 @@ def reads_of(event: Event) -> Reads:
     """The rows that `step` looks at for this event."""
     match event:
         case (
-            Noticed() | Looked() | LookFailed() | Paused() | Resumed() | Progressed() | Completed() | Failed()
+            Noticed() | Looked() | LookFailed() | Paused() | Resumed() | ReplayRequested() | ReplayCancelled()
         ):
+            return Reads(frozenset({event.table}), NO_SLOT)
+        case Progressed() | Replayed() | Completed() | Failed():
             return Reads(frozenset({event.table}), NO_SLOT)
         case Unown():
             return Reads(frozenset({event.table}), None)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from icemirror.result import ErrorResult, Position
+from icemirror.state.replay import Replay, ReplayEnd
 
 
 class SlotState(StrEnum):
@@ -68,7 +69,10 @@ class SlotRow:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table. Work waits while `dirty` > `covered`: both count notices, so that none is lost."""
+    """A table. Work waits while `dirty` > `covered`: both count notices, so that none is lost.
+
+    A replay that waits is one of them.
+    """
 
     name: str
     group: str = "default"
@@ -90,6 +94,8 @@ class TableRow:
     look_error: ErrorResult | None = None
     last_run: RunSummary | None = None
     position: Position | None = None
+    replay: Replay | None = None
+    last_replay: ReplayEnd | None = None
     revision: str = field(default="", compare=False)
     version: Literal[1] = 1
 

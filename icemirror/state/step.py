@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from icemirror.state import slot_rules, table_rules
-from icemirror.state.actions import Action, Cancel, Exit, Held, Idle, Launch, Lost, Merge, Released
+from icemirror.state.actions import Action, Cancel, Exit, Held, Idle, Launch, Lost, Merge, Refused, Released
 from icemirror.state.eligibility import waiting
 from icemirror.state.events import (
     Beat,
@@ -26,6 +26,9 @@ from icemirror.state.events import (
     Progressed,
     Recorded,
     Recover,
+    ReplayCancelled,
+    Replayed,
+    ReplayRequested,
     Resumed,
     Retake,
     RunState,
@@ -38,6 +41,7 @@ from icemirror.state.events import (
     Wake,
 )
 from icemirror.state.policy import Policy
+from icemirror.state.replay import ReplayEnd
 from icemirror.state.rows import Owner, Row, Rows, SlotRow, SlotState, TableRow
 
 
@@ -87,37 +91,53 @@ def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
         case Unown(now, _, jitter, log):
             if row.owner is None or not table_rules.owner_is_dead(row.owner, rows.slot(row.owner.slot)):
                 return STAY
-            return Step(table_rules.charge(row, now, jitter, table_rules.died(log), policy))
+            return Step(table_rules.charge_replay(row, now, jitter, table_rules.died(log), policy))
         case Paused():
             return Step(replace(row, paused=True))
         case Resumed():
             return Step(table_rules.resume(row, event.now)) if event.table in rows.tables else STAY
-        case Progressed() | TurnEnded() | Completed() | Failed():
+        case ReplayRequested(replay=replay):
+            if row.replay is not None:
+                return Step(None, () if row.replay.id == replay.id else (Refused(row.replay),))
+            return Step(table_rules.request_replay(row, event))
+        case ReplayCancelled(now, _, replay_id):
+            progress = row.replay.progress if row.replay else None
+            return Step(table_rules.end_replay(row, ReplayEnd(replay_id, now, "cancelled", progress)))
+        case Progressed() | TurnEnded() | Replayed() | Completed() | Failed():
             return LOST if row.owner != event.me.owner else _worker_step(rows, row, event, policy)
     assert_never(event)
 
 
 def _worker_step(
-    rows: Rows, row: TableRow, event: Progressed | TurnEnded | Completed | Failed, policy: Policy
+    rows: Rows, row: TableRow, event: Progressed | TurnEnded | Replayed | Completed | Failed, policy: Policy
 ) -> Step:
     """What the owner of a table reports."""
     match event:
         case Progressed(position=position):
-            new = replace(row, position=position or row.position)
-            if row.paused:
-                return Step(replace(new, owner=None, yielded_at=event.now), (Released(),))
-            return Step(new, (Merge(row.name, row.dirty),))
+            new = table_rules.note_progress(row, event.replay_id, event.progress)
+            return _go_on(replace(new, position=position or row.position), event.now)
+        case Replayed(position=position):
+            new = table_rules.replayed(row, event)
+            return _go_on(replace(new, position=position or row.position), event.now)
         case TurnEnded(now, me, _, position, run, names, give_back):
-            new = replace(row, position=position or row.position, last_run=run or row.last_run)
+            new = table_rules.note_progress(row, event.replay_id, event.progress)
+            new = replace(new, position=position or row.position, last_run=run or row.last_run)
             others_wait = _eligible(rows, now, me.slot.group, names, policy)
-            if not row.paused and not give_back and not others_wait:
-                return Step(new, (Merge(row.name, row.dirty),))
+            if not give_back and not others_wait:
+                return _go_on(new, now)
             return Step(replace(new, owner=None, yielded_at=now), (Released(),))
         case Completed():
             return Step(table_rules.complete(row, event), (Released(),))
         case Failed():
             return Step(table_rules.fail(row, event, policy), (Released(),))
     assert_never(event)
+
+
+def _go_on(row: TableRow, now: float) -> Step:
+    """9. The owner goes on with its table, and what waits there; unless it was paused."""
+    if row.paused:
+        return Step(replace(row, owner=None, yielded_at=now), (Released(),))
+    return Step(row, (Merge(row.name, row.dirty, row.replay),))
 
 
 def _eligible(
@@ -193,7 +213,7 @@ def _look_for_work(rows: Rows, event: Pick | Wake, policy: Policy) -> Step:
     slot, eligible = rows.slot(me.slot), _eligible(rows, now, me.slot.group, event.tables, policy)
     if isinstance(event, Pick) and eligible:
         table = eligible[0]
-        return Step(replace(table, owner=me.owner), (Merge(table.name, table.dirty),))
+        return Step(replace(table, owner=me.owner), (Merge(table.name, table.dirty, table.replay),))
     if not slot_rules.mine(slot, me):
         return EXIT
     beating = slot_rules.beat(slot, now, policy)

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from icemirror.errors import NEEDS_PERSON, Kind
 from icemirror.result import ErrorResult
-from icemirror.state.events import Completed, Failed, LookFailed, Noticed, Terms
+from icemirror.state.events import Completed, Failed, LookFailed, Noticed, Replayed, ReplayRequested, Terms
 from icemirror.state.log_hint import see
 from icemirror.state.policy import Policy
+from icemirror.state.replay import ReplayEnd, ReplayProgress
 from icemirror.state.rows import Owner, SlotRow, SlotState, TableRow
 
 
@@ -66,19 +67,73 @@ def died(log: str) -> ErrorResult:
 
 
 def charge(row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy) -> TableRow:
-    """7, 10. Back off, and quarantine at the last failure, or at once where only a person can help."""
+    """7, 10. Back off, and quarantine at the last failure, or at once where only a person can help.
+
+    Not while a replay waits: that may be the cure, and somebody asked for it after having seen what is wrong.
+    """
     failures = row.failures + 1
-    quarantined = failures >= policy.max_failures or error.kind in NEEDS_PERSON
+    quarantined = row.replay is None and _is_hopeless(failures, error, policy)
     wait = policy.probation_seconds if quarantined else policy.backoff(failures, jitter)
     return replace(
         row, owner=None, failures=failures, not_before=now + wait, quarantined=quarantined, error=error
     )
 
 
+def _is_hopeless(failures: int, error: ErrorResult, policy: Policy) -> bool:
+    return failures >= policy.max_failures or error.kind in NEEDS_PERSON
+
+
 def fail(row: TableRow, event: Failed, policy: Policy) -> TableRow:
-    """10. The worker could not merge the table."""
-    charged = charge(row, event.now, event.jitter, event.error, policy)
+    """10. The worker could not merge the table, or not replay."""
+    if row.replay is not None and row.replay.id == event.replay_id:
+        charged = charge_replay(row, event.now, event.jitter, event.error, policy)
+    else:
+        charged = charge(row, event.now, event.jitter, event.error, policy)
     return charged if event.run is None else replace(charged, last_run=event.run)
+
+
+def charge_replay(row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy) -> TableRow:
+    """17. As `charge`, but what is hopeless is the request, which ends: the table itself is merged on."""
+    if row.replay is None or not _is_hopeless(row.failures + 1, error, policy):
+        return charge(row, now, jitter, error, policy)
+    ended = end_replay(row, ReplayEnd(row.replay.id, now, "failed", row.replay.progress, error))
+    return replace(ended, owner=None, failures=0, not_before=0.0, error=None)
+
+
+def request_replay(row: TableRow, event: ReplayRequested) -> TableRow:
+    """15. The request is a notice, too, so nothing but its end can cover it; and a person has looked at the table."""
+    noticed = notice(row, Noticed(event.now, row.name, event.terms))
+    return replace(
+        noticed,
+        replay=event.replay,
+        quarantined=False,
+        failures=0,
+        not_before=0.0,
+        yielded_at=None,
+        error=None,
+    )
+
+
+def end_replay(row: TableRow, end: ReplayEnd) -> TableRow:
+    """16, 17. The request leaves the row if it is the one that is meant; its notice stays, for the merge after it."""
+    if row.replay is None or row.replay.id != end.id:
+        return row
+    return replace(row, replay=None, last_replay=end)
+
+
+def replayed(row: TableRow, event: Replayed) -> TableRow:
+    """17. What was asked for is done, so whatever failed before does not count any more."""
+    if row.replay is None or row.replay.id != event.replay_id:
+        return row
+    ended = end_replay(row, ReplayEnd(event.replay_id, event.now, "done", event.progress))
+    return replace(ended, failures=0, not_before=0.0, error=None)
+
+
+def note_progress(row: TableRow, replay_id: str | None, progress: ReplayProgress | None) -> TableRow:
+    """9. How far the replay is, if it is still the one that is wanted."""
+    if row.replay is None or row.replay.id != replay_id or progress is None:
+        return row
+    return replace(row, replay=replace(row.replay, progress=progress))
 
 
 def complete(row: TableRow, event: Completed) -> TableRow:

@@ -2,7 +2,8 @@
 
     START ─► BEAT ─► PICK ─► MERGE ─► REPORT ─► MERGE …            (another slice)
                ▲      │        ├────► COMPLETE ─► BEAT             (the plan was empty)
-               │      │        └────► FAIL ─────► BEAT
+               │      │        ├────► FAIL ─────► BEAT
+               │      │        └────► REPLAYED ─► MERGE …          (what a person asked for is done)
                │      └─► LINGER ─► PICK                           (work came)
                │             └────► LEAVE ─► RESCAN ─► PICK | END
                └── lost or gave back the table: REPORT
@@ -29,11 +30,13 @@ from icemirror.state.events import (
     Names,
     Pick,
     Progressed,
+    Replayed,
     Retake,
     Started,
     TurnEnded,
     Wake,
 )
+from icemirror.state.replay import Replay, ReplayProgress
 from icemirror.state.rows import RunSummary
 
 
@@ -46,6 +49,7 @@ class Doing(StrEnum):
     MERGE = "merge"
     REPORT = "report"
     COMPLETE = "complete"
+    REPLAYED = "replayed"
     FAIL = "fail"
     LINGER = "linger"
     LEAVE = "leave"
@@ -55,13 +59,20 @@ class Doing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The table that the worker has, and the notices that an empty plan will cover."""
+    """The table that the worker has, and the notices that an empty plan will cover. A replay comes before that."""
 
     table: str
     dirty: int
     read_at: float
     slices: int = 0
     conflicts: int = 0
+    replay: Replay | None = None
+    progress: ReplayProgress | None = None  # since it last told so
+
+    @property
+    def replay_id(self) -> str | None:
+        """The request that it works on."""
+        return self.replay.id if self.replay else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,16 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class SliceDone:
-    """A slice was committed; there may be more."""
+    """A slice was committed, or replayed up to here; there may be more."""
+
+    progress: ReplayProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDone:
+    """Nothing of the replay is left."""
+
+    progress: ReplayProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +147,18 @@ class MergeFailed:
     error: ErrorResult
 
 
-MergeOutcome = SliceDone | NothingLeft | Overtaken | MergeFailed
+MergeOutcome = SliceDone | ReplayDone | NothingLeft | Overtaken | MergeFailed
 
 
 def merged(worker: Worker, outcome: MergeOutcome, limits: Limits) -> Worker:
     """After MERGE."""
     turn = _turn(worker)
     match outcome:
-        case SliceDone():
-            return replace(
-                worker, doing=Doing.REPORT, turn=replace(turn, slices=turn.slices + 1, conflicts=0)
-            )
+        case SliceDone(progress):
+            turn = replace(turn, slices=turn.slices + 1, conflicts=0, progress=progress)
+            return replace(worker, doing=Doing.REPORT, turn=turn)
+        case ReplayDone(progress):
+            return replace(worker, doing=Doing.REPLAYED, turn=replace(turn, conflicts=0, progress=progress))
         case NothingLeft(head):
             return replace(worker, doing=Doing.COMPLETE, head=head)
         case Overtaken(error) if turn.conflicts >= limits.max_conflicts:
@@ -170,10 +191,21 @@ def tell(worker: Worker, moment: Moment, limits: Limits) -> Event:
         case Doing.REPORT:
             turn = _turn(worker)
             if turn.slices < limits.turn_slices and not moment.stopping:
-                return Progressed(now, me, turn.table, moment.position)
+                return Progressed(now, me, turn.table, moment.position, turn.replay_id, turn.progress)
             return TurnEnded(
-                now, me, turn.table, moment.position, moment.run, moment.tables, give_back=moment.stopping
+                now,
+                me,
+                turn.table,
+                moment.position,
+                moment.run,
+                moment.tables,
+                give_back=moment.stopping,
+                replay_id=turn.replay_id,
+                progress=turn.progress,
             )
+        case Doing.REPLAYED:
+            turn = _turn(worker)
+            return Replayed(now, me, turn.table, turn.replay_id or "", turn.progress, moment.position)
         case Doing.COMPLETE:
             turn = _turn(worker)
             return Completed(
@@ -181,7 +213,8 @@ def tell(worker: Worker, moment: Moment, limits: Limits) -> Event:
             )
         case Doing.FAIL:
             error = worker.error or ErrorResult(kind=Kind.TRANSIENT, message="unknown")
-            return Failed(now, me, _turn(worker).table, error, moment.jitter, moment.run)
+            turn = _turn(worker)
+            return Failed(now, me, turn.table, error, moment.jitter, moment.run, turn.replay_id)
         case Doing.LINGER:
             return Leave(now, me) if moment.stopping else Wake(now, me, moment.tables)
         case Doing.LEAVE:
@@ -202,10 +235,10 @@ def told(worker: Worker, event: Event, answer: Action, limits: Limits) -> Worker
         case Held(gen):
             doing = Doing.BEAT if isinstance(event, Started) else Doing.PICK
             return replace(free, me=replace(worker.me, gen=gen), doing=doing)
-        case Merge(table, dirty):
+        case Merge(table, dirty, replay):
             turn = worker.turn or Turn(table, dirty, event.now)
             slices = 0 if isinstance(event, TurnEnded) else turn.slices
-            turn = replace(turn, dirty=dirty, read_at=event.now, slices=slices)
+            turn = replace(turn, dirty=dirty, read_at=event.now, slices=slices, replay=replay, progress=None)
             return replace(free, doing=Doing.MERGE, turn=turn)
         case Idle():
             since = event.now if worker.idle_since is None else worker.idle_since

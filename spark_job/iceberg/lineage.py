@@ -46,9 +46,9 @@ def history_since(table: Table, name: str, source: Source | None) -> History:
     if source is not None and source.files_done is not None:
         walked.append(by_id[source.snapshot_id])
     walked.reverse()
-    whole = bool(walked) and _stands_for_all(table.io, walked[0], by_id, source)
+    whole = bool(walked) and stands_for_all(table.io, walked[0], by_id, source)
     for snapshot in walked[1:] if whole else walked:
-        _refuse_changes(name, snapshot)
+        refuse_changes(name, snapshot)
     return History(tuple(walked), whole, _identities(table))
 
 
@@ -98,9 +98,7 @@ def _begins_after(io: FileIO, walked: Sequence[Snapshot], source: Source) -> boo
     return number > 0 and first.sequence_number == number + 1 and holds_files_of(io, first, number)
 
 
-def _stands_for_all(
-    io: FileIO, first: Snapshot, by_id: Mapping[int, Snapshot], source: Source | None
-) -> bool:
+def stands_for_all(io: FileIO, first: Snapshot, by_id: Mapping[int, Snapshot], source: Source | None) -> bool:
     """Whether files of expired snapshots before the first one are still to be merged."""
     parent_id, number = first.parent_snapshot_id, first.sequence_number or 0
     if source is not None and source.files_done is None:
@@ -116,7 +114,8 @@ def _stands_for_all(
     return holds_files_of_others(io, first)
 
 
-def _refuse_changes(name: str, snapshot: Snapshot) -> None:
+def refuse_changes(name: str, snapshot: Snapshot) -> None:
+    """Refuses a snapshot that did more than to append, or to put the same rows into other files."""
     operation = snapshot.summary.operation if snapshot.summary else None
     if operation not in (Operation.APPEND, Operation.REPLACE):
         raise Invalid(

@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Cursor
-from icemirror.errors import REBUILD, Corrupt, Invalid
+from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.field_map import FieldMap, load_map, renumber
 from spark_job.iceberg.ancestors import walk_ancestors
@@ -29,6 +29,7 @@ LIVE_ROWS = "icemirror.live-rows"
 INDEX_ROOT = "icemirror.index-root"
 FIELD_MAP = "icemirror.field-map"
 SOURCE = "icemirror.source"
+REPLAY = "icemirror.replay"  # the request that a snapshot belongs to
 _FORMAT_VERSION = "1"
 _ADDED_FILES = ("added-data-files", "added-delete-files")
 
@@ -209,6 +210,14 @@ def _told_by(at: Snapshot, summary: Mapping[str, str], name: str) -> _Standing:
         ) from error
 
 
+def greatest_epoch(metadata: TableMetadata) -> int:
+    """The last epoch of any snapshot that is there, or of the one that the properties speak for."""
+    anchor = _read_anchor(metadata.properties)
+    told = (snapshot.summary.additional_properties for snapshot in metadata.snapshots if snapshot.summary)
+    epochs = [one[EPOCH] for one in told if one.get(EPOCH, "").isdecimal()]
+    return max([anchor.epoch if anchor else 0, *map(int, epochs)])
+
+
 def _is_parent(io: FileIO, anchor: Anchor, first: Snapshot, known: Set[int]) -> bool:
     """Whether the anchor's snapshot, which has expired, is the one before this."""
     if anchor.snapshot_id in known:
@@ -255,5 +264,5 @@ def _read_map(properties: Mapping[str, str], name: str) -> FieldMap:
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise Invalid(
             f"{name}: the table property {FIELD_MAP} is gone or damaged: {error!r}. Restore it from an earlier "
-            f"metadata file of the table, or {REBUILD}."
+            f"metadata file of the table, or {MAKE_ANEW}."
         ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from types import TracebackType
 from typing import Any
 
 from pyiceberg.avro.codecs import AvroCompressionCodec
@@ -127,6 +128,13 @@ class _Writer(ManifestWriterV2):
         entries = _entry_format(self._version, self._spec.partition_type(self._schema))
         return RecordFile(self._output_file, entries, self._meta)
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """PyIceberg's own would say that the manifest is empty, instead of why."""
+        if kind is None:
+            super().__exit__(kind, error, trace)
+
     def prepare_entry(self, entry: ManifestEntry) -> ManifestEntry:
         """The entry with as many fields as the version has."""
         pad(entry.data_file, len(DATA_FILE_TYPE[self._version].fields))
@@ -163,6 +171,14 @@ def write_merged(
                     writer.delete(entry)
                 else:
                     writer.existing(entry)
+    return writer.to_manifest_file()
+
+
+def write_removed(new: NewManifest, io: FileIO, manifest: ManifestFile) -> ManifestFile:
+    """A manifest that names all live files of another one as deleted by this snapshot."""
+    with _Writer(new) as writer:
+        for entry in read_entries(io, manifest):
+            writer.delete(entry)
     return writer.to_manifest_file()
 
 

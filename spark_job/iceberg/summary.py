@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
@@ -17,16 +17,15 @@ _REMOVED_VECTORS = "removed-dvs"
 
 def count_changes(
     metadata: TableMetadata,
-    added: Sequence[DataFile],
+    added: Iterable[DataFile],
     removed: Sequence[LiveDelete],
     removed_data: Sequence[LiveFile] = (),
 ) -> dict[str, str]:
     """Files, rows and bytes that come and go. A deletion vector counts with its own bytes, not with its file's."""
     collector = SnapshotSummaryCollector()
-    for file in added:
-        collector.add_file(file, schema=metadata.schema(), partition_spec=metadata.specs()[file.spec_id])
     metrics, vectors = collector.metrics, 0
     for file in added:
+        collector.add_file(file, schema=metadata.schema(), partition_spec=metadata.specs()[file.spec_id])
         if span := content_span(file):
             vectors += 1
             metrics.added_file_size -= file.file_size_in_bytes - span[1]

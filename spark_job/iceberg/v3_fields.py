@@ -66,3 +66,9 @@ def set_manifest_first_row_id(manifest: ManifestFile, number: int) -> None:
 def set_first_row_id(file: DataFile, number: int) -> None:
     """Numbers a data file."""
     file[_FILE_PLACES["first_row_id"]] = number
+
+
+def forget_first_row_id(file: DataFile) -> None:
+    """Takes the number away: the snapshot that adds the file gives it one."""
+    if _FILE_PLACES["first_row_id"] < len(file):
+        file[_FILE_PLACES["first_row_id"]] = None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from urllib.parse import unquote
 
+from pydantic import ValidationError
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -20,6 +23,8 @@ from spark_job.maintenance.expire import require_own_files
 from spark_job.maintenance.neighbours import METADATA, require_alone
 from spark_job.maintenance.own_places import METADATA_PATH, is_below, named_places
 from spark_job.maintenance.references import index_files, live_paths, manifests_of
+from spark_job.stage import SUFFIX, read_stage
+from spark_job.stage_files import named_by
 
 _OURS = (".parquet", ".orc", ".avro", ".puffin", ".stats", *METADATA)
 _SHOWN = 1000
@@ -57,6 +62,7 @@ def clean_orphans(
         unlisted = (*unlisted, index_place)
     else:
         stored, referenced = stored + indexes, referenced | named
+    referenced |= staged_names(table.io, indexes, now - older_than_seconds)
     orphans, young = choose_orphans(stored, referenced, now - older_than_seconds)
     reach("delete-orphans")
     done = discard(table.io, () if dry_run else [file.path for file in orphans])
@@ -118,6 +124,17 @@ def index_names(table: Table) -> set[str] | None:
         }
     except (FileNotFoundError, Corrupt):
         return None
+
+
+def staged_names(io: FileIO, stored: Iterable[StoredFile], before: float) -> set[str]:
+    """The names of all files of a rebuild that is under way: one whose last step is not older than the bound."""
+    names: set[str] = set()
+    for file in stored:
+        if file.path.endswith(SUFFIX) and (file.modified_at is None or file.modified_at >= before):
+            with suppress(FileNotFoundError, ValidationError):  # swapped in meanwhile, or about to be written
+                _, metadata = read_stage(io, file.path)
+                names |= {file_name(path) for path in named_by(io, metadata)}
+    return names
 
 
 def choose_orphans(

@@ -101,6 +101,47 @@ def test_whoever_is_killed_the_next_goes_on(lab: MirroredWorld) -> None:
     _check(lab)
 
 
+def _replay(lab: MirroredWorld, *arguments: str) -> dict[str, object]:
+    config = str(lab.settings.source_path)
+    command = [
+        sys.executable,
+        "-m",
+        "icemirror",
+        "replay",
+        "-c",
+        config,
+        "-t",
+        "lab.world",
+        "--json",
+        *arguments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False)
+    assert done.returncode == 0, f"{done.stderr}\n{_job_log(lab)}"
+    told: dict[str, object] = json.loads(done.stdout)
+    return told
+
+
+def test_replays_and_rebuilds_go_through_the_trigger_whoever_is_killed(lab: MirroredWorld) -> None:
+    _until_idle(lab)
+    lab.world.commit_many(2)
+    watch = _watch(lab)
+    try:
+        replayed = _replay(lab, "--since", "1h", "--wait")
+        assert (replayed["outcome"], replayed["changed_rows"]) == ("done", 0)
+    finally:
+        watch.terminate()
+        watch.communicate()
+    _wait_until_no_worker_is_left(lab)
+    assert _replay(lab, "--full")["outcome"] == "asked"
+    _kill_a_job(lab, "stage-kept")
+    _kill_a_job(lab, "swap")
+    before = {one.snapshot_id for one in lab.mirror.snapshots()}
+    _until_idle(lab)
+    added = [one for one in lab.mirror.snapshots() if one.snapshot_id not in before]
+    assert sum(bool(one.summary and one.summary["icemirror.replay"]) for one in added) == 1
+    _check(lab)
+
+
 def _kill_a_job(lab: MirroredWorld, point: str) -> None:
     before = set(_workers(lab))
     watch = _watch(lab, crash_at=point)

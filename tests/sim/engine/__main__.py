@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tests.sim.engine.bugs import BUGS
-from tests.sim.engine.world import run_seed
+from tests.sim.engine.story import run_seed
 
 
 def main() -> None:

@@ -13,7 +13,8 @@ from tests.sim.engine.journal import row_of
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.seeds import FOUND_BY, REGRESSIONS
 from tests.sim.engine.soak import ENGINE, first_seed_that_finds
-from tests.sim.engine.world import World, run_seed
+from tests.sim.engine.story import run_seed
+from tests.sim.engine.world import World
 from tests.soak.worker import tell
 
 FRESH_SECONDS = 120

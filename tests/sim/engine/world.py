@@ -386,13 +386,3 @@ class World:
         left = {path for path in self.io.files if not path.startswith(changelog)} - self.judge.referenced
         if left and not self._leaky:
             raise Divergence(f"files that nobody knows: {sorted(left)}")
-
-
-def run_seed(seed: int, bug: Bug | None = None, steps: int = STEPS) -> Outcome:
-    """The story of a seed; what fails carries the story with it."""
-    world = World(seed, bug)
-    try:
-        return world.run(steps)
-    except Exception as error:
-        error.add_note("\n".join(world.story))
-        raise

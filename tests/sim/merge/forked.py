@@ -15,6 +15,7 @@ from pathlib import Path
 
 from icemirror import crash
 from icemirror.settings import TableSettings, load_settings
+from icemirror.state.replay import Replay, ReplayProgress
 from spark_job.adopt import adopt_table
 from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
@@ -22,6 +23,7 @@ from spark_job.maintenance import expire as expiring
 from spark_job.maintenance import orphans
 from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
+from spark_job.replay import replay_step
 
 _TIMEOUT_SECONDS = 120
 
@@ -34,6 +36,18 @@ Work = Callable[[Pipeline, TableSettings], bool]
 def merge(pipeline: Pipeline, table: TableSettings) -> bool:
     """Up to the changelog's head."""
     return merge_table(pipeline, table).outcome != "failed"
+
+
+def rebuild(pipeline: Pipeline, table: TableSettings) -> bool:
+    """A full rebuild; how far it is stands in a file, as it does in the table's row."""
+    noted = pipeline.settings.source_path.with_name("mark")
+    while True:
+        progress = ReplayProgress(mark=noted.read_text()) if noted.exists() else None
+        step = replay_step(pipeline, table, Replay("full", 0.0, full=True, progress=progress))
+        if step.done:
+            noted.unlink(missing_ok=True)
+            return True
+        noted.write_text(step.progress.mark or "")
 
 
 def expire(pipeline: Pipeline, table: TableSettings) -> bool:

@@ -3,7 +3,9 @@
 Commits and faults are budgets: each may happen that often, at any time. `crash`: a run dies; `zombie`: a run loses
 its lease and goes on; `lose`, `dup`: hints; `fail`: a merge fails; `nostart`: a queued run dies; `forget`: the
 launcher forgets a token; `wcrash`: a trigger dies between two effects; `rollback`: a person drops the mirror or rolls
-it back; `recheck`: a table that is current is looked at once more; `resume`: a person resumes a table.
+it back; `recheck`: a table that is current is looked at once more; `resume`, `pause`, `replay`, `cancel`: a person
+resumes a table, pauses it, asks for a replay of it, takes that back; `invalid`: a merge fails as only a person can
+mend.
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ POISONED: dict[str, Bounds] = {
     "table 0 kills its job": within(tables=2, commit=2, limit=2, poison="kill", triggers=1),
     "table 0 kills its job, triggers die": within(tables=2, commit=2, limit=2, poison="kill", wcrash=1),
     "table 0 always fails": within(tables=2, commit=2, limit=2, poison="raise", triggers=1),
+    "a replay of table 0 kills its job": within(
+        tables=2, commit=2, replay=1, limit=2, poison="replay kills", triggers=1
+    ),
+    "a replay always fails": within(commit=1, replay=1, limit=2, poison="replay raises", triggers=1),
     "no run ever starts": within(commit=2, limit=2, poison="nostart"),
     "every run dies at start": within(commit=2, limit=2, poison="diestart"),
     "the launcher never answers": within(commit=2, limit=3, poison="noanswer", wcrash=1),
@@ -68,6 +74,23 @@ SMALL: dict[str, Bounds] = {
     ),
     "mirror rolled back, 2 tables": within(tables=2, commit=2, rollback=1, recheck=1, triggers=1),
     "limited failures, 1 table": within(commit=1, limit=2, crash=2, wcrash=1, fail=1, nostart=1),
+    "replay, 1 table, 1 commit, crash, fail": within(commit=1, replay=1, crash=1, fail=1, triggers=1),
+    "replay, 1 table, zombie": within(commit=1, replay=1, zombie=1, triggers=1),
+    "replay, 2 slots, eager, zombie": within(slots=2, replay=1, eager=True, zombie=1, triggers=1),
+    "two replays, cancelled, 1 table": within(commit=1, replay=2, cancel=1, crash=1, triggers=1),
+    "replay, looks alone, mirror rolled back": within(
+        watch=True, commit=1, replay=1, rollback=1, recheck=1, triggers=1
+    ),
+    "replay, short turns, 2 tables": within(short_turns=True, tables=2, commit=2, replay=1, triggers=1),
+    "replay, quiet periods, 2 tables": within(quiet=True, tables=2, commit=1, replay=1, fail=1, triggers=1),
+    "replay, limited failures": within(commit=1, replay=1, limit=2, crash=2, fail=1, triggers=1),
+    "quarantine, 1 table": within(commit=2, invalid=1, resume=1, limit=2, fail=1, triggers=1),
+    "quarantine and replay": within(commit=1, invalid=2, replay=1, limit=2, fail=1, triggers=1),
+    "pause and resume, 1 table": within(commit=2, pause=1, resume=1, crash=1, triggers=1),
+    "pause and resume, 2 tables, short turns": within(
+        short_turns=True, tables=2, commit=2, pause=1, resume=1, triggers=1
+    ),
+    "pause, resume and replay": within(commit=1, pause=1, resume=1, replay=1, crash=1, triggers=1),
     **{f"poison: {name}": bounds for name, bounds in POISONED.items()},
 }
 DEEP: dict[str, Bounds] = {
@@ -97,5 +120,12 @@ DEEP: dict[str, Bounds] = {
         short_turns=True, tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1
     ),
     "limited failures, 1 table, 2 commits": within(commit=2, limit=2, crash=2, wcrash=1, fail=1, nostart=1),
+    "replay, every failure": within(
+        commit=1, replay=1, crash=1, fail=1, invalid=1, pause=1, limit=2, triggers=1
+    ),
+    "two replays, cancelled, zombie": within(replay=2, cancel=1, zombie=1, crash=1, triggers=1),
+    "replay, 2 tables, 2 slots, eager, crash": within(
+        tables=2, slots=2, commit=1, replay=1, eager=True, crash=1, watch=True, triggers=1
+    ),
     "3 tables, 1 slot, 3 commits, crash": within(tables=3, commit=3, watch=True, crash=1, triggers=1),
 }

@@ -29,6 +29,7 @@ from icemirror.state.events import (
 from icemirror.state.policy import Policy
 from icemirror.state.rows import Rows, SlotRow, SlotState, TableRow
 from icemirror.state.step import Step, step
+from tests.sim.protocol import bugs_of_replay as of_replay
 
 Rule = Callable[[Rows, Event, Policy], Step]
 
@@ -168,6 +169,13 @@ S2_SLOT = "S2 healthy worker lost its slot"
 S2_TABLE = "S2 healthy worker works on a table that it does not own"
 S3 = "S3 more runs than slots"
 S4 = "S4 covered claims an unmerged commit"
+S5_LOST = "S5 a replay is lost"
+S5_UNSEEN = "S5 a replay waits unseen"
+S5_PROGRESS = "S5 a replay goes on where another one was"
+S6_PAUSED = "S6 a paused table is worked on"
+S6_QUARANTINED = "S6 a quarantined table is taken"
+S6_BY_ITSELF = "S6 a quarantine ends by itself"
+S6_RESUMED = "S6 a table that was resumed is not taken"
 L1 = "L1 work lost or stuck"
 L2_LAUNCHES = "L2 launches for ever"
 L2 = "L2 livelock"
@@ -212,5 +220,64 @@ BUGS: dict[str, Bug] = {
     "resume is no notice": Bug(S4, {"commit": 1, "rollback": 1, "resume": 1}, _resume_without_notice),
     "a turn that ends early covers its notices": Bug(
         S4, {"commit": 3, "tables": 2, "short_turns": True, "triggers": 1}, _turn_covers
+    ),
+    "a request for a replay is no notice": Bug(S5_UNSEEN, {"replay": 1}, of_replay.request_without_notice),
+    "a second request takes the place of the first": Bug(
+        S5_LOST, {"replay": 2}, of_replay.second_request_wins
+    ),
+    "whoever has replayed ends the request that waits": Bug(
+        S5_LOST, {"replay": 2, "cancel": 1, "triggers": 1}, of_replay.any_report_ends_it
+    ),
+    "progress of one request counts for the next": Bug(
+        S5_PROGRESS, {"replay": 2, "cancel": 1, "triggers": 1}, of_replay.any_progress_counts
+    ),
+    "an empty plan ends the replay": Bug(
+        S5_LOST, {"commit": 1, "replay": 1, "triggers": 1}, of_replay.empty_plan_ends_it
+    ),
+    "an empty plan covers the replay": Bug(
+        S5_UNSEEN, {"commit": 1, "replay": 1, "triggers": 1}, of_replay.empty_plan_covers_it
+    ),
+    "a dead owner takes the replay along": Bug(S5_LOST, {"replay": 1, "crash": 1}, of_replay.death_drops_it),
+    "a failure takes the replay along": Bug(S5_LOST, {"replay": 1, "fail": 1}, of_replay.failure_drops_it),
+    "a replay that always fails is never given up": Bug(
+        L2, {"replay": 1, "limit": 2, "poison": "replay raises", "triggers": 1}, of_replay.never_given_up
+    ),
+    "a quarantined table is not replayed": Bug(
+        L1,
+        {"commit": 1, "invalid": 1, "replay": 1, "limit": 2, "triggers": 1},
+        of_replay.quarantine_keeps_it_from_being_tried,
+    ),
+    "the worker is not told of the replay": Bug(
+        S5_UNSEEN, {"replay": 1, "triggers": 1}, of_replay.worker_not_told
+    ),
+    "to cancel a replay covers its notice": Bug(
+        S4, {"commit": 1, "replay": 1, "cancel": 1, "triggers": 1}, of_replay.cancel_covers
+    ),
+    "a paused table is picked": Bug(
+        S6_PAUSED, {"commit": 1, "pause": 1, "triggers": 1}, of_replay.pick_of_the_paused
+    ),
+    "a worker goes on though its table is paused": Bug(
+        S6_PAUSED, {"commit": 1, "pause": 1, "triggers": 1}, of_replay.slice_after_slice_though_paused
+    ),
+    "a worker goes on after a replay though its table is paused": Bug(
+        S6_PAUSED, {"replay": 1, "pause": 1, "triggers": 1}, of_replay.replayed_though_paused
+    ),
+    "a pause covers what is not merged": Bug(
+        S4, {"commit": 2, "pause": 1, "triggers": 1}, of_replay.pause_drops_the_notice
+    ),
+    "resume leaves the quarantine": Bug(
+        S6_RESUMED,
+        {"commit": 1, "invalid": 1, "resume": 1, "limit": 2, "triggers": 1},
+        of_replay.resume_leaves_the_quarantine,
+    ),
+    "a quarantined table is picked": Bug(
+        S6_QUARANTINED,
+        {"commit": 1, "invalid": 1, "limit": 2, "triggers": 1},
+        of_replay.pick_of_the_quarantined,
+    ),
+    "a notice lifts a quarantine": Bug(
+        S6_BY_ITSELF,
+        {"commit": 2, "invalid": 1, "limit": 2, "triggers": 1},
+        of_replay.notice_lifts_a_quarantine,
     ),
 }

@@ -16,7 +16,7 @@ from icemirror.state.worker import Doing, Limits, MergeOutcome, Moment, Worker, 
 from tests.sim.protocol.world import ACTIVE, GROUP, Budget, Canon, Env, Pool, Run, State
 
 NOW = 0.0
-WORK = (Doing.MERGE, Doing.REPORT, Doing.COMPLETE, Doing.FAIL)
+WORK = (Doing.MERGE, Doing.REPORT, Doing.REPLAYED, Doing.COMPLETE, Doing.FAIL)
 Rule = Callable[[Rows, Event, Policy], Step]
 
 
@@ -161,7 +161,8 @@ class Fleet:
         return all(self._done(self.tables[n], e) for n, e in zip(s.tabs, s.envs, strict=True))
 
     def _done(self, t: TableRow, e: Env) -> bool:
-        return not e.hints and (t.quarantined or (e.cursor == e.head and t.dirty == t.covered))
+        rests = e.cursor == e.head and t.dirty == t.covered and t.replay is None
+        return not e.hints and (t.paused or rests or (t.quarantined and t.replay is None))
 
     def unsafe(self, s: State) -> str:
         """What does not hold in this state."""
@@ -184,7 +185,18 @@ class Fleet:
         for n, e in zip(s.tabs, s.envs, strict=True):
             if self.tables[n].covered >= self.tables[n].dirty and e.cursor < e.noticed:
                 return "S4 covered claims an unmerged commit"
+            if why := self._replay_lost(self.tables[n], e):
+                return why
         return ""
+
+    def _replay_lost(self, t: TableRow, e: Env) -> str:
+        """A replay that was asked for waits in the row, as a notice, until it is done or its end is told."""
+        if t.replay is not None and t.dirty <= t.covered:
+            return "S5 a replay waits unseen"
+        waits = t.replay is not None and t.replay.id == str(e.wanted)
+        last = t.last_replay
+        given_up = last is not None and last.id == str(e.wanted) and last.outcome != "done"
+        return "" if not e.wanted or waits or given_up else "S5 a replay is lost"
 
     def mine(self, s: State, r: Run, w: Worker) -> bool:
         x = self.slots[s.slots[r.slot]]

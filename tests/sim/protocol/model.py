@@ -8,6 +8,8 @@ had happened; back-off and quiet periods end at any time. Safety, in every state
   S2 a healthy (non-zombie) worker holds its slot and alone owns the table that it works on
   S3 queued and healthy runs <= slots (+ 1 for each token that the launcher forgot)
   S4 covered == dirty => the mirror holds everything up to the head at the last notice
+  S5 a replay stays in its row, as a notice, until it is done, cancelled, or failed and said so
+  S6 no worker takes, or goes on with, a table that is paused; none takes one that is quarantined
 Liveness, without further faults and commits, from every reachable state:
   L1 every path that stops, stops in a good state: all merged, nothing dirty, slots free, nothing under way
   L2 there is no cycle, so every path stops: no fairness is assumed, and nothing is launched for ever
@@ -16,10 +18,7 @@ Liveness, without further faults and commits, from every reachable state:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
 
-from icemirror.errors import Kind
-from icemirror.result import ErrorResult
 from icemirror.state.actions import Launch
 from icemirror.state.eligibility import due_at, waits
 from icemirror.state.events import (
@@ -27,41 +26,28 @@ from icemirror.state.events import (
     Holder,
     Looked,
     Noticed,
+    Paused,
     Recorded,
     Recover,
+    ReplayCancelled,
+    ReplayRequested,
     Resumed,
     RunState,
     Terms,
     Unown,
 )
+from icemirror.state.replay import Replay
 from icemirror.state.rows import SlotRow, SlotState
-from icemirror.state.worker import (
-    Doing,
-    MergeFailed,
-    MergeOutcome,
-    NothingLeft,
-    Overtaken,
-    SliceDone,
-    Worker,
-    fenced,
-)
-from tests.sim.protocol.fleet import NOW, Fleet, put
+from icemirror.state.worker import Worker
+from tests.sim.protocol.fleet import NOW, put
+from tests.sim.protocol.runs import HEADS, Runs, Transition, Violation
 from tests.sim.protocol.world import ACTIVE, GROUP, Env, Pc, Run, State, run_id
 
 LATE, LONG_AGO, NEXT_DAY = 10.0, -10.0, 1_000.0
-FAILURE = ErrorResult(kind=Kind.TRANSIENT, message="")
 TERMS = Terms(GROUP)
-HEADS = [str(head) for head in range(100)]
-Transition = tuple[bool, str, Any]  # (is a fault, label, State or Violation)
 
 
-class Violation(NamedTuple):
-    """A transition that must not be possible."""
-
-    why: str
-
-
-class Model(Fleet):
+class Model(Runs):
     """A fleet and the world around it: commits, hints, triggers, a launcher, mirrors, faults."""
 
     def successors(self, s: State) -> list[Transition]:
@@ -74,12 +60,17 @@ class Model(Fleet):
         for n, r in enumerate(s.runs):
             if r.worker != self.canon.end:
                 self._run(s, n, r, out)
-        return out
+        return [self._lifted(s, one) for one in out] if self.limit else out
 
-    def _fault(self, s: State, out: list[Transition], label: str, field: str, **changes: Any) -> None:
-        left = getattr(s.bud, field)
-        if left:
-            out.append((True, label, s._replace(bud=s.bud._replace(**{field: left - 1}), **changes)))
+    def _lifted(self, s: State, transition: Transition) -> Transition:
+        """Nobody but a person lifts a quarantine."""
+        fault, label, new = transition
+        if label.startswith(("resume", "replay")) or isinstance(new, Violation) or new.tabs == s.tabs:
+            return transition
+        both = zip(s.tabs, new.tabs, strict=True)
+        if any(self.tables[old].quarantined and not self.tables[now].quarantined for old, now in both):
+            return fault, label, Violation("S6 a quarantine ends by itself")
+        return transition
 
     def _hints(self, s: State, out: list[Transition]) -> None:
         """Commits, hints of them, looks at the heads, time."""
@@ -102,6 +93,9 @@ class Model(Fleet):
                 resumed = put(s.envs, i, e._replace(noticed=e.head))
                 tabs, _, _ = self.apply(s, Resumed, NOW, name)
                 self._fault(s, out, f"resume{i}", "resume", tabs=tabs, envs=resumed)
+                if self.tables[tabs[i]].quarantined or self.tables[tabs[i]].paused:
+                    out.append((True, f"resume{i}", Violation("S6 a table that was resumed is not taken")))
+            self._people(s, i, e, out)
             if t.not_before or (waits(t) and due_at(t, NOW, self.policy) > NOW):
                 later = replace(t, not_before=0.0, first_dirty_at=LONG_AGO, last_dirty_at=LONG_AGO)
                 later = later if self.quiet else replace(t, not_before=0.0)
@@ -110,6 +104,24 @@ class Model(Fleet):
                 tabs, _, _ = self.apply(s, Unown, NOW, name, 1.0)
                 if tabs != s.tabs:
                     out.append((False, f"unown{i}", s._replace(tabs=tabs)))
+
+    def _people(self, s: State, i: int, e: Env, out: list[Transition]) -> None:
+        """Somebody pauses the table, asks for a replay of it, or takes that back."""
+        name, waiting = self.names[i], self.tables[s.tabs[i]].replay
+        if s.bud.pause:
+            self._fault(s, out, f"pause{i}", "pause", tabs=self.apply(s, Paused, NOW, name)[0])
+        if s.bud.replay:
+            number = self.budget.replay - s.bud.replay + 1
+            request = Replay(str(number), NOW)
+            tabs, _, result = self.apply(s, ReplayRequested, NOW, name, TERMS, request)
+            if waiting is not None and tabs != s.tabs:
+                out.append((True, f"replay{i}", Violation("S5 a replay is lost")))
+            elif not result.actions:  # else it was refused
+                asked = e._replace(wanted=number, half=0, noticed=e.head)
+                self._fault(s, out, f"replay{i}", "replay", tabs=tabs, envs=put(s.envs, i, asked))
+        if s.bud.cancel and waiting is not None:
+            tabs, _, _ = self.apply(s, ReplayCancelled, NOW, name, waiting.id)
+            self._fault(s, out, f"cancel{i}", "cancel", tabs=tabs)
 
     def _recheck(self, s: State, i: int, e: Env, out: list[Transition]) -> None:
         """A look long after the last merge: surely where the mirror was rolled back, else as often as allowed."""
@@ -233,84 +245,3 @@ class Model(Fleet):
         if t.owner and (t.owner.slot.index, t.owner.gen) == (i, gen):
             return self.tables.number(replace(t, covered=t.dirty, owner=None))
         return number
-
-    # --- runs --------------------------------------------------------------------------------------------------
-
-    def _run(self, s: State, n: int, r: Run, out: list[Transition]) -> None:
-        w = self.workers[r.worker]
-        over = put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))
-        if w.doing is Doing.START:
-            if self.poison == "nostart":
-                out.append((False, "never started", s._replace(runs=over)))
-                return
-            self._fault(s, out, "never started", "nostart", runs=over)
-            self._tell(s, n, r, out)
-            return
-        self._fault(s, out, f"dies j{r.slot}", "crash", runs=over)
-        if not r.zombie and w.doing is not Doing.RESCAN:
-            self._fault(s, out, f"zombie j{r.slot}", "zombie", runs=put(s.runs, n, r._replace(zombie=1)))
-        if w.doing is Doing.MERGE:
-            if not self.mine(s, r, w):
-                stopped = self._with(s, n, r, self.workers.number(fenced(w)))
-                out.append((False, f"heartbeat fenced j{r.slot}", stopped))
-            self._merge(s, n, r, w, out)
-        elif w.doing is Doing.BEAT and self.poison == "diestart":
-            out.append((False, f"dies j{r.slot}", s._replace(runs=over)))
-        elif w.doing is Doing.PICK:
-            claims = [self._tell(s, n, r, out, frozenset({name})) for name in self.names]
-            if not any(claims):
-                self._tell(s, n, r, out)
-        else:
-            self._tell(s, n, r, out)
-
-    def _tell(
-        self, s: State, n: int, r: Run, out: list[Transition], names: frozenset[str] | None = None
-    ) -> bool:
-        """One step of a worker; with `names`, only if it gets one of those tables (in any order)."""
-        tabs, slots, worker, got_table = self.tell(s, r.worker, names)
-        if names is not None and not got_table:
-            return False
-        after = r._replace(worker=worker, at="C" if got_table else "", loc=0, h=0)
-        label = f"{self.workers[r.worker].doing} j{r.slot} {','.join(names or ())}"
-        out.append((False, label, s._replace(tabs=tabs, slots=slots, runs=put(s.runs, n, after))))
-        return True
-
-    def _with(self, s: State, n: int, r: Run, worker: int, **changes: Any) -> State:
-        after = Run(r.slot, r.tgen, r.k, worker, "", r.zombie)
-        return s._replace(runs=put(s.runs, n, after), **changes)
-
-    def _merge(self, s: State, n: int, r: Run, w: Worker, out: list[Transition]) -> None:
-        """What `advance` does: locate on the mirror, then load the changelog's head and plan, then commit."""
-        i = int(w.turn.table[1:]) if w.turn else -1
-        e = s.envs[i]
-        early = self.flaw == "head loaded before locating"
-
-        def add(label: str, state: State) -> None:
-            out.append((False, f"{label} j{r.slot}", state))
-
-        def after(outcome: MergeOutcome, **changes: Any) -> State:
-            return self._with(s, n, r, self.merged(r.worker, outcome), **changes)
-
-        if r.at in "HM":
-            failed = after(MergeFailed(FAILURE))
-            self._fault(s, out, f"merge fails j{r.slot}", "fail", runs=failed.runs)
-        if r.at == "C":
-            loc = e.head if early else e.cursor
-            add("locate", s._replace(runs=put(s.runs, n, r._replace(at="H", loc=loc))))
-        elif r.at == "H":
-            loc, h = (e.cursor, r.loc) if early else (r.loc, e.head)
-            if loc == h:
-                add("empty plan", after(NothingLeft(self.job_name + HEADS[h])))
-            else:
-                add("plan", s._replace(runs=put(s.runs, n, r._replace(at="M", loc=loc, h=h))))
-        elif self.poison == "kill" and i == 0:
-            add("dies", s._replace(runs=put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))))
-        elif self.poison == "raise" and i == 0:
-            add("merge fails", after(MergeFailed(FAILURE)))
-        elif e.cursor != r.loc and self.flaw != "no mirror fence":
-            add("mirror fenced: plan again", after(Overtaken(FAILURE)))
-        elif r.h < e.cursor:
-            out.append((False, "mirror commit", Violation("S1 cursor moves back")))
-        else:
-            envs = put(s.envs, i, e._replace(cursor=r.h))
-            add("mirror commit", after(SliceDone(), envs=envs))

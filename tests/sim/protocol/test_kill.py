@@ -17,11 +17,14 @@ import pytest
 
 from icemirror.errors import Exit
 from icemirror.local_process import identify
+from icemirror.state.apply import apply
+from icemirror.state.events import ReplayRequested, Terms
 from icemirror.state.reads import EVERYTHING
+from icemirror.state.replay import Replay
 from icemirror.state.rows import Rows, SlotState
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.worker import Doing
-from tests.sim.protocol.toy_lake import NAMES, ToyLake
+from tests.sim.protocol.toy_lake import NAMES, POLICY, ToyLake
 from tests.sim.protocol.trigger_process import watch
 
 ROOT = Path(__file__).parents[3]
@@ -71,6 +74,10 @@ class Scene:
         with SqliteStore(self.lake.folder / "state.db") as store:
             return store.load(EVERYTHING)
 
+    def ask_for_a_replay(self, name: str) -> None:
+        with SqliteStore(self.lake.folder / "state.db") as store:
+            apply(store, ReplayRequested(time.time(), name, Terms(), Replay("r1", time.time())), POLICY)
+
     def check_all_is_well(self) -> None:
         """After a last run without faults."""
         self.lake.commit(NAMES[0])
@@ -80,6 +87,7 @@ class Scene:
             assert self.lake.merged(name) == list(range(1, self.lake.head(name) + 1))
         rows = self.rows()
         assert all(row.dirty == row.covered and row.owner is None for row in rows.tables.values())
+        assert all(row.replay is None for row in rows.tables.values())
         assert all(row.failures == 0 and row.error is None for row in rows.tables.values())
         assert [slot.state for slot in rows.slots.values()] == [SlotState.FREE]
         assert not any(slot.quarantined for slot in rows.slots.values())
@@ -123,6 +131,8 @@ def test_a_trigger_that_is_killed_while_it_recovers_a_killed_worker_is_replaced(
 def test_a_worker_that_is_killed_is_replaced(scene: Scene, point: str) -> None:
     if "fail" in point:
         (scene.lake.folder / "trouble").touch()
+    if "replayed" in point:
+        scene.ask_for_a_replay(NAMES[0])
     assert scene.watch(worker_crash=point) == Exit.DONE
     scene.wait_for_workers()
     assert len(scene.killed()) == 1, "the crash point was not reached"

@@ -35,6 +35,7 @@ with SqliteStore(folder / "state.db") as store:
             policy=POLICY,
             limits=Limits(linger_seconds=LINGER_SECONDS, turn_slices=1),
             advance=lake.advance,
+            replay=lake.replay,
             tables=lambda: frozenset(NAMES),
             stopping=lambda: False,
         ),

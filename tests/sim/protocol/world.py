@@ -25,18 +25,24 @@ T = TypeVar("T")
 
 
 class Env(NamedTuple):
-    """A table's changelog and mirror, and the hints under way; `noticed` is the head at the last notice."""
+    """A table's changelog and mirror, and the hints under way; `noticed` is the head at the last notice.
+
+    `wanted` is the replay that was asked for and not done, `half` says that the first of its two slices is.
+    """
 
     head: int = 0
     hints: int = 0
     noticed: int = 0
     cursor: int = 0
+    wanted: int = 0
+    half: int = 0
 
 
 class Run(NamedTuple):
     """A run that the launcher has accepted. `k` tells apart runs of one token that the launcher forgot.
 
-    `at` is where a merge is: C about to locate on the mirror, H about to load the changelog's head, M to commit.
+    `at` is where a merge is: C about to locate on the mirror, H about to load the changelog's head, M to commit, R to
+    commit a slice of a replay.
     """
 
     slot: int
@@ -64,6 +70,10 @@ class Budget(NamedTuple):
     rollback: int = 0
     recheck: int = 0
     resume: int = 0
+    pause: int = 0
+    replay: int = 0
+    cancel: int = 0
+    invalid: int = 0
 
 
 Pc = tuple[Any, ...]  # ("launch", slot, gen), ("record", slot, gen, k), ("notice", table) or ("dispatch",)
@@ -215,6 +225,7 @@ class Canon:
             yielded_at=t.yielded_at if self._quiet else None,
             completed_at=None if t.completed_at is None else 0.0,
             error=None,
+            last_replay=t.last_replay and replace(t.last_replay, error=None, progress=None),
         )
         return self._renamed.setdefault(key, self._tables.number(new))
 

@@ -92,6 +92,7 @@ def test_every_command_says_where_it_is() -> None:
         "sweep",
         "status",
         "pause",
+        "replay",
         "resume",
         "dead-letters",
         "maintain",

@@ -124,12 +124,12 @@ def test_the_order_of_the_list_of_snapshots_does_not_matter() -> None:
 
 
 def test_a_cursor_that_expired_within_its_snapshot_is_refused() -> None:
-    with pytest.raises(Invalid, match=r"raw\.orders: snapshot 2.*expired.*drop the mirror"):
+    with pytest.raises(Invalid, match=r"raw\.orders: snapshot 2.*expired.*rebuild the mirror"):
         walk(changelog(*FOUR[2:]), 2, files_done=1)
 
 
 def test_a_cursor_that_expired_with_others_after_it_is_refused() -> None:
-    with pytest.raises(Invalid, match=r"raw\.orders: snapshot 1.*expired.*drop the mirror"):
+    with pytest.raises(Invalid, match=r"raw\.orders: snapshot 1.*expired.*rebuild the mirror"):
         walk(changelog(*FOUR[2:]), 1)
 
 

@@ -163,7 +163,11 @@ def remove_data_file(lab: Lab) -> None:
 
 BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "missing changelog": (drop_changelog, Kind.INVALID, "there is no such table.*Check changelog_table"),
-    "changelog made anew": (make_changelog_anew, Kind.INVALID, "was dropped and made anew.*drop the mirror"),
+    "changelog made anew": (
+        make_changelog_anew,
+        Kind.INVALID,
+        "was dropped and made anew.*rebuild the mirror",
+    ),
     "unknown operation": (
         told_badly("cdc_operation", "TRUNCATE"),
         Kind.INVALID,
@@ -206,8 +210,8 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
         Kind.INVALID,
         r"may only be appended. Keep the mirror: .* Roll the changelog back to the snapshot \d+ ",
     ),
-    "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*drop the mirror"),
-    "expired cursor": (expire_cursor, Kind.INVALID, "expired.*drop the mirror"),
+    "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*rebuild the mirror"),
+    "expired cursor": (expire_cursor, Kind.INVALID, "expired.*rebuild the mirror"),
     "another schema": (add_column, Kind.INVALID, r"its schema changed \(new column more \(long\)\)"),
     "column added to the mirror": (
         add_column_to_the_mirror,

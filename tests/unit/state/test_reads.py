@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from icemirror.state import events as e
 from icemirror.state.reads import reads_of
+from icemirror.state.replay import Replay, ReplayProgress
 from icemirror.state.rows import Owner, Rows, SlotId, SlotRow, SlotState, TableRow
 from icemirror.state.step import step
 from tests.unit.state.samples import INVALID, POLICY, TERMS, TRANSIENT
@@ -27,6 +28,7 @@ def _random_rows(rng: random.Random) -> Rows:
             paused=rng.random() < 0.1,
             merged_head=rng.choice([None, "h1", "h2"]),
             noticed_head=rng.choice([None, "h1", "h2"]),
+            replay=rng.choice([None, Replay("1", 0.0)]),
         )
         for name in NAMES
         if rng.random() < 0.8
@@ -66,6 +68,11 @@ def _random_event(rng: random.Random) -> e.Event:
             e.Pick(now, me),
             e.Progressed(now, me, name),
             e.TurnEnded(now, me, name),
+            e.ReplayRequested(now, name, TERMS, Replay(rng.choice("12"), now)),
+            e.ReplayCancelled(now, name, rng.choice("12")),
+            e.Progressed(now, me, name, None, rng.choice("12"), ReplayProgress(1)),
+            e.Replayed(now, me, name, rng.choice("12")),
+            e.Failed(now, me, name, INVALID, 0.5, None, rng.choice("12")),
             e.Completed(now, me, name, 1, 0.0, "h2"),
             e.Failed(now, me, name, TRANSIENT, 0.5),
             e.Wake(now, me),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Invalid
+from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.state.row_json import dump_row, load_slot, load_table
 from icemirror.state.rows import Owner, SlotRow, SlotState, TableRow
 from tests.unit.state.samples import INVALID, POSITION, RUN, SLOT, TRANSIENT
@@ -33,6 +34,15 @@ TABLE = TableRow(
     last_run=RUN,
     position=POSITION,
 )
+REPLAYING = TableRow(
+    "shop.orders",
+    dirty=2,
+    covered=1,
+    replay=Replay(
+        "r2", 5.0, from_snapshot=11, to_snapshot=12, progress=ReplayProgress(3, 9, changed_rows=1, mark="m")
+    ),
+    last_replay=ReplayEnd("r1", 4.0, "failed", error=INVALID.model_copy(update={"message": "n"})),
+)
 SLOT_ROW = SlotRow(
     SLOT,
     state=SlotState.LINGERING,
@@ -50,6 +60,7 @@ def test_rows_come_back_as_they_were_with_the_stores_revision() -> None:
     table, slot = load_table(dump_row(TABLE), "12"), load_slot(dump_row(SLOT_ROW), "13")
     assert (table, slot) == (TABLE, SLOT_ROW)
     assert (table.revision, slot.revision) == ("12", "13")
+    assert load_table(dump_row(REPLAYING), "14") == REPLAYING
 
 
 def test_the_revision_is_not_part_of_what_is_stored() -> None:
@@ -58,6 +69,7 @@ def test_the_revision_is_not_part_of_what_is_stored() -> None:
 
 def test_rows_that_version_1_wrote_still_load() -> None:
     assert load_table(json.dumps(STORED["table"]), "1") == TABLE
+    assert load_table(json.dumps(STORED["replaying"]), "1") == REPLAYING
     assert load_slot(json.dumps(STORED["slot"]), "1") == SLOT_ROW
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from icemirror.state.actions import Action, Exit, Held, Idle, Lost, Merge, Released
-from icemirror.state.events import Beat, Event, Leave, Progressed, TurnEnded
+from icemirror.state.events import Beat, Event, Failed, Leave, Progressed, Replayed, TurnEnded
+from icemirror.state.replay import Replay, ReplayProgress
 from icemirror.state.worker import (
     Doing,
     Limits,
@@ -15,6 +16,7 @@ from icemirror.state.worker import (
     Moment,
     NothingLeft,
     Overtaken,
+    ReplayDone,
     SliceDone,
     Worker,
     fenced,
@@ -151,3 +153,42 @@ def test_a_worker_that_is_asked_to_stop_gives_back_its_table_and_its_slot() -> N
 def test_a_worker_has_nothing_to_tell_while_it_merges() -> None:
     with pytest.raises(ValueError, match="nothing to tell"):
         tell(merging(), Moment(0.0), LIMITS)
+
+
+HALF = ReplayProgress(1, 2, mark="half")
+REPLAY = Replay("r1", 0.0)
+
+
+def replaying() -> Worker:
+    return after(Worker(ME, Doing.PICK), Merge("t", 1, REPLAY))
+
+
+def test_a_replay_is_reported_slice_by_slice_and_then_the_merge_goes_on() -> None:
+    worker = merged(replaying(), SliceDone(HALF), LIMITS)
+    event = told_event(worker)
+    assert isinstance(event, Progressed)
+    assert (event.replay_id, event.progress) == ("r1", HALF)
+    worker = merged(after(worker, Merge("t", 1, replace(REPLAY, progress=HALF))), ReplayDone(HALF), LIMITS)
+    assert worker.doing is Doing.REPLAYED
+    event = told_event(worker)
+    assert isinstance(event, Replayed)
+    assert (event.replay_id, event.progress) == ("r1", HALF)
+    worker = after(worker, Merge("t", 2))
+    assert (worker.doing, worker.turn and worker.turn.replay) == (Doing.MERGE, None)
+
+
+def test_a_turn_may_end_amid_a_replay_with_its_progress() -> None:
+    worker = merged(replaying(), SliceDone(HALF), LIMITS)
+    worker = merged(after(worker, Merge("t", 1, REPLAY)), SliceDone(HALF), LIMITS)
+    event = told_event(worker)
+    assert isinstance(event, TurnEnded)
+    assert (event.replay_id, event.progress) == ("r1", HALF)
+
+
+def test_a_failure_says_whether_it_was_the_replays() -> None:
+    event = told_event(merged(replaying(), MergeFailed(TRANSIENT), LIMITS))
+    assert isinstance(event, Failed)
+    assert event.replay_id == "r1"
+    event = told_event(merged(merging(), MergeFailed(TRANSIENT), LIMITS))
+    assert isinstance(event, Failed)
+    assert event.replay_id is None

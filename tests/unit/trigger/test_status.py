@@ -10,6 +10,7 @@ import pytest
 
 from icemirror.result import Behind, Position
 from icemirror.settings import TableSettings
+from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.state.rows import SlotRow, SlotState, TableRow
 from tests.unit.state.samples import (
     INVALID,
@@ -55,6 +56,34 @@ def test_all_that_the_contract_names_is_there(table: TableSettings) -> None:
             "sources": [{"uuid": "u", "snapshot_id": 1, "sequence_number": 1, "files_done": None}],
         },
         "head": "m4",
+        "replay": None,
+        "last_replay": None,
+    }
+
+
+def test_a_replay_and_how_the_last_one_ended_are_shown(table: TableSettings) -> None:
+    waiting = Replay("r2", 90.0, since_ms=5000, progress=ReplayProgress(3, 9, changed_rows=1, mark="m"))
+    ended = ReplayEnd("r1", 80.0, "failed", error=INVALID)
+    one = table_status(table, rows(dirty(replay=waiting, last_replay=ended)), 100.0)
+    assert one["replay"] == {
+        "replay_id": "r2",
+        "requested_at": "1970-01-01T00:01:30.000+00:00",
+        "full": False,
+        "from_snapshot": None,
+        "since": "1970-01-01T00:00:05.000+00:00",
+        "to_snapshot": None,
+        "events": 3,
+        "of_events": 9,
+        "changed_rows": 1,
+    }
+    assert one["last_replay"] == {
+        "replay_id": "r1",
+        "ended_at": "1970-01-01T00:01:20.000+00:00",
+        "outcome": "failed",
+        "error": {"kind": "invalid", "message": "a key is NULL"},
+        "events": None,
+        "of_events": None,
+        "changed_rows": None,
     }
 
 

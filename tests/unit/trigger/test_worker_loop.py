@@ -11,9 +11,10 @@ import pytest
 from icemirror.errors import Conflict, Invalid, Transient
 from icemirror.result import Advance, Merged, Position, SliceResult, UpToDate
 from icemirror.state.apply import apply
-from icemirror.state.events import Dispatch, Holder, Noticed, Paused, Recover, RunState
+from icemirror.state.events import Dispatch, Holder, Noticed, Paused, Recover, ReplayRequested, RunState
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING, Reads
+from icemirror.state.replay import Replay, ReplayProgress, ReplayStep
 from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState, TableRow
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.worker import Limits
@@ -48,6 +49,7 @@ class Bench:
         self.now = 1000.0
         self.plans: dict[str, list[Step]] = {}
         self.calls: list[str] = []
+        self.replays: list[ReplayStep | Exception] = []
         self.reported: list[BaseException] = []
         self.stopping = False
         self.tables: frozenset[str] | None = None
@@ -71,6 +73,16 @@ class Bench:
             raise step
         return step
 
+    def replay(self, name: str, replay: Replay) -> ReplayStep:
+        self.calls.append(f"{name} {replay.id} {replay.progress.mark if replay.progress else ''}")
+        step = self.replays.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def ask(self, name: str, replay: Replay) -> None:
+        apply(self.store, ReplayRequested(self.now, name, TERMS, replay), POLICY)
+
     def sleep(self, seconds: float) -> None:
         self.now += max(seconds, 0.001)
 
@@ -82,6 +94,7 @@ class Bench:
             advance=self.advance,
             tables=lambda: self.tables or frozenset(self.rows().tables),
             stopping=lambda: self.stopping,
+            replay=self.replay,
             report=self.reported.append,
             clock=lambda: self.now,
             sleep=self.sleep,
@@ -328,3 +341,38 @@ def test_a_result_that_cannot_be_recorded_stops_nobody(bench: Bench, monkeypatch
     monkeypatch.setattr(bench.store, "record_result", refuse)
     bench.run()
     assert bench.table().covered == 1
+
+
+def test_a_replay_is_done_step_by_step_before_the_table_is_merged(bench: Bench) -> None:
+    bench.ask("t", Replay("r1", bench.now))
+    part = slice_done().slice
+    bench.replays = [
+        ReplayStep(ReplayProgress(5, 9, 1, "half"), done=False, slice=part, position=POSITION),
+        ReplayStep(ReplayProgress(9, 9, 1, "all"), done=True),
+    ]
+    bench.run()
+    assert bench.calls == ["t r1 ", "t r1 half", "t"]
+    row = bench.table()
+    assert (row.replay, row.dirty, row.covered) == (None, 1, 1)
+    assert row.last_replay is not None
+    assert (row.last_replay.outcome, row.last_replay.progress) == ("done", ReplayProgress(9, 9, 1, "all"))
+    assert bench.results() == [("t", "merged", 1)]
+
+
+def test_a_replay_that_cannot_be_done_does_not_stop_the_merge(bench: Bench) -> None:
+    bench.ask("t", Replay("r1", bench.now))
+    bench.replays = [Invalid("no such snapshot")]
+    bench.run()
+    assert bench.calls == ["t r1 ", "t"]
+    row = bench.table()
+    assert (row.dirty, row.covered, row.quarantined, row.error) == (1, 1, False, None)
+    assert row.last_replay is not None
+    assert row.last_replay.error is not None
+    assert row.last_replay.error.message == "no such snapshot"
+
+
+def test_a_rebuild_is_told_as_one(bench: Bench) -> None:
+    bench.ask("t", Replay("r1", bench.now, full=True))
+    bench.replays = [ReplayStep(ReplayProgress(9, 9), done=True, position=POSITION, rebuilt=True)]
+    bench.run()
+    assert bench.results() == [("t", "rebuilt", 0)]

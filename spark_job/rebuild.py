@@ -1,0 +1,252 @@
+"""Builds a mirror anew from the whole changelog, out of sight, and puts it in the place of the old one in one commit.
+
+    begin ─► merge a slice ─► merge a slice … ─► not behind the mirror any more ─► swap
+             into the stage                        (else: another slice)            ONE snapshot on the mirror
+
+Readers see the old rows or the new ones. What others wrote to the mirror is not in the changelog, and goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyiceberg.io import FileIO
+from pyiceberg.table import Table
+
+from icemirror.crash import reach
+from icemirror.cursor import Source
+from icemirror.errors import CommitUnknown, Conflict, Contested, Corrupt, IcemirrorError, Invalid
+from icemirror.result import Position
+from icemirror.settings import TableSettings
+from icemirror.state.replay import ReplayProgress, ReplayStep
+from icemirror.telemetry.logs import get_log
+from spark_job.field_map import load_map
+from spark_job.iceberg.discard import discard
+from spark_job.iceberg.failures import named
+from spark_job.iceberg.manifests import known_manifests
+from spark_job.iceberg.mirror import (
+    FIELD_MAP,
+    REPLAY,
+    SOURCE,
+    Mirror,
+    greatest_epoch,
+    read_mirror,
+    remember_root,
+    stamp,
+)
+from spark_job.iceberg.swap import Swap
+from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.index_location import index_location
+from spark_job.key_index.root import Root, write_root
+from spark_job.pipeline import Pipeline, next_task
+from spark_job.round_trips import for_each
+from spark_job.stage import Stage, begin_stage, find_stage
+from spark_job.stage_files import left_over
+from spark_job.stock import Prepared, plan_table
+
+_MOST_ATTEMPTS = 8
+
+log = get_log(__name__)
+
+
+def rebuild_step(
+    pipeline: Pipeline, table: TableSettings, request: str, progress: ReplayProgress | None
+) -> ReplayStep:
+    """Merges one more slice into the stage of this request, or swaps it in, which happens once for a request."""
+    before = progress or ReplayProgress()
+    for _ in range(_MOST_ATTEMPTS):
+        mirror = pipeline.catalogs.load_mirror(table)
+        if mirror is None or mirror.current_snapshot() is None:
+            return ReplayStep(before, done=True)  # the next merge builds it
+        if _is_swapped(mirror, request):
+            return ReplayStep(before, done=True, rebuilt=True)
+        try:
+            with named(table.name):
+                return _advance(pipeline, table, mirror, request, before)
+        except CommitUnknown:
+            raise
+        except IcemirrorError as error:
+            # Whoever swapped the same stage in meanwhile has tidied it up.
+            seen = pipeline.catalogs.load_mirror(table)
+            if not isinstance(error, Conflict) and not (seen and _is_swapped(seen, request)):
+                raise
+            log.info("the mirror moved before the swap, looking again", reason=str(error))
+    raise Conflict(
+        f"{table.name}: the mirror moved before every of {_MOST_ATTEMPTS} swaps; who else writes to it?"
+    )
+
+
+def _advance(
+    pipeline: Pipeline, table: TableSettings, mirror: Table, request: str, before: ReplayProgress
+) -> ReplayStep:
+    standing = _standing(mirror, table.name)
+    stage, prepared = _find_stage(pipeline, table, mirror, request, before.mark)
+    if _is_behind(pipeline, standing, prepared, stage):
+        return _merge(pipeline, table, mirror, stage)
+    position = _swap(pipeline, table, mirror, stage, prepared)
+    after = ReplayProgress(stage.events, stage.events, changed_rows=position.live_rows)
+    return ReplayStep(after, done=True, position=position, rebuilt=True)
+
+
+def _is_swapped(mirror: Table, request: str) -> bool:
+    """By an attempt before this one, the answer to which was lost."""
+    told = (snapshot.summary for snapshot in mirror.metadata.snapshots)
+    return any(one.additional_properties.get(REPLAY) == request for one in told if one)
+
+
+def _standing(mirror: Table, name: str) -> Mirror | None:
+    """The mirror as it is; None where it cannot be followed on, which is no reason not to rebuild it."""
+    if SOURCE not in mirror.metadata.properties:
+        read_mirror(mirror, name)  # refuses a table that is not ours
+    try:
+        return read_mirror(mirror, name)
+    except IcemirrorError as error:
+        log.warning("the mirror cannot be read; it is rebuilt all the same", reason=str(error))
+        return None
+
+
+def _find_stage(
+    pipeline: Pipeline, table: TableSettings, mirror: Table, request: str, path: str | None
+) -> tuple[Stage, Prepared]:
+    """The stage where it was left, and what it has not merged yet; a new one where that cannot be gone on with."""
+    found = find_stage(mirror, request, path)
+    if found is not None:
+        try:
+            prepared = _survey(pipeline, table, found)
+            if prepared.mirror is not None and not prepared.mirror.lost:
+                return found, prepared
+        except (
+            Invalid
+        ) as error:  # the changelog was made anew, or what the stage had to merge next has expired
+            log.warning("the rebuild cannot go on, and begins anew", reason=str(error))
+    head = pipeline.catalogs.load_changelog(table).current_snapshot()
+    if head is None:
+        raise Invalid(
+            f"{table.changelog_id}: has no events, so nothing can be built from it; the mirror stays as it is."
+        )
+    reach("stage-begun")
+    log.info("rebuilding the mirror out of sight", replay=request)
+    stage = begin_stage(mirror, request, head.sequence_number or 0)
+    return stage, _survey(pipeline, table, stage)
+
+
+def _read_stage(stage: Stage, name: str) -> Mirror:
+    table = stage.table
+    if table.current_snapshot() is not None:
+        return read_mirror(table, name)
+    return Mirror(table, None, None, 0, None, load_map(table.metadata.properties[FIELD_MAP]))
+
+
+def _survey(pipeline: Pipeline, table: TableSettings, stage: Stage) -> Prepared:
+    """What the stage has not merged yet; the changelog is loaded after the mirror was."""
+    return replace(pipeline.survey(table, _read_stage(stage, table.name)), staged=True)
+
+
+def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, stage: Stage) -> bool:
+    """Whether the mirror has merged something that the stage has not: a swap would turn it back.
+
+    Where the mirror cannot be followed on, all counts that was there when the stage was begun.
+    """
+    waiting = {file.path for part in staged.slices for file in part.files}
+    cursor = staged.mirror.cursor if staged.mirror else None
+    if not waiting or cursor is None:
+        return bool(waiting)
+    try:
+        if standing is not None:
+            slices, _ = plan_table(staged.settings, staged.changelog, standing, pipeline.limits)
+            return not waiting <= {file.path for part in slices for file in part.files}
+    except IcemirrorError as error:
+        log.info("the mirror cannot be followed on", reason=str(error))
+    return not _has_passed(cursor.source, stage.goal)
+
+
+def _has_passed(source: Source, goal: int) -> bool:
+    """Tables of format v1 number no commits: then nothing may wait."""
+    return goal > 0 and (
+        source.sequence_number > goal or (source.sequence_number == goal and source.files_done is None)
+    )
+
+
+def _merge(pipeline: Pipeline, table: TableSettings, mirror: Table, stage: Stage) -> ReplayStep:
+    """One more slice into the stage."""
+    if stage.before is not None:  # the row names a later one by now
+        discard(mirror.io, [stage.before])
+    done = pipeline.carry_out(table, lambda: next_task(_survey(pipeline, table, stage)))
+    part = done.task.part
+    if part is None:
+        raise Conflict(f"{table.name}: nothing is left for the stage to merge")
+    reach("stage-merged")
+    location = index_location(mirror.metadata, pipeline.settings.index_location)
+    kept = stage.save(location, part.events)
+    reach("stage-kept")
+    left = sum(one.events for one in done.task.prepared.slices) - part.events
+    progress = ReplayProgress(events=kept.events, of_events=kept.events + left, mark=kept.path)
+    return ReplayStep(progress, done=False)
+
+
+def _swap(
+    pipeline: Pipeline, table: TableSettings, mirror: Table, stage: Stage, prepared: Prepared
+) -> Position:
+    """The stage in the place of what the mirror holds, on the very head that it was compared with."""
+    built, io = prepared.mirror, mirror.io
+    if built is None or built.head is None or built.root is None or built.cursor is None:
+        raise Invalid(f"{table.name}: nothing was built that could take the mirror's place")
+    snapshot_id = mirror.metadata.new_snapshot_id()
+    location = index_location(mirror.metadata, pipeline.settings.index_location)
+    epoch = greatest_epoch(mirror.metadata) + 1
+    root = built.root.model_copy(update={"snapshot_id": snapshot_id, "epoch": epoch})
+    root_path = f"{location}/{epoch:010d}-{snapshot_id}.root.puffin"
+    _require_files(io, table.name, [*live_files(io, built.head).values()], root)
+    written, swap = [root_path], None
+    try:
+        write_root(io, root_path, root)
+        reach("swap-root-written")
+        stamped = stamp(mirror, root, root_path, built.cursor, pipeline.run_id, changes_files=True)
+        swap = Swap(
+            table=mirror,
+            head=mirror.current_snapshot(),
+            snapshot_id=snapshot_id,
+            data_files=(),
+            delete_files=(),
+            summary={**stamped.summary, REPLAY: stage.request},
+            properties={
+                **stamped.properties,
+                SOURCE: f"{table.changelog_id} {prepared.changelog.metadata.table_uuid}",
+            },
+            staged=known_manifests(io, built.head),
+        )
+        reach("swap")
+        swap.commit()
+        reach("swapped")
+    except (CommitUnknown, Contested):
+        raise
+    except Exception:
+        discard(io, [*written, *(swap.written if swap else ())])
+        raise
+    remember_root(root_path, root)
+    log.info("mirror rebuilt", replay=stage.request, live_rows=root.live_rows, events=stage.events)
+    _clean_up(stage, mirror, root_path)
+    return Position(cursor=built.cursor, live_rows=root.live_rows, index_bytes=root.bytes)
+
+
+def _require_files(io: FileIO, name: str, live: Sequence[LiveFile], root: Root) -> None:
+    """Nobody but the stage named its files until now, so a remover of orphans may have taken some of them."""
+    paths = {file.path for file in live} | {one.path for file in live for one in file.deletes}
+    wanted = sorted(paths | {segment.path for segment in root.segments})
+    there = for_each(lambda path: io.new_input(path).exists(), wanted, wanted[0] if wanted else "")
+    for path, exists in zip(wanted, there, strict=True):
+        if not exists:
+            raise Corrupt(
+                f"{name}: {path}, written for the rebuild, is gone; the mirror stays as it is. Somebody removes "
+                "orphans that are younger than the rebuild: let them be older, then ask for it again."
+            )
+
+
+def _clean_up(stage: Stage, mirror: Table, root_path: str) -> None:
+    """What only the stage needed. A rebuild that is done does not fail because tidying up did."""
+    try:
+        discard(mirror.io, left_over(mirror.io, stage, root_path))
+    except Exception as error:
+        log.warning("files of the rebuild left", reason=f"{type(error).__name__}: {error}")
+    reach("stage-removed")

@@ -1,0 +1,44 @@
+"""What a commit came to, in the words of `icemirror.result`."""
+
+from __future__ import annotations
+
+from icemirror.result import Position, SliceResult
+from spark_job.commit_slice import Outcome
+from spark_job.iceberg.mirror import Mirror
+from spark_job.plan import Slice
+
+
+def position_of(mirror: Mirror | None) -> Position:
+    """Where a mirror stands; at the beginning where there is none."""
+    if mirror is None:
+        return Position(cursor=None, live_rows=0, index_bytes=0)
+    return Position(cursor=mirror.cursor, live_rows=mirror.live_rows, index_bytes=mirror.index_bytes)
+
+
+def position_after(part: Slice, outcome: Outcome) -> Position:
+    """Where the mirror stands after a commit."""
+    return Position(cursor=part.cursor, live_rows=outcome.root.live_rows, index_bytes=outcome.root.bytes)
+
+
+def slice_result(part: Slice, outcome: Outcome, planned: float, merged: float) -> SliceResult:
+    """A commit, for whoever asked for it; times in seconds."""
+    tally = outcome.tally
+    steps = {"plan": planned, **outcome.seconds}
+    delete_bytes = {file.file_path: file.file_size_in_bytes for file in outcome.delete_files}
+    return SliceResult(
+        snapshot_id=outcome.snapshot_id,
+        changelog_files=len(part.files),
+        events=part.events,
+        inserted=tally.inserted,
+        updated=tally.updated,
+        deleted=tally.deleted,
+        stale=tally.stale,
+        unchanged=tally.unchanged,
+        data_files=len(outcome.data_files),
+        delete_files=len(delete_bytes),
+        data_bytes=sum(file.file_size_in_bytes for file in outcome.data_files),
+        delete_bytes=sum(delete_bytes.values()),
+        index_bytes=outcome.index_bytes,
+        seconds=round(planned + merged, 4),
+        seconds_by_step={step: round(seconds, 4) for step, seconds in steps.items()},
+    )

@@ -1,0 +1,164 @@
+"""A mirror that is built out of sight: a table of its own history, which no catalog knows, in the same places.
+
+The pipeline merges into it as into any mirror. What it commits is kept in a file beside the index; nobody but the
+rebuild that owns it reads that, and nobody else names its data files until the swap.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.typedef import Identifier
+
+from spark_job.iceberg.mirror import CURSOR, INDEX_ROOT
+from spark_job.iceberg.seams import allow_v3_metadata
+
+SUFFIX = ".stage.metadata.json"
+# Nobody else knows the files, so whoever removes orphans may remove them; engines keep those of the last three days.
+_LONGEST_REST_SECONDS = 24 * 3600.0
+
+
+class StageFile(BaseModel):
+    """What is kept. `goal`: the number of the changelog's newest commit at the beginning; `before`: the file before."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    request: str
+    touched_at: float
+    goal: int
+    events: int
+    before: str | None
+    metadata: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A mirror in the making, as far as it is."""
+
+    catalog: Unlisted
+    request: str
+    goal: int
+    events: int = 0
+    path: str | None = None
+    before: str | None = None
+
+    @property
+    def table(self) -> Table:
+        """The table, with what was merged into it."""
+        return self.catalog.load_table()
+
+    def save(self, location: str, events: int) -> Stage:
+        """Keeps what was merged since; `events` more. The file before stays, for a row that still names it."""
+        path = f"{location}/{uuid.uuid4()}{SUFFIX}"
+        kept = StageFile(
+            request=self.request,
+            touched_at=time.time(),
+            goal=self.goal,
+            events=self.events + events,
+            before=self.path,
+            metadata=self.catalog.metadata.model_dump_json(),
+        )
+        with self.catalog.io.new_output(path).create() as stream:
+            stream.write(kept.model_dump_json().encode())
+        return replace(self, events=kept.events, path=path, before=self.path)
+
+
+class Unlisted(NoopCatalog):
+    """The catalog of one table: takes every commit that is made on its head, and tells nobody."""
+
+    def __init__(self, name: tuple[str, ...], metadata: TableMetadata, io: FileIO) -> None:
+        super().__init__("unlisted")
+        if metadata.format_version >= 3:
+            allow_v3_metadata()
+        self.metadata = metadata
+        self.io = io
+        self._table = name
+
+    def load_table(self, identifier: str | Identifier = "") -> Table:
+        """The one table, whatever it is called."""
+        return Table(self._table, self.metadata, "", self.io, self)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Takes the updates."""
+        for requirement in requirements:
+            requirement.validate(self.metadata)
+        self.metadata = update_table_metadata(self.metadata, updates)
+        return CommitTableResponse.model_validate({"metadata": self.metadata, "metadata-location": ""})
+
+
+def begin_stage(mirror: Table, request: str, goal: int) -> Stage:
+    """A stage without rows, for the mirror as it is defined now."""
+    return Stage(Unlisted(mirror.name(), _emptied(mirror.metadata), mirror.io), request, goal)
+
+
+def find_stage(mirror: Table, request: str, path: str | None) -> Stage | None:
+    """The stage in a file; None if it is gone, has rested too long, or the mirror is defined otherwise by now."""
+    if path is None:
+        return None
+    try:
+        kept, metadata = read_stage(mirror.io, path)
+    except (FileNotFoundError, ValidationError):
+        return None
+    if kept.request != request or not _is_same(metadata, _emptied(mirror.metadata)):
+        return None
+    if time.time() - kept.touched_at > _LONGEST_REST_SECONDS:
+        return None
+    catalog = Unlisted(mirror.name(), metadata, mirror.io)
+    return Stage(catalog, request, kept.goal, kept.events, path, kept.before)
+
+
+def read_stage(io: FileIO, path: str) -> tuple[StageFile, TableMetadata]:
+    """What is in a stage's file."""
+    with io.new_input(path).open() as stream:
+        kept = StageFile.model_validate_json(stream.read())
+    return kept, TableMetadataUtil.parse_raw(kept.metadata)
+
+
+def _emptied(metadata: TableMetadata) -> TableMetadata:
+    """The definition of a table, without its history."""
+    ours = {name: value for name, value in metadata.properties.items() if name not in (CURSOR, INDEX_ROOT)}
+    update: dict[str, object] = {
+        "current_snapshot_id": None,
+        "last_sequence_number": 0,
+        "snapshots": [],
+        "snapshot_log": [],
+        "metadata_log": [],
+        "refs": {},
+        "statistics": [],
+        "partition_statistics": [],
+        # Nothing expires there: a worker that lost its slot may still read what this one has taken out.
+        "properties": {**ours, "gc.enabled": "false"},
+    }
+    if metadata.format_version >= 3:
+        update["next_row_id"] = 0
+    return metadata.model_copy(update=update)
+
+
+def _is_same(one: TableMetadata, other: TableMetadata) -> bool:
+    """Whether both define the same table."""
+
+    def definition(metadata: TableMetadata) -> tuple[object, ...]:
+        ours = {name: text for name, text in metadata.properties.items() if name not in (CURSOR, INDEX_ROOT)}
+        return (
+            metadata.table_uuid,
+            metadata.format_version,
+            metadata.location,
+            metadata.schema(),
+            metadata.spec(),
+            metadata.sort_order(),
+            ours,
+        )
+
+    return definition(one) == definition(other)

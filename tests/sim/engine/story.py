@@ -1,0 +1,24 @@
+"""The story of a seed, by its number alone."""
+
+from __future__ import annotations
+
+from tests.sim.engine.bugs import Bug
+from tests.sim.engine.replays import ReplayedWorld
+from tests.sim.engine.world import STEPS, Outcome, World
+
+FIRST_WITH_REPLAYS = 1000  # stories of the seeds before that are told without
+
+
+def world_of(seed: int, bug: Bug | None = None) -> World:
+    """What a seed is about: from some seed on every other one has replays in it."""
+    return ReplayedWorld(seed, bug) if seed >= FIRST_WITH_REPLAYS and seed % 2 == 0 else World(seed, bug)
+
+
+def run_seed(seed: int, bug: Bug | None = None, steps: int = STEPS) -> Outcome:
+    """The story of a seed; what fails carries the story with it."""
+    world = world_of(seed, bug)
+    try:
+        return world.run(steps)
+    except Exception as error:
+        error.add_note("\n".join(world.story))
+        raise

@@ -1,0 +1,61 @@
+"""`kill -9` of a rebuild before and after each effect: readers see the old rows or the new ones, and it ends once."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from spark_job.engine import InProcess
+from spark_job.iceberg.mirror import REPLAY
+from tests.mirrors import MirroredWorld
+from tests.oracle.schedules import Schedule
+from tests.sim.merge.forked import clean_orphans, merge, rebuild, run_forked
+
+ROOT = Path(__file__).parents[3]
+OWN_POINTS = (
+    "stage-begun",
+    "stage-merged",
+    "stage-kept",
+    "swap-root-written",
+    "swap",
+    "swapped",
+    "stage-removed",
+)
+MERGE_POINTS = ("data-written", "root-written", "commit", "committed", "write-data:3", "stage-kept:2")
+
+
+def test_every_point_of_a_rebuild_is_tried() -> None:
+    named = re.findall(r'reach\("([^"]+)"\)', (ROOT / "spark_job" / "rebuild.py").read_text())
+    assert set(named) == set(OWN_POINTS)
+
+
+@pytest.mark.parametrize(
+    ("point", "version"),
+    [*((point, 2) for point in (*OWN_POINTS, *MERGE_POINTS)), ("stage-kept", 3), ("swap", 3), ("swapped", 3)],
+)
+def test_a_rebuild_that_is_killed_is_ended_by_the_next(tmp_path: Path, point: str, version: int) -> None:
+    schedule = Schedule(seed=9, key="int", columns=("text", "amount"))
+    options, tail = f"format_version: {version}", "batch_size: 10\n"
+    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), options=options, tail=tail, ask_files=False)
+    lab.world.commit_many(4)
+    config = lab.settings.source_path
+    assert run_forked(merge, config, 2) == 0
+    before = len(lab.mirror.snapshots())
+    assert run_forked(rebuild, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
+    assert lab.world.verdict(lab.mirror).equal, "readers see the old rows, or the new ones"
+    swapped = point in ("swapped", "stage-removed")
+    assert len(lab.mirror.snapshots()) == before + swapped
+    lab.world.commit_next()
+    assert run_forked(rebuild, config, 2) == 0
+    assert run_forked(merge, config, 2) == 0
+    assert lab.world.verdict(lab.mirror).equal
+    labels = [one.summary[REPLAY] for one in lab.mirror.snapshots() if one.summary]
+    assert labels.count("full") == 1, "swapped once"
+    assert run_forked(clean_orphans, config, 2) == 0
+    lab.world.commit_next()
+    assert run_forked(merge, config, 2) == 0
+    for snapshot_id, verdict in lab.world.verdicts_of_history(lab.mirror).items():
+        assert verdict.equal, f"{point}, snapshot {snapshot_id}: {verdict}"

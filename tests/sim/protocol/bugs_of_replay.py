@@ -1,0 +1,177 @@
+"""Mistakes in the rules of replays, of pausing and of quarantine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from icemirror.errors import Kind
+from icemirror.result import ErrorResult
+from icemirror.state.actions import Merge, Released
+from icemirror.state.events import (
+    Completed,
+    Event,
+    Failed,
+    Noticed,
+    Pick,
+    Progressed,
+    ReplayCancelled,
+    Replayed,
+    ReplayRequested,
+    Resumed,
+    TurnEnded,
+    Unown,
+)
+from icemirror.state.policy import Policy
+from icemirror.state.rows import Rows, TableRow
+from icemirror.state.step import Step, step
+
+PASSING = ErrorResult(kind=Kind.TRANSIENT, message="")
+
+
+def request_without_notice(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case ReplayRequested(_, name), Step(TableRow() as row):
+            return Step(replace(row, dirty=rows.table(name).dirty))
+    return result
+
+
+def second_request_wins(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, ReplayRequested):
+        row = replace(rows.table(event.table), replay=None)
+        return step(Rows({**rows.tables, event.table: row}, rows.slots), event, policy)
+    return step(rows, event, policy)
+
+
+def any_report_ends_it(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Replayed) and (waiting := rows.table(event.table).replay) is not None:
+        event = replace(event, replay_id=waiting.id)
+    return step(rows, event, policy)
+
+
+def any_progress_counts(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Progressed | TurnEnded) and (waiting := rows.table(event.table).replay) is not None:
+        event = replace(event, replay_id=waiting.id)
+    return step(rows, event, policy)
+
+
+def empty_plan_ends_it(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Completed(), Step(TableRow() as row):
+            return Step(replace(row, replay=None), result.actions)
+    return result
+
+
+def empty_plan_covers_it(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Completed(), Step(TableRow() as row) if row.replay is not None:
+            return Step(replace(row, covered=row.dirty), result.actions)
+    return result
+
+
+def death_drops_it(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Unown(), Step(TableRow() as row):
+            return Step(replace(row, replay=None))
+    return result
+
+
+def failure_drops_it(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Failed(), Step(TableRow() as row):
+            return Step(replace(row, replay=None), result.actions)
+    return result
+
+
+def never_given_up(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Failed) and event.replay_id is not None:
+        row = replace(rows.table(event.table), failures=0)
+        calm = replace(event, error=PASSING)
+        return step(Rows({**rows.tables, event.table: row}, rows.slots), calm, policy)
+    return step(rows, event, policy)
+
+
+def quarantine_keeps_it_from_being_tried(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case ReplayRequested(_, name), Step(TableRow() as row):
+            return Step(replace(row, quarantined=rows.table(name).quarantined))
+    return result
+
+
+def worker_not_told(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match result.actions:
+        case (Merge(table, dirty, _),):
+            return Step(result.row, (Merge(table, dirty),))
+    return result
+
+
+def cancel_covers(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case ReplayCancelled(), Step(TableRow() as row):
+            return Step(replace(row, covered=row.dirty))
+    return result
+
+
+def pick_of_the_paused(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Pick):
+        woken = {name: replace(row, paused=False) for name, row in rows.tables.items()}
+        result = step(Rows(woken, rows.slots), event, policy)
+        match result.row:
+            case TableRow(name=name) as row:
+                return Step(replace(row, paused=rows.table(name).paused), result.actions)
+        return result
+    return step(rows, event, policy)
+
+
+def slice_after_slice_though_paused(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Progressed(_, me, name), Step(TableRow(paused=True) as row, (Released(),)):
+            return Step(replace(row, owner=me.owner, yielded_at=None), (Merge(name, row.dirty, row.replay),))
+    return result
+
+
+def replayed_though_paused(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Replayed(_, me, name), Step(TableRow(paused=True) as row, (Released(),)):
+            return Step(replace(row, owner=me.owner, yielded_at=None), (Merge(name, row.dirty, row.replay),))
+    return result
+
+
+def pause_drops_the_notice(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Progressed(), Step(TableRow(paused=True) as row, (Released(),)):
+            return Step(replace(row, covered=row.dirty), result.actions)
+    return result
+
+
+def resume_leaves_the_quarantine(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Resumed(_, name), Step(TableRow() as row):
+            return Step(replace(row, quarantined=rows.table(name).quarantined))
+    return result
+
+
+def pick_of_the_quarantined(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, Pick):
+        healed = {name: replace(row, quarantined=False) for name, row in rows.tables.items()}
+        return step(Rows(healed, rows.slots), event, policy)
+    return step(rows, event, policy)
+
+
+def notice_lifts_a_quarantine(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Noticed(), Step(TableRow() as row):
+            return Step(replace(row, quarantined=False, failures=0))
+    return result

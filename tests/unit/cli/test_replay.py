@@ -1,0 +1,262 @@
+"""`replay` at the command line, on real tables; workers are played by the test."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icemirror.cli.console import open_console
+from icemirror.cli.main import run
+from icemirror.cli.replay_wait import await_end
+from icemirror.errors import Exit
+from icemirror.state.apply import apply
+from icemirror.state.events import Dispatch, Holder, Paused, Pick, Progressed, ReplayRequested, Started
+from icemirror.state.policy import Policy
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
+from icemirror.state.rows import SlotId, SlotRow, TableRow
+from icemirror.state.sqlite import SqliteStore
+from spark_job.replay import replay_step
+from tests.unit.merge.lab import Lab
+from tests.unit.state.samples import INVALID, TERMS, TRANSIENT
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    lab = Lab.make(tmp_path)
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
+    return lab
+
+
+def told(capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    (line,) = capfd.readouterr().out.splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def row(lab: Lab) -> TableRow:
+    with SqliteStore(lab.folder / "state.db") as store:
+        return store.load(EVERYTHING).tables["lab.world"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--full", "--since", "2h"],
+        ["--from-snapshot", "1", "--since", "2h"],
+        ["--full", "--to-snapshot", "1"],
+        ["--full", "--dry-run", "--wait"],
+        ["--cancel", "--wait"],
+        ["--since", "soon"],
+        ["--from-snapshot", "x"],
+    ],
+)
+def test_bad_usage_ends_with_2_and_asks_for_nothing(lab: Lab, arguments: list[str]) -> None:
+    assert run(["replay", "--table", "lab.world", *arguments]) == 2
+    assert not (lab.folder / "state.db").exists()
+
+
+def test_an_unknown_table_is_bad_usage(lab: Lab) -> None:
+    assert run(["replay", "--table", "lab.other", "--full"]) == 2
+
+
+def test_a_dry_run_shows_what_would_be_read_and_asks_for_nothing(
+    lab: Lab, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = lab.tell("I1@1 I2@1"), lab.tell("U1@2")
+    lab.merge()
+    asked = ["replay", "--table", "lab.world_changelog", "--from-snapshot", str(first), "--dry-run"]
+    capfd.readouterr()
+    assert run([*asked, "--json"]) == 0
+    plan = told(capfd)
+    assert (plan["table"], plan["snapshots"], plan["files"], plan["events"]) == ("lab.world", 2, 2, 3)
+    assert plan["bytes"] > 0
+    assert run(asked) == 0
+    assert f"replays {first} to" in capfd.readouterr().out
+    assert run(["replay", "--table", "lab.world", "--full", "--dry-run"]) == 0
+    assert "rebuilds the mirror" in capfd.readouterr().out
+    assert not (lab.folder / "state.db").exists()
+
+
+def test_a_snapshot_that_is_not_there_ends_with_3_and_asks_for_nothing(
+    lab: Lab, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    assert run(["replay", "--table", "lab.world", "--from-snapshot", "7"]) == 3
+    assert "has no snapshot 7 in its history" in capfd.readouterr().err.replace("\n", " ")
+    assert not (lab.folder / "state.db").exists()
+
+
+def test_a_request_is_kept_in_the_row_and_a_second_one_is_refused_until_the_first_is_taken_back(
+    lab: Lab, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = lab.tell("I1@1")
+    lab.merge()
+    capfd.readouterr()
+    assert run(["replay", "--table", "lab.world", "--from-snapshot", str(first), "--json"]) == 0
+    asked = told(capfd)
+    waiting = row(lab).replay
+    assert waiting is not None
+    assert (waiting.id, waiting.from_snapshot) == (asked["replay_id"], first)
+    assert (asked["outcome"], asked["plan"]["events"]) == ("asked", 1)
+    assert run(["replay", "--table", "lab.world", "--full"]) == 4
+    assert "is not done yet" in capfd.readouterr().err
+    assert row(lab).replay == waiting
+    assert run(["replay", "--table", "lab.world", "--cancel", "--json"]) == 0
+    assert told(capfd) == {"table": "lab.world", "replay_id": waiting.id, "outcome": "cancelled"}
+    assert row(lab).replay is None
+    assert run(["replay", "--table", "lab.world", "--cancel"]) == 0
+    assert run(["replay", "--table", "lab.world", "--full"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"), [("2h", 7200.0), ("90m", 5400.0), ("1d", 86400.0), ("500ms", 0.5), ("3", 3.0)]
+)
+def test_times_may_be_relative(lab: Lab, text: str, ago: float) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    if ago < 10:
+        time.sleep(0.01)
+    began = time.time()
+    code = run(["replay", "--table", "lab.world", "--since", text])
+    if code == 3:  # longer ago than the only commit
+        return
+    waiting = row(lab).replay
+    assert waiting is not None
+    assert waiting.since_ms == pytest.approx(1000 * (began - ago), abs=2000)
+
+
+@pytest.mark.parametrize("zone", ["", "Z", "+02:00"])
+def test_times_may_be_absolute_and_are_utc_unless_they_say_otherwise(lab: Lab, zone: str) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    at = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
+    assert (
+        run(["replay", "--table", "lab.world", "--since", f"{at.replace(tzinfo=None).isoformat()}{zone}"])
+        == 0
+    )
+    waiting = row(lab).replay
+    assert waiting is not None
+    assert waiting.since_ms == int(1000 * at.timestamp()) - (7_200_000 if zone == "+02:00" else 0)
+
+
+def test_status_shows_the_replay(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    assert run(["replay", "--table", "lab.world", "--full"]) == 0
+    capfd.readouterr()
+    assert run(["status", "--json"]) == 0
+    assert told(capfd)["replay"]["full"] is True
+    assert run(["status"]) == 0
+    assert "rebuild from the whole changelog: waits" in capfd.readouterr().out
+
+
+# --- waiting ----------------------------------------------------------------------------------------------
+
+ASKED = Replay("r1", 1000.0)
+POLICY = Policy(quiet_seconds=0.0)
+
+
+class Story:
+    """A store in which something happens each time that the waiting one sleeps."""
+
+    def __init__(self, folder: Path, *events: Callable[[SqliteStore], object]) -> None:
+        self.store = SqliteStore(folder / "state.db")
+        self.events = list(events)
+        apply(self.store, ReplayRequested(1000.0, "t", TERMS, ASKED), POLICY)
+
+    def sleep(self, _: float) -> None:
+        if self.events:
+            self.events.pop(0)(self.store)
+
+    def wait(self, *, as_json: bool = True) -> Exit:
+        console = open_console(stderr=True, environ={})
+        try:
+            return await_end(self.store, "t", ASKED, console, as_json=as_json, sleep=self.sleep)
+        finally:
+            self.store.close()
+
+
+def set_row(**fields: object) -> Callable[[SqliteStore], object]:
+    def change(store: SqliteStore) -> None:
+        there = store.load(EVERYTHING).tables["t"]
+        assert store.compare_and_set(replace(there, **fields))  # type: ignore[arg-type]
+
+    return change
+
+
+def work(store: SqliteStore) -> None:
+    taken = apply(store, Dispatch(1000.0, "default"), POLICY).after
+    assert isinstance(taken, SlotRow)
+    me = Holder(SlotId("default", 0), taken.gen, "run")
+    apply(store, Started(1000.0, me), POLICY)
+    apply(store, Pick(1000.0, me), POLICY)
+    apply(store, Progressed(1000.0, me, "t", None, "r1", ReplayProgress(4, 9)), POLICY)
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "outcome"),
+    [
+        (ReplayEnd("r1", 1.0, "done", ReplayProgress(9, 9, 2)), 0, "done"),
+        (ReplayEnd("r1", 1.0, "failed", error=INVALID), 3, "failed"),
+        (ReplayEnd("r1", 1.0, "failed", error=TRANSIENT), 4, "failed"),
+        (ReplayEnd("r1", 1.0, "cancelled"), 4, "cancelled"),
+        (ReplayEnd("r0", 1.0, "done"), 4, "lost"),
+    ],
+)
+def test_waiting_ends_as_the_replay_does(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], end: ReplayEnd, code: int, outcome: str
+) -> None:
+    story = Story(tmp_path, work, set_row(replay=None, last_replay=end))
+    assert story.wait() == code
+    assert told(capfd)["outcome"] == outcome
+
+
+def test_waiting_for_a_paused_table_ends_with_3_and_says_what_helps(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    story = Story(tmp_path, lambda store: apply(store, Paused(1.0, "t"), POLICY))
+    assert story.wait(as_json=False) == 3
+    assert "icemirror resume --table t" in capfd.readouterr().err
+
+
+def test_waiting_long_for_a_worker_asks_whether_anybody_is_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nothing = [lambda store: None] * 100
+    story = Story(tmp_path, *nothing, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
+    assert story.wait(as_json=False) == 0
+    shown = capfd.readouterr()
+    assert shown.err.count("does `icemirror watch` run?") == 1
+    assert "done; 0 events" in shown.out
+
+
+def test_a_worker_that_does_what_was_asked_ends_the_waiting(
+    lab: Lab, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`--wait` as a person uses it, with the job's own steps in place of a worker process."""
+    lab.tell("I1@1 I2@1")
+    lab.merge()
+    assert run(["replay", "--table", "lab.world", "--full", "--json"]) == 0
+    capfd.readouterr()
+    waiting = row(lab).replay
+    assert waiting is not None
+    step = replay_step(lab.pipeline, lab.table, waiting)
+    while not step.done:
+        step = replay_step(lab.pipeline, lab.table, replace(waiting, progress=step.progress))
+    with SqliteStore(lab.folder / "state.db") as store:
+        there = store.load(EVERYTHING).tables["lab.world"]
+        end = ReplayEnd(waiting.id, 1.0, "done", step.progress)
+        assert store.compare_and_set(replace(there, replay=None, last_replay=end))
+        console = open_console(stderr=True, environ={})
+        assert await_end(store, "lab.world", waiting, console, as_json=False) == 0
+    assert "rebuilt from 2 events; it has 2 rows" in capfd.readouterr().out
