@@ -101,7 +101,7 @@ def _standing(mirror: Table, name: str) -> Mirror | None:
         read_mirror(mirror, name)  # refuses a table that is not ours
     try:
         return read_mirror(mirror, name)
-    except IcemirrorError as error:
+    except (Invalid, Corrupt) as error:
         log.warning("the mirror cannot be read; it is rebuilt all the same", reason=str(error))
         return None
 
@@ -116,9 +116,8 @@ def _find_stage(
             prepared = _survey(pipeline, table, found)
             if prepared.mirror is not None and not prepared.mirror.lost:
                 return found, prepared
-        except (
-            Invalid
-        ) as error:  # the changelog was made anew, or what the stage had to merge next has expired
+        except Invalid as error:
+            # The changelog was made anew, or what the stage had to merge next has expired.
             log.warning("the rebuild cannot go on, and begins anew", reason=str(error))
     head = pipeline.catalogs.load_changelog(table).current_snapshot()
     if head is None:
@@ -146,7 +145,7 @@ def _survey(pipeline: Pipeline, table: TableSettings, stage: Stage) -> Prepared:
 def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, stage: Stage) -> bool:
     """Whether the mirror has merged something that the stage has not: a swap would turn it back.
 
-    Where the mirror cannot be followed on, all counts that was there when the stage was begun.
+    Where the mirror cannot be followed on, all counts that was there when the stage was begun, or is merged.
     """
     waiting = {file.path for part in staged.slices for file in part.files}
     cursor = staged.mirror.cursor if staged.mirror else None
@@ -156,9 +155,11 @@ def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, st
         if standing is not None:
             slices, _ = plan_table(staged.settings, staged.changelog, standing, pipeline.limits)
             return not waiting <= {file.path for part in slices for file in part.files}
-    except IcemirrorError as error:
+    except Invalid as error:
         log.info("the mirror cannot be followed on", reason=str(error))
-    return not _has_passed(cursor.source, stage.goal)
+    merged = standing.cursor.source if standing and standing.cursor else cursor.source
+    goal = max(stage.goal, merged.sequence_number) if merged.uuid == cursor.source.uuid else stage.goal
+    return not _has_passed(cursor.source, goal)
 
 
 def _has_passed(source: Source, goal: int) -> bool:

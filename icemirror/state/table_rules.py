@@ -130,10 +130,12 @@ def replayed(row: TableRow, event: Replayed) -> TableRow:
 
 
 def note_progress(row: TableRow, replay_id: str | None, progress: ReplayProgress | None) -> TableRow:
-    """9. How far the replay is, if it is still the one that is wanted."""
+    """9. How far the replay is, if it is still the one that is wanted. One that gets on has not failed in a row."""
     if row.replay is None or row.replay.id != replay_id or progress is None:
         return row
-    return replace(row, replay=replace(row.replay, progress=progress))
+    gets_on = progress.events > (row.replay.progress.events if row.replay.progress else 0)
+    failures = 0 if gets_on else row.failures
+    return replace(row, replay=replace(row.replay, progress=progress), failures=failures)
 
 
 def complete(row: TableRow, event: Completed) -> TableRow:

@@ -81,6 +81,15 @@ def test_progress_is_kept_for_the_request_that_made_it_and_no_other(kind: type) 
     assert step(rows(owned(replay=OTHER)), event, POLICY).row is None
 
 
+def test_a_replay_that_gets_on_has_not_failed_in_a_row() -> None:
+    failed = owned(replay=REPLAY, failures=2)
+    event = Progressed(9.0, ME, NAME, replay_id="r1", progress=HALF)
+    row = table_after(step(rows(failed), event, POLICY))
+    assert row.failures == 0
+    stuck = replace(row, failures=2)
+    assert step(rows(stuck), event, POLICY).row is None
+
+
 def test_a_replay_that_is_done_leaves_the_row_and_the_worker_goes_on_with_the_merge() -> None:
     failing = owned(replay=REPLAY, failures=1, error=TRANSIENT)
     result = step(rows(failing), Replayed(9.0, ME, NAME, "r1", HALF, POSITION), POLICY)
