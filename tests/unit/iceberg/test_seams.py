@@ -38,41 +38,28 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import assign_fresh_schema_ids, visit_with_partner
 from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider, load_location_provider
-from pyiceberg.table.metadata import TableMetadataV2, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update import AddSnapshotUpdate, update_table_metadata
 from pyiceberg.transforms import Transform
 from pyiceberg.typedef import Record
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from icemirror.errors import Invalid
 from spark_job.iceberg.parquet_writer import ParquetFiles
 from spark_job.iceberg.seams import (
     NewList,
     NewManifest,
-    allow_v3_metadata,
     list_manifests,
-    next_row_id,
-    read_entries,
     refused_updates,
     write_added,
     write_list,
     write_merged,
 )
-from spark_job.iceberg.v3_fields import (
-    content_span,
-    delete_key,
-    first_row_id,
-    manifest_first_row_id,
-    referenced_data_file,
-)
-from tests.mirrors import upgrade_like_java
 from tests.unit.iceberg.samples import (
     SCHEMA,
     UnsteadyCatalog,
     commit_ids,
     data_files,
-    make_delta,
     manifest_of,
 )
 
@@ -266,133 +253,6 @@ def test_fresh_ids_follow_the_order_of_the_schema() -> None:
 
 def test_arrow_schemas_carry_field_ids_where_they_are_looked_for() -> None:
     assert [field.metadata[b"PARQUET:field_id"] for field in schema_to_pyarrow(SCHEMA)] == [b"1", b"2"]
-
-
-@pytest.fixture
-def v3_table(catalog: UnsteadyCatalog) -> Table:
-    allow_v3_metadata()
-    return catalog.create_table("ns.v3", SCHEMA, properties={"format-version": "3"})
-
-
-def test_a_new_v3_table_begins_with_row_zero(v3_table: Table) -> None:
-    assert v3_table.metadata.format_version == 3
-    assert next_row_id(v3_table.metadata) == 0
-
-
-def test_tables_below_v3_number_no_rows(table: Table) -> None:
-    assert next_row_id(table.metadata) is None
-
-
-def test_a_v3_table_with_snapshots_is_not_numbered_anew(v3_table: Table) -> None:
-    """Rows would get ids that others have."""
-    commit_ids(v3_table, 1)
-    assert isinstance(v3_table.metadata, TableMetadataV3)
-    lost = v3_table.metadata.model_copy(update={"next_row_id": None})
-    with pytest.raises(Invalid, match="lacks next-row-id"):
-        lost.model_dump_json()
-    with pytest.raises(Invalid, match="lacks next-row-id"):
-        next_row_id(lost)
-
-
-def test_v3_metadata_reads_back_as_it_was_written(v3_table: Table) -> None:
-    commit_ids(v3_table, 1, 2)
-    commit_ids(v3_table, 3)
-    head = v3_table.current_snapshot()
-    assert head is not None
-    assert (head.first_row_id, head.added_rows) == (2, 1)
-    assert next_row_id(v3_table.metadata) == 3
-    assert TableMetadataV3.model_validate_json(v3_table.metadata.model_dump_json()) == v3_table.metadata
-
-
-def row_ids(table: Table) -> dict[str, int | None]:
-    """Path → first row id of each data file of the head."""
-    head = table.refresh().current_snapshot()
-    assert head is not None
-    return {
-        entry.data_file.file_path: first_row_id(entry.data_file)
-        for manifest in list_manifests(table.io, head.manifest_list)
-        for entry in read_entries(table.io, manifest)
-    }
-
-
-def test_data_files_of_a_manifest_are_numbered_one_after_the_other(v3_table: Table) -> None:
-    files = [*data_files(v3_table, 1, 2, 3), *data_files(v3_table, 4), *data_files(v3_table, 5, 6)]
-    make_delta(v3_table, files).commit()
-    assert list(row_ids(v3_table).values()) == [0, 3, 4]
-
-
-def test_merged_manifests_keep_the_numbers_of_their_files(catalog: UnsteadyCatalog) -> None:
-    allow_v3_metadata()
-    properties = {"format-version": "3", "commit.manifest.min-count-to-merge": "3"}
-    table = catalog.create_table("ns.v3", SCHEMA, properties=properties)
-    expected: dict[str, int | None] = {}
-    for number in range(8):
-        first = next_row_id(table.refresh().metadata)
-        expected[commit_ids(table, number, number + 100)] = first
-        assert row_ids(table) == expected
-    numbers = [one for one in expected.values() if one is not None]
-    assert len({number + row for number in numbers for row in (0, 1)}) == 16
-
-
-def test_files_of_an_upgraded_table_are_numbered_by_its_next_snapshot(table: Table) -> None:
-    one, two = commit_ids(table, 1, 2), commit_ids(table, 3)
-    assert row_ids(table) == {one: None, two: None}
-    upgrade_like_java(table)
-    three = commit_ids(table, 4)
-    found = row_ids(table)
-    assert found == {three: 0, two: 1, one: 2}
-    assert next_row_id(table.metadata) == 4
-    commit_ids(table, 5)
-    assert {path: row_ids(table)[path] for path in found} == found
-
-
-def test_fields_of_v3_survive_a_manifest_that_is_written_anew(v3_table: Table) -> None:
-    vector = DataFile.from_args(
-        _table_format_version=3,
-        content=DataFileContent.POSITION_DELETES,
-        file_path="p.puffin",
-        file_format=FileFormat.PUFFIN,
-        partition=Record(),
-        record_count=1,
-        file_size_in_bytes=99,
-        referenced_data_file="d.parquet",
-        content_offset=4,
-        content_size_in_bytes=40,
-    )
-    vector.spec_id = 0
-    make_delta(v3_table, data_files(v3_table, 1), [vector]).commit()
-    head = v3_table.refresh().current_snapshot()
-    assert head is not None
-    manifests = list_manifests(v3_table.io, head.manifest_list)
-    (deletes,) = [manifest for manifest in manifests if manifest.content is ManifestContent.DELETES]
-    assert manifest_first_row_id(deletes) is None
-    output = v3_table.io.new_output(f"{v3_table.location()}/metadata/again.avro")
-    metadata = v3_table.metadata
-    new = NewManifest(deletes.content, metadata.spec(), metadata.schema(), output, 99, "deflate", 3)
-    (entry,) = read_entries(v3_table.io, write_merged(new, v3_table.io, [deletes]))
-    file = entry.data_file
-    assert (referenced_data_file(file), content_span(file)) == ("d.parquet", (4, 40))
-    assert delete_key(file) == ("p.puffin", 4)
-    (old,) = deletes.fetch_manifest_entry(v3_table.io)
-    assert content_span(old.data_file) is None, "as PyIceberg reads it"
-
-
-def test_entries_that_go_are_named_as_deleted(v3_table: Table) -> None:
-    paths = [commit_ids(v3_table, number) for number in range(3)]
-    head = v3_table.current_snapshot()
-    assert head is not None
-    output = v3_table.io.new_output(f"{v3_table.location()}/metadata/again.avro")
-    metadata = v3_table.metadata
-    new = NewManifest(ManifestContent.DATA, metadata.spec(), metadata.schema(), output, 99, "deflate", 3)
-    manifests = list_manifests(v3_table.io, head.manifest_list)
-    merged = write_merged(new, v3_table.io, manifests, {(paths[1], None)})
-    assert (merged.existing_files_count, merged.deleted_files_count) == (2, 1)
-    (gone,) = [
-        entry
-        for entry in merged.fetch_manifest_entry(v3_table.io, discard_deleted=False)
-        if entry.status is ManifestEntryStatus.DELETED
-    ]
-    assert (gone.data_file.file_path, gone.snapshot_id, gone.sequence_number) == (paths[1], 99, 2)
 
 
 def test_updates_that_pyiceberg_does_not_take_are_told_from_other_errors(table: Table) -> None:
