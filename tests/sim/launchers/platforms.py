@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ class Platform(ABC):
     def __init__(self, schedule: Schedule, start: Start) -> None:
         self.schedule, self.start = schedule, start
         self.ran: dict[str, Ran] = {}
+        self.forgotten: Counter[str] = Counter()  # names of runs of which a person left no trace
 
     @abstractmethod
     def launcher(self) -> Launcher:
@@ -184,4 +186,5 @@ class OnKubernetes(Platform):
         return arguments, {}
 
     def cancel_by_hand(self, run_id: str) -> None:
-        self.api.objects.pop(run_id, None)
+        if self.api.objects.pop(run_id, None) is not None:
+            self.forgotten[run_id] += 1

@@ -1,7 +1,7 @@
 """Tables, triggers, a store and a platform, moved by a seed until all is merged.
 
 What must hold:
-  a token is launched once on the platform, however its launch ended
+  a token is launched once on the platform, however its launch ended, unless a person has removed every trace of it
   no worker that lives, is seen running and has its lease loses its slot to recovery; no queued run is given up for
   every commit reaches its mirror once, in order
   without further faults all gets merged, every slot becomes free, every run ends, and launches are few
@@ -304,7 +304,7 @@ class World:
             if self.lake.mirrors[name] != list(range(1, self.lake.heads[name] + 1)):
                 raise Broken(f"{name}: {self.lake.mirrors[name]}")
         names = self.platform.names()
-        if len(names) != len(set(names)):
+        if any(count > 1 for count in (Counter(names) - self.platform.forgotten).values()):
             raise Broken(f"a token was launched twice: {names}")
         most = sum(self.lake.heads.values()) + 2 * self.fault_count + self.slots
         if len(names) > most:
