@@ -63,7 +63,7 @@ class Decoded:
         return place if memoryview(self.content)[start:] == memoryview(content)[at:] else None
 
 
-_NOTHING = Decoded([])
+NOTHING = Decoded([])
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class RecordReader:
 
     def read(self, source: InputFile) -> list[Any]:  # as in `Decoded`
         """The records of a file, in its order."""
-        return self.read_after(source, _NOTHING).records
+        return self.read_after(source, NOTHING).records
 
     def read_after(self, source: InputFile, before: Decoded) -> Decoded:
         """The records of a file. Those at its end that another file ends with as well are taken over from there."""
@@ -94,17 +94,17 @@ class RecordReader:
             ) from error
 
     def _decode(self, file: _Span, before: Decoded) -> Decoded:
-        if file.take(len(_MAGIC)) != _MAGIC:
+        if file.read(len(_MAGIC)) != _MAGIC:
             raise ValueError("it does not begin like one")
-        meta = file.take_map()
-        sync = file.take(_SYNC_BYTES)
+        meta = file.read_map()
+        sync = file.read(_SYNC_BYTES)
         schema = meta[_SCHEMA_KEY].decode()
         codec = KNOWN_CODECS[meta.get(AVRO_CODEC_KEY, b"null").decode()]  # type: ignore[index]
         count, blocks = 0, list[bytes]()
         while not file.ended:
-            count += file.take_number()
-            block = file.take(file.take_number())
-            if file.take(_SYNC_BYTES) != sync:
+            count += file.read_int()
+            block = file.read(file.read_int())
+            if file.read(_SYNC_BYTES) != sync:
                 raise ValueError("a block does not end as it should")
             blocks.append(_unpack(codec, block) if codec else block)
         return self._decode_records(schema, b"".join(blocks), count, before)
@@ -169,26 +169,18 @@ class _Span(BinaryDecoder):
         """Whether nothing is left."""
         return self._at >= len(self._data)
 
-    def read(self, n: int) -> bytes:
-        """So many bytes."""
-        return self.take(n)
-
     def skip(self, n: int) -> None:
         """Leaves out so many bytes."""
-        self.take(n)
+        self.read(n)
 
-    def read_int(self) -> int:
-        """A number."""
-        return self.take_number()
-
-    def take(self, length: int) -> bytes:
+    def read(self, n: int) -> bytes:
         """So many bytes."""
-        start, self._at = self._at, self._at + length
+        start, self._at = self._at, self._at + n
         if not start <= self._at <= len(self._data):
             raise EOFError("it ends too early")
         return self._data[start : self._at]
 
-    def take_number(self) -> int:
+    def read_int(self) -> int:
         """A number of seven bits a byte, low ones first, the sign in the lowest."""
         number = shift = 0
         for at in range(self._at, len(self._data)):
@@ -200,15 +192,15 @@ class _Span(BinaryDecoder):
             shift += 7
         raise EOFError("it ends too early")
 
-    def take_map(self) -> dict[str, bytes]:
+    def read_map(self) -> dict[str, bytes]:
         """A map of bytes, in blocks; one whose number of entries is negative has its size in bytes as well."""
         found: dict[str, bytes] = {}
-        while count := self.take_number():
+        while count := self.read_int():
             if count < 0:
-                self.take_number()
+                self.read_int()
             for _ in range(abs(count)):
-                name = self.take(self.take_number()).decode()
-                found[name] = self.take(self.take_number())
+                name = self.read(self.read_int()).decode()
+                found[name] = self.read(self.read_int())
         return found
 
 

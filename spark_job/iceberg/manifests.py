@@ -10,7 +10,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
-from spark_job.iceberg.avro import Decoded
+from spark_job.iceberg.avro import NOTHING, Decoded
 from spark_job.iceberg.seams import list_manifests_after
 from spark_job.immutable import ReadOnce
 
@@ -31,6 +31,6 @@ def known_manifests(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
 
 def _read(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
     folder, _, _ = path.rpartition("/")
-    found = list_manifests_after(io, path, _newest.find(folder))
+    found = list_manifests_after(io, path, _newest.find(folder) or NOTHING)
     _newest.put(folder, found)
     return tuple(found.records)

@@ -41,7 +41,7 @@ from pyiceberg.typedef import IcebergBaseModel, TableVersion
 from pyiceberg.types import StructType
 
 from icemirror.errors import Corrupt, Invalid
-from spark_job.iceberg.avro import Decoded, RecordFile, RecordFormat, RecordReader
+from spark_job.iceberg.avro import NOTHING, Decoded, RecordFile, RecordFormat, RecordReader
 from spark_job.iceberg.v3_fields import (
     NEWEST,
     DeleteKey,
@@ -187,9 +187,9 @@ def list_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
     return _MANIFESTS.read(io.new_input(manifest_list))
 
 
-def list_manifests_after(io: FileIO, manifest_list: str, before: Decoded | None) -> Decoded:
+def list_manifests_after(io: FileIO, manifest_list: str, before: Decoded = NOTHING) -> Decoded:
     """As `list_manifests`. What another list, most likely that of the snapshot before, ends with is taken over."""
-    return _MANIFESTS.read_after(io.new_input(manifest_list), before or Decoded([]))
+    return _MANIFESTS.read_after(io.new_input(manifest_list), before)
 
 
 def read_entries(io: FileIO, manifest: ManifestFile, *, deleted: bool = False) -> list[ManifestEntry]:

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from spark_job.iceberg import manifests
-from spark_job.iceberg.avro import Decoded
+from spark_job.iceberg.avro import NOTHING, Decoded
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import NewList, list_manifests, list_manifests_after, write_list
 from spark_job.immutable import forget_everything
@@ -41,7 +41,7 @@ def _values(found: list[ManifestFile]) -> list[list[object]]:
 def test_a_list_that_grew_at_its_front_keeps_what_was_there(
     table: Table, three: list[ManifestFile], codec: str
 ) -> None:
-    before = list_manifests_after(table.io, _write(table, "a", three[1:], codec), None)
+    before = list_manifests_after(table.io, _write(table, "a", three[1:], codec))
     path = _write(table, "b", three, codec)
     after = list_manifests_after(table.io, path, before)
     assert [one is known for one, known in zip(after.records[1:], before.records, strict=True)] == [
@@ -54,7 +54,7 @@ def test_a_list_that_grew_at_its_front_keeps_what_was_there(
 
 
 def test_whatever_a_list_became_it_is_read_right(table: Table, three: list[ManifestFile]) -> None:
-    dice, before = random.Random(5), Decoded([])
+    dice, before = random.Random(5), NOTHING
     for number in range(40):
         listed = dice.choices(three, k=dice.randrange(5))
         path = _write(table, str(number), listed, dice.choice(["null", "deflate"]))
@@ -63,7 +63,7 @@ def test_whatever_a_list_became_it_is_read_right(table: Table, three: list[Manif
 
 
 def test_the_same_bytes_of_another_schema_are_read_anew(table: Table, three: list[ManifestFile]) -> None:
-    found = list_manifests_after(table.io, _write(table, "a", three), None)
+    found = list_manifests_after(table.io, _write(table, "a", three))
     path = _write(table, "b", three)
     other = Decoded(["wrong"] * 3, found.schema + " ", found.content, found.starts)
     assert _values(list_manifests_after(table.io, path, other).records) == _values(found.records)
