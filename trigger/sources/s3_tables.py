@@ -26,7 +26,7 @@ class _Identity(Told):
 class _Detail(Told):
     event_name: Annotated[Text, Field(alias="eventName")]
     user_agent: Annotated[str | None, Field(alias="userAgent", default=None, max_length=4096)]
-    identity: Annotated[_Identity, Field(alias="userIdentity", default=_Identity())]
+    identity: Annotated[_Identity, Field(alias="userIdentity", default_factory=_Identity)]
     error: Annotated[str | None, Field(alias="errorCode", default=None, max_length=1024)]
     parameters: Annotated[_Parameters | None, Field(alias="requestParameters", default=None)]
 

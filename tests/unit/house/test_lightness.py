@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.metadata import distribution
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -149,9 +150,9 @@ def seconds(code: str, cache: Path) -> float:
 def test_the_import_of_the_lambda_function_is_quick(tmp_path: Path) -> None:
     pytest.importorskip("boto3")
     seconds(HANDLER, tmp_path)  # compiles
-    pairs = [(seconds(ALONE, tmp_path), seconds(HANDLER, tmp_path)) for _ in range(8)]
-    alone, handler = (min(one) for one in zip(*pairs, strict=True))
-    assert handler <= MOST_TIMES * alone, f"{handler:.3f} s of the processor, {alone:.3f} s without ours"
+    # The two of a pair run under the same load, which may change from pair to pair.
+    times = [seconds(HANDLER, tmp_path) / seconds(ALONE, tmp_path) for _ in range(9)]
+    assert median(times) <= MOST_TIMES, f"times that of boto3 and pydantic: {sorted(times)}"
 
 
 def test_the_lambda_function_is_small_with_all_that_it_needs() -> None:
