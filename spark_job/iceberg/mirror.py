@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -183,8 +183,7 @@ def _find_standing(table: Table, name: str, head: Snapshot, anchor: Anchor | Non
     for at in walk_ancestors(snapshots, head.snapshot_id):
         if at.summary and CURSOR in at.summary.additional_properties:
             return _told_by(at, at.summary.additional_properties, name)
-    known = {snapshot.snapshot_id for snapshot in snapshots}
-    if anchor is not None and _is_parent(table.io, anchor, at, known):
+    if anchor is not None and _is_parent(table.io, anchor, at, snapshots):
         return _Standing(
             anchor.snapshot_id, anchor.cursor, anchor.epoch, table.metadata.properties[INDEX_ROOT]
         )
@@ -218,15 +217,17 @@ def greatest_epoch(metadata: TableMetadata) -> int:
     return max([anchor.epoch if anchor else 0, *map(int, epochs)])
 
 
-def _is_parent(io: FileIO, anchor: Anchor, first: Snapshot, known: Set[int]) -> bool:
+def _is_parent(io: FileIO, anchor: Anchor, first: Snapshot, known: Sequence[Snapshot]) -> bool:
     """Whether the anchor's snapshot, which has expired, is the one before this."""
-    if anchor.snapshot_id in known:
+    if any(one.snapshot_id == anchor.snapshot_id for one in known):
         return False
     if first.parent_snapshot_id is not None:
         return first.parent_snapshot_id == anchor.snapshot_id
-    # PyIceberg cuts the tie to an expired parent. The numbers then tell that nothing was in between, and the files that
-    # this one did not begin elsewhere, after a rollback.
-    if first.sequence_number != anchor.sequence_number + 1:
+    # PyIceberg cuts the tie to an expired parent, and only to such a one. The numbers then tell that nothing which has
+    # expired was in between, and the files that this one did not begin elsewhere, after a rollback.
+    between = range(anchor.sequence_number + 1, first.sequence_number or 0)
+    numbers = {one.sequence_number for one in known if one.sequence_number in between}
+    if (first.sequence_number or 0) <= anchor.sequence_number or len(numbers) < len(between):
         return False
     number = anchor.sequence_number if anchor.files_number is None else anchor.files_number
     return number == 0 or holds_files_of(io, first, number)

@@ -130,6 +130,20 @@ def test_an_expired_snapshot_of_ours_that_never_had_a_file_is_found(table: Table
     assert read_mirror(table, "shop.orders").standing_id == ours
 
 
+def test_an_expired_snapshot_of_ours_is_found_beside_what_was_rolled_back(
+    table: Table, tmp_path: Path
+) -> None:
+    commit_ours(table, tmp_path)
+    ours = head_of(table)
+    commit_ids(table, 8)
+    left_behind = head_of(table)
+    roll_back(table, ours)
+    commit_ids(table, 9)
+    table.maintenance.expire_snapshots().by_id(ours).commit()
+    assert {one.snapshot_id for one in table.metadata.snapshots} == {left_behind, head_of(table)}
+    assert read_mirror(table, "shop.orders").standing_id == ours
+
+
 @pytest.mark.parametrize("empty", [0, 1])
 def test_after_a_rollback_the_cursor_of_a_snapshot_that_was_left_behind_is_not_taken(
     table: Table, tmp_path: Path, empty: int
