@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +14,9 @@ from pyiceberg.io import FileIO
 
 from spark_job.collapse import Changes
 from spark_job.key_index.damage import reading_segment
-from spark_job.key_index.keys import U64, Indices, Keys, Mask
-from spark_job.key_index.lookup import NOTHING, Found, find_keys
-from spark_job.key_index.orders import compare_orders, exceeds, read_orders
+from spark_job.key_index.keys import U64, Keys, Mask
+from spark_job.key_index.lookup import Found, find_keys
+from spark_job.key_index.orders import compare_orders, read_orders
 from spark_job.key_index.ranges import askers, is_remote
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.shape import Operation
@@ -22,6 +24,9 @@ from spark_job.shape import Operation
 ABSENT = -2
 DEAD = -1
 _SMALL_BYTES = 1 << 20
+
+Layer = tuple[SegmentInfo, ...]
+"""Segments whose ranges of keys do not overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +61,15 @@ class Index:
     segments: tuple[SegmentInfo, ...] = ()
     gone: frozenset[int] = frozenset()
 
-    def ordinals(self, segment: SegmentInfo) -> NDArray[np.int32]:
-        """What the segment's ordinals mean; −1 picks the last: a tombstone stays one, as do rows that are gone."""
-        files = [DEAD if ordinal in self.gone else ordinal for ordinal in segment.files]
-        return np.array([*files, DEAD], dtype=np.int32)
+    def ordinals(self, layer: Layer, found: Found) -> NDArray[np.int32]:
+        """The data file of each; rows of files that are gone are tombstones."""
+        files = [[*segment.files, DEAD] for segment in layer]  # −1 picks the last: a tombstone stays one
+        ends = np.cumsum([len(some) for some in files])
+        begins = ends - [len(some) for some in files]
+        of_root = np.array([*chain.from_iterable(files)], dtype=np.int32)
+        if self.gone:
+            of_root[np.isin(of_root, list(self.gone))] = DEAD
+        return of_root[np.where(found.file < 0, ends[found.of] - 1, begins[found.of] + found.file)]
 
 
 def locate_keys(index: Index, keys: Keys, orders: U64) -> Located:
@@ -67,15 +77,14 @@ def locate_keys(index: Index, keys: Keys, orders: U64) -> Located:
     file = np.full(len(keys), ABSENT, dtype=np.int32)
     pos = np.zeros(len(keys), dtype=np.int64)
     newer = np.ones(len(keys), dtype=np.int8)
-    for segment, hits, found in _ask(index, keys):
-        file[hits] = index.ordinals(segment)[found.file]
+    for layer, found in _ask(index, keys):
+        hits = found.asked
+        file[hits] = index.ordinals(layer, found)
         pos[hits] = found.pos
-        late = ~exceeds(orders[hits], segment.greatest)
+        greatest = np.array([segment.greatest for segment in layer], dtype=np.uint64)
+        late = compare_orders(orders[hits], greatest[found.of]) <= 0
         if late.any():
-            with reading_segment(segment.path):
-                known = read_orders(
-                    index.io, segment.path, segment.orders, found.entry[late], orders.shape[1]
-                )
+            known = _read_orders(index.io, layer, found.take(late))
             newer[hits[late]] = compare_orders(orders[hits[late]], known)
     return Located(file, pos, newer)
 
@@ -94,47 +103,65 @@ def look_up(index: Index, keys: Keys, otherwise: tuple[int, ...]) -> Known:
     file = np.full(len(keys), ABSENT, dtype=np.int32)
     pos = np.zeros(len(keys), dtype=np.int64)
     orders = np.tile(np.array(otherwise, dtype=np.uint64), (len(keys), 1))
-    for segment, hits, found in _ask(index, keys):
-        file[hits] = index.ordinals(segment)[found.file]
-        pos[hits] = found.pos
-        if len(hits):
-            with reading_segment(segment.path):
-                orders[hits] = read_orders(
-                    index.io, segment.path, segment.orders, found.entry, len(segment.greatest)
-                )
+    for layer, found in _ask(index, keys):
+        file[found.asked] = index.ordinals(layer, found)
+        pos[found.asked] = found.pos
+        orders[found.asked] = _read_orders(index.io, layer, found)
     return Known(file, pos, orders)
 
 
-def _ask(index: Index, keys: Keys) -> Iterator[tuple[SegmentInfo, Indices, Found]]:
-    """The answer of each segment to the keys that no newer one knew, with the places of those that it knows."""
-    is_open = np.ones(len(keys), dtype=np.bool_)
-    ahead = _ask_ahead(index, keys)
-    for segment in index.segments:
+def _read_orders(io: FileIO, layer: Layer, found: Found) -> U64:
+    orders = np.empty((len(found.asked), len(layer[0].greatest)), dtype=np.uint64)
+    for of in np.unique(found.of):
+        here, segment = found.of == of, layer[of]
         with reading_segment(segment.path):
-            if segment.path in ahead:
-                answer = ahead[segment.path].result()
-                found = answer.take(is_open[answer.asked])
-            else:
-                places = np.flatnonzero(is_open)
-                found = _find(index, segment, keys.take(places))
-                found = replace(found, asked=places[found.asked])
+            orders[here] = read_orders(io, segment.path, segment.orders, found.entry[here], orders.shape[1])
+    return orders
+
+
+def _ask(index: Index, keys: Keys) -> Iterator[tuple[Layer, Found]]:
+    """The answer of each layer to the keys that no newer one knew."""
+    is_open = np.ones(len(keys), dtype=np.bool_)
+    layers = list(_layers(index.segments))
+    ahead = _ask_ahead(index, layers, keys)
+    for number, layer in enumerate(layers):
+        if number in ahead:
+            answer = ahead[number].result()
+            found = answer.take(is_open[answer.asked])
+        else:
+            places = np.flatnonzero(is_open)
+            answer = find_keys(index.io, layer, keys.take(places))
+            found = replace(answer, asked=places[answer.asked])
         if len(found.asked):
-            yield segment, found.asked, found
+            yield layer, found
             is_open[found.asked] = False
 
 
-def _ask_ahead(index: Index, keys: Keys) -> dict[str, Future[Found]]:
-    """On an object store: the answers of small segments to all keys, asked for at once rather than in turn."""
-    small = [one for one in index.segments if one.bytes <= _SMALL_BYTES and is_remote(one.path)]
-    return {segment.path: askers().submit(_find, index, segment, keys) for segment in small}
+def _ask_ahead(index: Index, layers: list[Layer], keys: Keys) -> dict[int, Future[Found]]:
+    """On an object store: the answers of small layers to all keys, asked for at once rather than in turn."""
+    small = [
+        number
+        for number, layer in enumerate(layers)
+        if sum(one.bytes for one in layer) <= _SMALL_BYTES and is_remote(layer[0].path)
+    ]
+    return {number: askers().submit(find_keys, index.io, layers[number], keys) for number in small}
 
 
-def _find(index: Index, segment: SegmentInfo, keys: Keys) -> Found:
-    within = keys.bounds(segment.first_key, segment.last_key)
-    if within.start == within.stop:
-        return NOTHING
-    found = find_keys(index.io, segment, keys.take(within))
-    return replace(found, asked=found.asked + within.start)
+def _layers(segments: tuple[SegmentInfo, ...]) -> Iterator[Layer]:
+    """Neighbours in age whose ranges do not overlap: which of them is asked first does not matter."""
+    layer: list[SegmentInfo] = []
+    ranges: list[tuple[int, int]] = []
+    for segment in segments:
+        place = bisect(ranges, (segment.first_key, segment.last_key))
+        if (place and ranges[place - 1][1] >= segment.first_key) or (
+            place < len(ranges) and ranges[place][0] <= segment.last_key
+        ):
+            yield tuple(layer)
+            layer, ranges, place = [], [], 0
+        layer.append(segment)
+        ranges.insert(place, (segment.first_key, segment.last_key))
+    if layer:
+        yield tuple(layer)
 
 
 def decide(changes: Changes, located: Located, *, replay: bool = False) -> Fate:

@@ -44,7 +44,7 @@ def _measure(folder: Path, encoding: Encoding, entries: int, asked: int, runs: i
     for _ in range(runs + 1):
         wanted = _choose(keys, encoding, asked, rng)
         began = time.perf_counter()
-        found = find_keys(io, segment, wanted)
+        found = find_keys(io, [segment], wanted)
         seconds.append(time.perf_counter() - began)
         if len(found.asked) < asked // 2:
             raise AssertionError(f"{len(found.asked)} keys found, at least {asked // 2} are there")

@@ -36,12 +36,20 @@ class Directory:
 
 
 @dataclass(frozen=True, slots=True)
+class Raw:
+    """Blocks of a segment as they were read: the full ones, and the values of the tail if it was asked for."""
+
+    segment: SegmentInfo
+    full: list[_Bytes]
+    tail: dict[str, NDArray[np.generic]] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of a segment, one in each row of the matrices; `filled` rows of each block are real."""
+    """Blocks, one in each row of the matrices; `filled` rows of each block are real."""
 
     columns: dict[str, NDArray[np.generic]]
     filled: Indices
-    number: Indices
 
 
 _directories: ReadOnce[Directory] = ReadOnce(256)
@@ -70,24 +78,37 @@ def _parse_directory(io: FileIO, segment: SegmentInfo) -> Directory:
 
 def read_blocks(source: RangeReader, segment: SegmentInfo, directory: Directory, numbers: Indices) -> Blocks:
     """Reads blocks by their ascending numbers, neighbours in one range."""
-    shape = segment.geometry
-    full = numbers[numbers < shape.full_blocks]
+    return lay_out([read_raw(source, segment, directory, numbers)])
+
+
+def read_raw(source: RangeReader, segment: SegmentInfo, directory: Directory, numbers: Indices) -> Raw:
+    """The same, as bytes that match their checksums."""
+    full = numbers[: np.searchsorted(numbers, segment.geometry.full_blocks)]
     read = _read_full(source, segment, full)
     _check(segment.path, read, directory.checksums[full])
-    raw = np.frombuffer(b"".join(read), dtype=np.uint8).reshape(len(full), shape.stride)
-    columns: dict[str, NDArray[np.generic]] = {}
-    filled = np.full(len(numbers), BLOCK_ROWS, dtype=np.intp)
     tail = _read_tail(source, segment, directory) if len(full) < len(numbers) else None
-    if tail is not None:
-        filled[-1] = shape.rows - shape.full_blocks * BLOCK_ROWS
+    return Raw(segment, read, tail)
+
+
+def lay_out(raws: Sequence[Raw]) -> Blocks:
+    """The blocks of segments that are alike: the full ones of all, then the tails."""
+    segment, shape = raws[0].segment, raws[0].segment.geometry
+    count = sum(len(raw.full) for raw in raws)
+    data = b"".join(block for raw in raws for block in raw.full)
+    tails = [raw for raw in raws if raw.tail is not None]
+    columns: dict[str, NDArray[np.generic]] = {}
     for at, (name, dtype) in enumerate(payload_columns(segment.encoding, segment.hash_bits, segment.layout)):
-        width = dtype.itemsize * BLOCK_ROWS
-        start = shape.columns[at] if len(full) else 0
-        values = np.ascontiguousarray(raw[:, start : start + width]).view(dtype)
-        columns[name] = (
-            values if tail is None else np.concatenate([values.reshape(-1, BLOCK_ROWS), tail[name][None]])
+        values: NDArray[np.generic] = np.ndarray(
+            (count, BLOCK_ROWS),
+            dtype,
+            buffer=data,
+            offset=shape.columns[at] if count else 0,
+            strides=(shape.stride, dtype.itemsize),
         )
-    return Blocks(columns, filled, numbers)
+        last = [raw.tail[name][None] for raw in tails if raw.tail is not None]
+        columns[name] = np.concatenate([values, *last]) if last else values
+    short = [raw.segment.geometry.rows % BLOCK_ROWS for raw in tails]
+    return Blocks(columns, np.array([BLOCK_ROWS] * count + short, dtype=np.intp))
 
 
 def _read_full(source: RangeReader, segment: SegmentInfo, numbers: Indices) -> list[_Bytes]:

@@ -13,6 +13,8 @@ U64 = NDArray[np.uint64]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
+_LOW_HALF = (1 << 64) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -48,6 +50,20 @@ class Keys:
         """Where the keys from `first` to `last` lie among ascending keys."""
         places = range(len(self))
         return slice(bisect_left(places, first, key=self.at), bisect_right(places, last, key=self.at))
+
+    def slices(self, ranges: Sequence[tuple[int, int]]) -> list[slice]:
+        """The same for many ranges."""
+        starts = last_not_above(self, self._like([max(first, 1) - 1 for first, _ in ranges])) + 1
+        ends = last_not_above(self, self._like([last for _, last in ranges])) + 1
+        return [
+            slice(start if first else 0, end)
+            for (first, _), start, end in zip(ranges, starts.tolist(), ends.tolist(), strict=True)
+        ]
+
+    def _like(self, keys: Sequence[int]) -> Keys:
+        """Plain integers as keys of the same width."""
+        low = np.array([key & _LOW_HALF for key in keys], dtype=np.uint64)
+        return Keys(low, None if self.hi is None else np.array([key >> 64 for key in keys], dtype=np.uint64))
 
     def at(self, index: int) -> int:
         """One key as a plain integer."""

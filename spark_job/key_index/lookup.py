@@ -1,57 +1,154 @@
-"""Finds keys in a segment: the directory, then only the touched blocks, then one binary search for all keys."""
+"""Finds keys in segments that do not overlap: directories, then only the touched blocks, then one binary search.
+
+All but reading is done for the segments together: what many small ones cost is little more than one large one does.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from spark_job.key_index.blocks import BLOCKS_AT_ONCE, Blocks, Directory, read_blocks, read_directory
+from spark_job.key_index.blocks import (
+    BLOCKS_AT_ONCE,
+    Blocks,
+    Directory,
+    Raw,
+    lay_out,
+    read_directory,
+    read_raw,
+)
+from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, last_not_above, not_above
 from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo
+from spark_job.round_trips import for_each
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The keys that a segment knows: which of those asked for, and the row or tombstone of each."""
+    """The keys that are known: which of those asked for, the segment of each (its place among those that were asked),
+    and the row or tombstone."""
 
     asked: Indices
+    of: Indices
     file: NDArray[np.int32]
     pos: NDArray[np.int64]
     entry: U64
 
     def take(self, places: Mask) -> Found:
         """Some of them."""
-        return Found(self.asked[places], self.file[places], self.pos[places], self.entry[places])
+        return Found(
+            self.asked[places], self.of[places], self.file[places], self.pos[places], self.entry[places]
+        )
 
 
-NOTHING = Found(np.empty(0, np.intp), np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint64))
+_NO_PLACE = np.empty(0, np.intp)
+_NOTHING = Found(_NO_PLACE, _NO_PLACE, np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.uint64))
 
 
-def find_keys(io: FileIO, segment: SegmentInfo, keys: Keys) -> Found:
-    """Looks up keys, which must be ascending."""
-    directory = read_directory(io, segment)
-    block_of = last_not_above(directory.first, keys)
-    asked = np.flatnonzero(block_of >= 0)
-    parts: list[Found] = []
-    if len(asked):
-        touched, place = np.unique(block_of[asked], return_inverse=True)
-        with open_ranges(io, segment.path) as source:
-            for start in range(0, len(touched), BLOCKS_AT_ONCE):
-                chunk = touched[start : start + BLOCKS_AT_ONCE]
-                here = (place >= start) & (place < start + len(chunk))
-                blocks = read_blocks(source, segment, directory, chunk)
-                parts.append(_search(segment, directory, blocks, keys, asked[here], place[here] - start))
-    return _join(parts)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A segment, its place, and which of the keys lie in its range."""
+
+    of: int
+    segment: SegmentInfo
+    within: slice
 
 
-def _search(
-    segment: SegmentInfo, directory: Directory, blocks: Blocks, keys: Keys, asked: Indices, row: Indices
-) -> Found:
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """The same: the keys that one of its blocks may hold, and which."""
+
+    of: int
+    segment: SegmentInfo
+    directory: Directory
+    asked: Indices
+    block: Indices
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Blocks of several segments; of each that was asked for its row, its segment and the entries before it."""
+
+    blocks: Blocks
+    layout: Layout
+    row: Indices
+    of: Indices
+    before: U64
+
+
+def find_keys(io: FileIO, segments: Sequence[SegmentInfo], keys: Keys) -> Found:
+    """Looks up keys, which must be ascending, in segments whose ranges do not overlap."""
+    alike: dict[Hashable, list[_Asked]] = {}
+    ranges = keys.slices([(segment.first_key, segment.last_key) for segment in segments])
+    for of, (segment, within) in enumerate(zip(segments, ranges, strict=True)):
+        if within.start < within.stop:
+            alike.setdefault(segment.alike, []).append(_Asked(of, segment, within))
+    return _join([part for some in alike.values() for part in _find_alike(io, some, keys)])
+
+
+def _find_alike(io: FileIO, some: list[_Asked], keys: Keys) -> list[Found]:
+    """The answers of segments whose blocks have one layout, chunk by chunk."""
+    some = sorted(some, key=lambda one: one.within.start)
+    touched = for_each(partial(_touch, io, keys), some, some[0].segment.path)
+    bases = np.cumsum([0, *(one.segment.geometry.blocks for one in touched)])
+    asked = np.concatenate([one.asked for one in touched])
+    block = np.concatenate([base + one.block for base, one in zip(bases[:-1], touched, strict=True)])
+    is_next = np.diff(block, prepend=-1) > 0
+    numbers, place = block[is_next], np.cumsum(is_next) - 1
+    found: list[Found] = []
+    for start in range(0, len(numbers), BLOCKS_AT_ONCE):
+        chunk = numbers[start : start + BLOCKS_AT_ONCE]
+        first, end = np.searchsorted(place, [start, start + len(chunk)])
+        read = _read_chunk(io, touched, bases, chunk)
+        found.append(_search(read, keys, asked[first:end], place[first:end] - start))
+    return found
+
+
+def _touch(io: FileIO, keys: Keys, one: _Asked) -> _Touched:
+    with reading_segment(one.segment.path):
+        directory = read_directory(io, one.segment)
+    block = last_not_above(directory.first, keys.take(one.within))
+    inside = np.flatnonzero(block >= 0)
+    return _Touched(one.of, one.segment, directory, inside + one.within.start, block[inside])
+
+
+def _read_chunk(io: FileIO, touched: Sequence[_Touched], bases: Indices, numbers: Indices) -> _Chunk:
+    """Blocks by their numbers among all those of the touched segments."""
+    edges = np.searchsorted(numbers, bases).tolist()
+    pieces = [
+        (one, numbers[start:end] - base)
+        for one, base, (start, end) in zip(touched, bases[:-1], pairwise(edges), strict=True)
+        if start < end
+    ]
+    raws = for_each(partial(_read_piece, io), pieces, pieces[0][0].segment.path)
+    is_tail = np.concatenate([own >= one.segment.geometry.full_blocks for one, own in pieces])
+    row = np.empty(len(numbers), dtype=np.intp)
+    row[np.argsort(is_tail, kind="stable")] = np.arange(len(numbers))
+    return _Chunk(
+        blocks=lay_out(raws),
+        layout=pieces[0][0].segment.layout,
+        row=row,
+        of=np.repeat([one.of for one, _ in pieces], [len(own) for _, own in pieces]),
+        before=np.concatenate([one.directory.entries_before[own] for one, own in pieces]),
+    )
+
+
+def _read_piece(io: FileIO, piece: tuple[_Touched, Indices]) -> Raw:
+    one, numbers = piece
+    with reading_segment(one.segment.path), open_ranges(io, one.segment.path) as source:
+        return read_raw(source, one.segment, one.directory, numbers)
+
+
+def _search(chunk: _Chunk, keys: Keys, asked: Indices, place: Indices) -> Found:
     """The greatest row of each key's block that is not above the key, and whether it holds the key."""
+    blocks, row = chunk.blocks, chunk.row[place]
     low = blocks.columns["key_lo"]
     high = blocks.columns.get("key_hi")
     key_lo = keys.lo[asked]
@@ -69,13 +166,13 @@ def _search(
         at = np.where(ok & (candidate < blocks.filled[row]), candidate, at)
         step >>= 1
     into = key_lo - low[row, at].astype(np.uint64)
-    runs = segment.layout is Layout.RUNS
+    runs = chunk.layout is Layout.RUNS
     reach = blocks.columns["length"][row, at].astype(np.uint64) if runs else np.uint64(1)
     hit = into < reach
     if high is not None and key_hi is not None:
         hit &= high[row, at].astype(np.uint64) == key_hi
     row, at, into = row[hit], at[hit], into[hit]
-    before = directory.entries_before[blocks.number[row]]
+    before = chunk.before[place[hit]]
     if runs:
         lengths = blocks.columns["length"].astype(np.uint64)
         before = before + (np.cumsum(lengths, axis=1) - lengths)[row, at]
@@ -83,15 +180,16 @@ def _search(
         before = before + at.astype(np.uint64)
     file = blocks.columns["file"][row, at].astype(np.int32)
     pos = np.where(file < 0, 0, blocks.columns["pos"][row, at].astype(np.int64) + into.astype(np.int64))
-    return Found(asked[hit], file, pos, before + into)
+    return Found(asked[hit], chunk.of[place[hit]], file, pos, before + into)
 
 
 def _join(parts: list[Found]) -> Found:
     if len(parts) == 1:
         return parts[0]
-    parts = parts or [NOTHING]
+    parts = parts or [_NOTHING]
     return Found(
         np.concatenate([part.asked for part in parts]),
+        np.concatenate([part.of for part in parts]),
         np.concatenate([part.file for part in parts]),
         np.concatenate([part.pos for part in parts]),
         np.concatenate([part.entry for part in parts]),

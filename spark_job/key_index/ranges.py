@@ -44,7 +44,7 @@ class RangeReader:
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of each range."""
-        require_room(self.stream, self.path, max((sum(one) for one in ranges), default=0))
+        require_room(self.stream, self.path, max([offset + length for offset, length in ranges], default=0))
         in_turn = len(ranges) < 2 or not is_remote(self.path)
         if isinstance(self.stream, pa.NativeFile):
             read = self._at

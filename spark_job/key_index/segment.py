@@ -18,7 +18,7 @@ entries before it, and a CRC-32 of its bytes. See docs/key-index.md.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -99,6 +99,11 @@ class SegmentInfo(BaseModel):
     directory: Span
     directory_crc: int
     orders: Span
+
+    @property
+    def alike(self) -> Hashable:
+        """Equal for segments whose blocks have one layout."""
+        return self.encoding, self.hash_bits, self.layout, self.geometry.stride, self.geometry.columns
 
     @property
     def recipe(self) -> Recipe:

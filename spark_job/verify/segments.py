@@ -37,12 +37,13 @@ def _check(io: FileIO, segment: SegmentInfo) -> None:
     entries, before = 0, -1
     with open_ranges(io, path) as source:
         for start in range(0, len(numbers), BLOCKS_AT_ONCE):
-            blocks = read_blocks(source, segment, directory, numbers[start : start + BLOCKS_AT_ONCE])
+            chunk = numbers[start : start + BLOCKS_AT_ONCE]
+            blocks = read_blocks(source, segment, directory, chunk)
             lengths = blocks.columns.get("length")
             entries += int(blocks.filled.sum()) if lengths is None else int(lengths.astype(np.int64).sum())
             keys = _keys(blocks)
             firsts = np.cumsum(blocks.filled) - blocks.filled
-            if not _same(keys.take(firsts), directory.first.take(blocks.number)):
+            if not _same(keys.take(firsts), directory.first.take(chunk)):
                 raise Corrupt(f"{path}: a block does not begin with the key that the directory says")
             if keys.at(0) <= before or not _ascend(keys):
                 raise Corrupt(f"{path}: its keys do not ascend, so that lookups miss some")

@@ -236,13 +236,10 @@ def lookup_falls_through_tombstones(ask: Any) -> Any:
     def wrong(index: Any, keys: Any) -> Any:
         left = np.arange(len(keys))
         for one in index.segments:
-            for where, hits, found in ask(replace(index, segments=(one,)), keys.take(left)):
-                known = index.ordinals(where)[found.file] >= 0
-                picked = locate.Found(
-                    *(column[known] for column in (found.asked, found.file, found.pos, found.entry))
-                )
-                yield where, left[hits[known]], picked
-                left = np.delete(left, hits[known])
+            for layer, found in ask(replace(index, segments=(one,)), keys.take(left)):
+                picked = found.take(index.ordinals(layer, found) >= 0)
+                yield layer, replace(picked, asked=left[picked.asked])
+                left = np.delete(left, picked.asked)
 
     return wrong
 

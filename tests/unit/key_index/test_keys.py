@@ -38,6 +38,21 @@ def test_bounds_take_in_both_ends(numbers: list[int], first: int, last: int) -> 
     assert found == [number for number in ascending if first <= number <= last]
 
 
+@given(
+    _FEW_128,
+    st.lists(st.tuples(st.integers(0, 2**128 - 1), st.integers(0, 2**128 - 1)), max_size=5),
+    _FEW_128,
+)
+def test_many_ranges_are_found_as_one_by_one(
+    numbers: list[int], ranges: list[tuple[int, int]], ends: list[int]
+) -> None:
+    keys = make_keys(ORDERED_128, sorted(numbers))
+    ranges += [(first, last) for first in ends for last in ends]
+    for (first, last), found in zip(ranges, keys.slices(ranges), strict=True):
+        expected = keys.bounds(first, last)
+        assert (found.start, found.stop) == (expected.start, expected.stop)
+
+
 def test_bounds_of_a_present_key_hold_all_its_copies() -> None:
     assert make_keys(ORDERED_64, [1, 5, 5, 9]).bounds(5, 5) == slice(1, 3)
 

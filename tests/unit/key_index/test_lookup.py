@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
@@ -41,7 +42,7 @@ def check_answers(
 ) -> None:
     """Every answer equals a dictionary's, and every order is the one of that key."""
     keys = make_keys(codec, asked)
-    found = find_keys(io, segment, keys)
+    found = find_keys(io, [segment], keys)
     places = found.asked.tolist()
     known = model(entries)
     assert places == [at for at, number in enumerate(asked) if number in known]
@@ -137,7 +138,7 @@ def test_any_keys_any_places_any_questions(
 def test_absent_keys_below_above_and_between_are_not_found(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries([10, 11, 20], [0, 0, 0], [0, 1, 2])
     segment = store(io, tmp_path, entries, ORDERED_64)
-    assert not len(find_keys(io, segment, make_keys(ORDERED_64, [0, 9, 12, 19, 21, TOP])).asked)
+    assert not len(find_keys(io, [segment], make_keys(ORDERED_64, [0, 9, 12, 19, 21, TOP])).asked)
 
 
 def test_a_key_with_the_right_low_and_a_wrong_high_half_is_not_found(
@@ -145,7 +146,7 @@ def test_a_key_with_the_right_low_and_a_wrong_high_half_is_not_found(
 ) -> None:
     entries = row_entries([2**64 + 5, 3 * 2**64 + 5], [0, 0], [0, 1], ORDERED_128)
     segment = store(io, tmp_path, entries, ORDERED_128)
-    found = find_keys(io, segment, make_keys(ORDERED_128, [5, 2**64 + 5, 2 * 2**64 + 5, 4 * 2**64 + 5]))
+    found = find_keys(io, [segment], make_keys(ORDERED_128, [5, 2**64 + 5, 2 * 2**64 + 5, 4 * 2**64 + 5]))
     assert found.asked.tolist() == [1]
 
 
@@ -154,24 +155,24 @@ def test_a_run_does_not_reach_into_the_next_high_half(tmp_path: Path, io: PyArro
     segment = store(io, tmp_path, entries, ORDERED_128)
     assert segment.layout is Layout.RUNS
     asked = [2**64 - 7, 2**64 - 1, 2**64, 2**64 + 1, 2**65 - 6]
-    assert find_keys(io, segment, make_keys(ORDERED_128, asked)).asked.tolist() == [1]
+    assert find_keys(io, [segment], make_keys(ORDERED_128, asked)).asked.tolist() == [1]
 
 
 def test_the_last_row_of_a_file_of_four_billion_is_found(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries(range(8), [0] * 8, range(2**32 - 8, 2**32))
     segment = store(io, tmp_path, entries, ORDERED_64)
-    assert find_keys(io, segment, make_keys(ORDERED_64, [7])).pos.tolist() == [2**32 - 1]
+    assert find_keys(io, [segment], make_keys(ORDERED_64, [7])).pos.tolist() == [2**32 - 1]
 
 
 def test_the_same_key_may_be_asked_for_twice(tmp_path: Path, io: PyArrowFileIO) -> None:
     segment = store(io, tmp_path, row_entries([4, 9], [1, 2], [5, 6]), ORDERED_64)
-    found = find_keys(io, segment, make_keys(ORDERED_64, [4, 4, 5, 9, 9]))
+    found = find_keys(io, [segment], make_keys(ORDERED_64, [4, 4, 5, 9, 9]))
     assert (found.asked.tolist(), found.pos.tolist()) == ([0, 1, 3, 4], [5, 5, 6, 6])
 
 
 def test_no_keys_give_no_answers(tmp_path: Path, io: PyArrowFileIO) -> None:
     segment = store(io, tmp_path, row_entries([4], [1], [5]), ORDERED_64)
-    assert not len(find_keys(io, segment, make_keys(ORDERED_64, [])).asked)
+    assert not len(find_keys(io, [segment], make_keys(ORDERED_64, [])).asked)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
@@ -245,10 +246,10 @@ def test_a_lookup_reads_the_directory_once_and_then_only_the_blocks_that_it_touc
     numbers = list(range(0, 200_000 * 3, 3))
     segment = store(io, tmp_path, row_entries(numbers, [0] * 200_000, [7] * 200_000), ORDERED_64)
     counting = CountingFileIO()
-    find_keys(counting, segment, make_keys(ORDERED_64, [numbers[100_000]]))
+    find_keys(counting, [segment], make_keys(ORDERED_64, [numbers[100_000]]))
     assert counting.read_bytes == segment.directory.length + segment.geometry.stride
     counting.read_bytes = 0
-    find_keys(counting, segment, make_keys(ORDERED_64, [numbers[5], numbers[199_000]]))
+    find_keys(counting, [segment], make_keys(ORDERED_64, [numbers[5], numbers[199_000]]))
     assert counting.read_bytes == 2 * segment.geometry.stride
     assert segment.geometry.stride < 20_000
 
@@ -256,19 +257,56 @@ def test_a_lookup_reads_the_directory_once_and_then_only_the_blocks_that_it_touc
 def test_keys_out_of_the_range_of_a_segment_cost_no_block(tmp_path: Path, io: PyArrowFileIO) -> None:
     segment = store(io, tmp_path, row_entries([100, 200], [0, 0], [0, 1]), ORDERED_64)
     counting = CountingFileIO()
-    assert not len(find_keys(counting, segment, make_keys(ORDERED_64, [1, 99])).asked)
-    assert counting.read_bytes == segment.directory.length
+    assert not len(find_keys(counting, [segment], make_keys(ORDERED_64, [1, 99])).asked)
+    assert counting.read_bytes == 0
 
 
 def test_a_segment_is_known_by_its_path_alone(tmp_path: Path, io: PyArrowFileIO) -> None:
     """Segments never change, so a directory is read once in the life of a worker."""
     first = store(io, tmp_path, row_entries([1], [0], [0]), ORDERED_64)
-    find_keys(io, first, make_keys(ORDERED_64, [1]))
+    find_keys(io, [first], make_keys(ORDERED_64, [1]))
     counting = CountingFileIO()
-    find_keys(counting, first, make_keys(ORDERED_64, [1]))
+    find_keys(counting, [first], make_keys(ORDERED_64, [1]))
     assert counting.read_bytes == first.geometry.tail_length
     moved = first.model_copy(update={"path": str(tmp_path / f"{uuid4()}.puffin")})
     Path(moved.path).write_bytes(Path(first.path).read_bytes())
     counting.read_bytes = 0
-    find_keys(counting, moved, make_keys(ORDERED_64, [1]))
+    find_keys(counting, [moved], make_keys(ORDERED_64, [1]))
     assert counting.read_bytes == first.geometry.tail_length + first.directory.length
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1024])
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+def test_segments_that_do_not_overlap_are_asked_together(
+    tmp_path: Path, io: PyArrowFileIO, monkeypatch: pytest.MonkeyPatch, codec: KeyCodec, at_once: int
+) -> None:
+    """Of any sizes, so that tails lie between full blocks, in any order, and some trimmed at their beginning."""
+    monkeypatch.setattr(lookup, "BLOCKS_AT_ONCE", at_once)
+    random = np.random.default_rng(at_once)
+    numbers = random_numbers(codec, 3000, random)
+    cuts = sorted(random.choice(np.arange(1, len(numbers)), 7, replace=False).tolist())
+    segments, known = [], {}
+    for start, end in pairwise([0, *cuts, len(numbers)]):
+        entries = make_entries(codec, numbers[start:end], random)
+        skipped = int(random.integers(0, min(end - start, 3)))
+        first = numbers[start + skipped]
+        segment = store(io, tmp_path, entries, codec).model_copy(update={"first_key": first})
+        segments.append(segment)
+        for entry, (number, row) in enumerate(model(entries).items()):
+            if number >= first:
+                known[number] = segment.path, entry, *row
+    shuffled = [segments[at] for at in random.permutation(len(segments))]
+    asked = around(numbers, codec, random)
+    found = find_keys(io, shuffled, make_keys(codec, asked))
+    answers = {
+        asked[at]: (shuffled[of].path, entry, file, pos)
+        for at, of, file, pos, entry in zip(
+            found.asked.tolist(),
+            found.of.tolist(),
+            found.file.tolist(),
+            found.pos.tolist(),
+            found.entry.tolist(),
+            strict=True,
+        )
+    }
+    assert answers == {number: known[number] for number in asked if number in known}

@@ -49,7 +49,7 @@ def test_blocks_that_storage_does_not_give_are_tried_again(tmp_path: Path, short
     segment = store(FailingFileIO(0), tmp_path, entries, ORDERED_64)
     keys = make_keys(ORDERED_64, [8])
     with pytest.raises(Transient), named("shop.orders"):
-        find_keys(FailingFileIO(1, short=short), segment, keys)
-    find_keys(FailingFileIO(0), segment, keys)  # the directory is remembered now, the blocks are not
+        find_keys(FailingFileIO(1, short=short), [segment], keys)
+    find_keys(FailingFileIO(0), [segment], keys)  # the directory is remembered now, the blocks are not
     with pytest.raises(Transient), named("shop.orders"):
-        find_keys(FailingFileIO(1, short=short), segment, keys)
+        find_keys(FailingFileIO(1, short=short), [segment], keys)

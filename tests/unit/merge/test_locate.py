@@ -114,6 +114,24 @@ def test_a_segment_whose_range_holds_no_key_is_not_opened(tmp_path: Path, io: Py
     assert find(io, [far], {1: (1, 1), 10**7: (1, 1)}) == {1: (ABSENT, 0, 1), 10**7: (ABSENT, 0, 1)}
 
 
+def test_segments_are_asked_together_as_long_as_they_do_not_overlap(
+    tmp_path: Path, io: PyArrowFileIO
+) -> None:
+    def covering(*keys: int) -> SegmentInfo:
+        return segment(io, tmp_path, dict.fromkeys(keys, (0, 0, (1, 1))))
+
+    one, two, three, four, five = (
+        covering(1, 3),
+        covering(7, 9),
+        covering(4, 6),
+        covering(9, 12),
+        covering(0, 0),
+    )
+    assert list(locate._layers((one, two, three, four, five))) == [(one, two, three), (four, five)]
+    assert list(locate._layers((one, one))) == [(one,), (one,)]
+    assert list(locate._layers(())) == []
+
+
 _ENTRY = st.tuples(st.integers(-1, 1), st.integers(0, 50), st.tuples(st.integers(0, 3), st.integers(0, 3)))
 _SEGMENT = st.dictionaries(st.integers(0, 25), _ENTRY, min_size=1, max_size=20)
 
