@@ -27,6 +27,7 @@ from spark_job.iceberg.failures import named
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import (
     FIELD_MAP,
+    REBUILDS,
     REPLAY,
     SOURCE,
     Mirror,
@@ -46,6 +47,7 @@ from spark_job.stage_files import left_over
 from spark_job.stock import Prepared, plan_table
 
 _MOST_ATTEMPTS = 8
+_REBUILDS_KEPT = 16
 
 log = get_log(__name__)
 
@@ -90,9 +92,13 @@ def _advance(
 
 
 def _is_swapped(mirror: Table, request: str) -> bool:
-    """By an attempt before this one, the answer to which was lost."""
-    told = (snapshot.summary for snapshot in mirror.metadata.snapshots)
-    return any(one.additional_properties.get(REPLAY) == request for one in told if one)
+    """By an attempt before this one, the answer to which was lost; its snapshot may have expired since."""
+    return request in _rebuilds(mirror)
+
+
+def _rebuilds(mirror: Table) -> list[str]:
+    """The last requests that were fulfilled, the newest last."""
+    return mirror.metadata.properties.get(REBUILDS, "").split()
 
 
 def _standing(mirror: Table, name: str) -> Mirror | None:
@@ -149,8 +155,10 @@ def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, st
     """
     waiting = {file.path for part in staged.slices for file in part.files}
     cursor = staged.mirror.cursor if staged.mirror else None
-    if not waiting or cursor is None:
-        return bool(waiting)
+    if cursor is None:
+        return bool(staged.slices)  # even one without files: its commit is what can take the mirror's place
+    if not waiting:
+        return False
     try:
         if standing is not None:
             slices, _ = plan_table(staged.settings, staged.changelog, standing, pipeline.limits)
@@ -214,6 +222,7 @@ def _swap(
             properties={
                 **stamped.properties,
                 SOURCE: f"{table.changelog_id} {prepared.changelog.metadata.table_uuid}",
+                REBUILDS: " ".join([*_rebuilds(mirror), stage.request][-_REBUILDS_KEPT:]),
             },
             staged=known_manifests(io, built.head),
         )

@@ -30,6 +30,7 @@ INDEX_ROOT = "icemirror.index-root"
 FIELD_MAP = "icemirror.field-map"
 SOURCE = "icemirror.source"
 REPLAY = "icemirror.replay"  # the request that a snapshot belongs to
+REBUILDS = "icemirror.rebuilds"  # the requests of the last rebuilds
 _FORMAT_VERSION = "1"
 _ADDED_FILES = ("added-data-files", "added-delete-files")
 
