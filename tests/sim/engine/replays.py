@@ -12,6 +12,7 @@ from dataclasses import replace
 from icemirror.errors import CommitUnknown, Conflict, Transient
 from icemirror.state.replay import Replay, ReplayStep
 from spark_job.replay import replay_step
+from spark_job.stage import read_stage
 from tests.sim.engine.bugs import Bug
 from tests.sim.engine.judge import FULL
 from tests.sim.engine.memory_catalog import Fault
@@ -118,8 +119,10 @@ class ReplayedWorld(World):
 
     def _note(self, asked: Replay, step: ReplayStep) -> Replay:
         """As the table's row does."""
-        before = asked.progress.events if asked.progress else 0
-        self._leaky |= asked.full and step.progress.events < before  # begun anew: what was staged is left
+        before, after = asked.progress.mark if asked.progress else None, step.progress.mark
+        if asked.full and before is not None and after is not None:
+            # Where it does not follow on the last one it was begun anew, and what was staged is left.
+            self._leaky |= read_stage(self.io, after)[0].before != before
         asked = replace(asked, progress=step.progress)
         if asked.full and self._full is not None and asked.id == self._full.id:
             self._full = None if step.done else asked
