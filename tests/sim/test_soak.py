@@ -15,7 +15,7 @@ from tests.soak.__main__ import main, soak
 from tests.soak.campaign import Told, Total
 from tests.soak.publish import BEGIN, END, publish
 from tests.soak.report import Report
-from tests.soak.worker import Unready, Worker, tell
+from tests.soak.worker import Unready, Worker, tell, tell_for
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +73,19 @@ def test_the_total_says_what_was_seen() -> None:
     total.add(Told(5, 0.5, {"merged": 2}, 1 << 20))
     total.add(Told(6, 1.5, {}, 3 << 20, why="wrong"))
     assert total.lines() == [
-        "2 seeds, 1 failed: [6]",
+        "2 seeds, 1 failed: [6], 0 mended",
         "1.00 s each, 1.5 s and 3 MiB at most",
         "         2 merged",
     ]
+
+
+def test_a_seed_that_failed_is_tried_again_and_counted_once() -> None:
+    total = Total(next_seed=9, seeds=9, failed=[2, 4])
+    told = [one.seed for one in tell_for(replace(TOY, processes=1), 0.2, total.next_seed, total.failed)]
+    assert told[:3] == [2, 4, 9]
+    total.add(Told(2, 0.5))
+    total.add(Told(4, 0.5, why="still wrong"))
+    assert (total.seeds, total.failed, total.mended) == (9, [4], [2])
 
 
 def test_what_is_published_is_where_another_machine_goes_on(tmp_path: Path) -> None:
@@ -89,9 +98,9 @@ def test_what_is_published_is_where_another_machine_goes_on(tmp_path: Path) -> N
         "before",
         BEGIN,
         "",
-        "| campaign | seeds | failed | a seed | most memory |",
-        "|---|---:|---:|---:|---:|",
-        "| `toy` | 1 | 0 | 2.0 s | 1 MiB |",
+        "| campaign | seeds | failed | mended | a seed | most memory |",
+        "|---|---:|---:|---:|---:|---:|",
+        "| `toy` | 1 | 0 | 0 | 2.0 s | 1 MiB |",
         "",
         "Planted mistakes: 2 of 3 found, the last by seed 3.",
         "",

@@ -34,7 +34,8 @@ planted    looks for a seed of `engine` that finds each planted mistake
 {_LIST}
 publish    runs nothing, but writes docs/reliability.md
 
-Seeds are counted on from where the last run stopped. One that fails prints itself and is kept in the report."""
+Seeds are counted on from where the last run stopped. One that fails prints itself and is kept in the report; the next
+run tries it again first."""
 )
 @click.argument("campaigns", nargs=-1, type=click.Choice((*_ALL, _PUBLISH)))
 @click.option(
@@ -70,7 +71,7 @@ def soak(campaign: Campaign, report: Report, seconds: float) -> bool:
     """Seeds until the time is over; False if any failed."""
     total, good = report.of(campaign.name), True
     try:
-        for told in tell_for(campaign, seconds, total.next_seed):
+        for told in tell_for(campaign, seconds, total.next_seed, tuple(total.failed)):
             total.add(told)
             report.save()
             if told.why:

@@ -50,9 +50,15 @@ class Total:
     peak_bytes: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
+    mended: list[int] = field(default_factory=list)  # failed once, and hold now
 
     def add(self, told: Told) -> None:
-        """Counts a seed."""
+        """Counts a seed; one that had failed is not counted twice."""
+        if told.seed in self.failed:
+            if not told.why:
+                self.failed.remove(told.seed)
+                self.mended.append(told.seed)
+            return
         self.next_seed = max(self.next_seed, told.seed + 1)
         self.seeds += 1
         self.seconds += told.seconds
@@ -67,7 +73,7 @@ class Total:
         each = self.seconds / max(self.seeds, 1)
         failed = f"{len(self.failed)} failed{f': {self.failed}' if self.failed else ''}"
         return [
-            f"{self.seeds:,d} seeds, {failed}",
+            f"{self.seeds:,d} seeds, {failed}, {len(self.mended)} mended",
             f"{each:.2f} s each, {self.longest_seconds:.1f} s and {self.peak_bytes >> 20} MiB at most",
             *(f"{count:10,d} {name}" for name, count in sorted(self.counts.items())),
         ]

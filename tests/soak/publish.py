@@ -26,8 +26,8 @@ def publish(report: Report, docs: Path = DOCS) -> None:
 def table(report: Report) -> str:
     """A row for each campaign, and one for the planted mistakes."""
     rows = [
-        f"| `{name}` | {total.seeds:,} | {len(total.failed)} | {total.seconds / max(total.seeds, 1):.1f} s "
-        f"| {total.peak_bytes >> 20} MiB |"
+        f"| `{name}` | {total.seeds:,} | {len(total.failed)} | {len(total.mended)} "
+        f"| {total.seconds / max(total.seeds, 1):.1f} s | {total.peak_bytes >> 20} MiB |"
         for name, total in sorted(report.totals.items())
     ]
     found = [seed for seed in report.planted.values() if seed is not None]
@@ -36,5 +36,5 @@ def table(report: Report) -> str:
         if found
         else ""
     )
-    head = ["| campaign | seeds | failed | a seed | most memory |", "|---|---:|---:|---:|---:|"]
+    head = ["| campaign | seeds | failed | mended | a seed | most memory |", "|---|---:|---:|---:|---:|---:|"]
     return "\n".join([*head, *rows]) + planted

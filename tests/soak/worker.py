@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -62,9 +62,10 @@ class Worker:
         self._line.close()
 
 
-def tell_for(campaign: Campaign, seconds: float, first: int) -> Iterator[Told]:
-    """Seeds from the first on, one after the other in each process, until the time is over; at least one in each."""
-    seeds = itertools.count(first)
+def tell_for(campaign: Campaign, seconds: float, first: int, failed: Sequence[int] = ()) -> Iterator[Told]:
+    """Seeds that failed, then those from the first on, one after the other in each process, until the time is over; at
+    least one in each."""
+    seeds = itertools.chain(failed, itertools.count(first))
     told: queue.Queue[Told | Exception | None] = queue.Queue()
 
     def drive() -> None:
