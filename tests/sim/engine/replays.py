@@ -122,7 +122,7 @@ class ReplayedWorld(World):
         before, after = asked.progress.mark if asked.progress else None, step.progress.mark
         if asked.full and before is not None and after is not None:
             # Where it does not follow on the last one it was begun anew, and what was staged is left.
-            self._leaky |= read_stage(self.io, after)[0].before != before
+            self._leaky |= after not in self.io.files or read_stage(self.io, after)[0].before != before
         asked = replace(asked, progress=step.progress)
         if asked.full and self._full is not None and asked.id == self._full.id:
             self._full = None if step.done else asked
