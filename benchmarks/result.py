@@ -30,7 +30,7 @@ class Conditions(_Frozen):
     spark_cores: int
     driver_memory: str
     load: float
-    busy_cores: float | None
+    busy_cores: float | None = None
     crowded: bool
 
 
@@ -164,8 +164,8 @@ class Fleet(_Frozen):
     launches: int
     allowed_jobs: int
     most_jobs: int
-    most_sparks: int | None
-    sparks: int | None
+    most_sparks: int | None = None
+    sparks: int | None = None
 
 
 class Absent(_Frozen):
