@@ -59,7 +59,8 @@ def write_fleet(run: Run) -> str:
     ]
     words = (
         f"{found.tables} tables for {found.seconds:.0f} s on one machine, defaults but for a shorter `linger`, "
-        f"{found.events:,} events in a commit; writer, trigger and job share its cores."
+        f"{found.events:,} events in a commit; writer, trigger and job share its cores. A table "
+        "that commits more often than every `quiet_period` never has one: it is merged every `max_wait`."
     )
     sparks = "" if found.sparks is None else f" Spark was started by {found.sparks} of them."
     jobs = (
