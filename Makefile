@@ -25,7 +25,7 @@ format: setup ## Put the code into its usual form
 	@.venv/bin/ruff check --quiet --fix .
 	@.venv/bin/ruff format --quiet .
 
-bench: setup ## Measure beside the peers, an hour and a half (ONLY="small lookup": some parts)
+bench: setup ## Measure beside the peers, an hour and three quarters (ONLY="small lookup": some parts)
 	@.venv/bin/python -m benchmarks run $(ONLY)
 
 soak: setup ## Random faults for as long as you let it; resumable

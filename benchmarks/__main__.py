@@ -78,14 +78,18 @@ def run(
 @main.command()
 @click.option("--results", type=_FOLDER, help="Folder with the figures. Default: in the user's cache.")
 @click.option("--json", "figures", type=_FILE, help="Take the figures of this file instead.")
+@click.option("--keep", is_flag=True, help="Keep what is published of parts that were not measured here.")
 @click.option("--out", type=_FOLDER, default=Path("docs"), show_default=True)
-def write(results: Path | None, figures: Path | None, out: Path) -> None:
+def write(results: Path | None, figures: Path | None, keep: bool, out: Path) -> None:
     """Writes performance.md, its pictures and performance.json from what was measured."""
     found = (
-        Run.model_validate_json(figures.read_text(encoding="utf-8"))
+        _read(figures)
         if figures
         else Store(results or _results(toy=False)).read(choose_cells((), tuple(SYSTEMS)))
     )
+    published = out / "performance.json"
+    if keep and published.exists():
+        found = found.over(_read(published), choose_cells((), tuple(SYSTEMS)))
     if not found.cells:
         raise click.ClickException("nothing was measured yet: python -m benchmarks run")
     for path in publish(found, out):
@@ -112,6 +116,10 @@ def _print(found: Run) -> None:
     stdout = Console()
     report = write_report(found)
     stdout.print(Markdown(report)) if stdout.is_terminal else click.echo(report)
+
+
+def _read(figures: Path) -> Run:
+    return Run.model_validate_json(figures.read_text(encoding="utf-8"))
 
 
 def _results(*, toy: bool) -> Path:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.result import Lookups, Reading, Run, Storages
-from benchmarks.summary import around, repeated, warm_seconds
+from benchmarks.result import Fleet, Latency, Lookups, Reading, Run, Storages
+from benchmarks.summary import around, percentile, repeated, warm_seconds
 from benchmarks.systems.catalogue import OURS, PEER, SYSTEMS
 
 _HASHED, _ORDERED = "hashed", "ordered-64"
@@ -33,7 +33,15 @@ class Aim:
 
 def judge_aims(run: Run) -> list[Aim]:
     """The aims that the run can tell something about."""
-    return [*_merging(run), *_many_merges(run), *_reading(run), *_looking_up(run), *_storing(run)]
+    return [
+        *_merging(run),
+        *_many_merges(run),
+        *_arriving(run),
+        *_serving_many(run),
+        *_reading(run),
+        *_looking_up(run),
+        *_storing(run),
+    ]
 
 
 def _merging(run: Run) -> Iterator[Aim]:
@@ -72,6 +80,27 @@ def _many_merges(run: Run) -> Iterator[Aim]:
     if many is not None and len(many.batches) > 10:
         last = len(many.batches)
         yield Aim(f"merge {last:,} beside merge 10", around(many, last) / around(many, 10), 1.5, "×")
+
+
+def _arriving(run: Run) -> Iterator[Aim]:
+    latency = run.outcome("latency", OURS)
+    if isinstance(latency, Latency):
+        for one in latency.runs:
+            seconds = [commit.visible for commit in one.commits]
+            yield Aim(f"from commit to row, {one.title}: median", median(seconds), 3.0, "s")
+            yield Aim(f"from commit to row, {one.title}: p95", percentile(seconds, 95), 5.0, "s")
+
+
+def _serving_many(run: Run) -> Iterator[Aim]:
+    fleet = run.outcome("fleet", OURS)
+    if isinstance(fleet, Fleet):
+        text = f"{fleet.tables} tables, one busy"
+        yield Aim(f"{text}: p95 of the quiet ones", percentile(fleet.quiet, 95), 15.0, "s")
+        yield Aim(f"{text}: tables that starved", fleet.starved, 0.0, "")
+        yield Aim(f"{text}: jobs at the same time", fleet.most_jobs, fleet.allowed_jobs, "")
+        yield Aim(f"{text}: jobs launched for a burst", fleet.launches / fleet.bursts, 1.0, "")
+        if fleet.sparks is not None:
+            yield Aim(f"{text}: Sparks started for a burst", fleet.sparks / fleet.bursts, 1.0, "")
 
 
 def _reading(run: Run) -> Iterator[Aim]:

@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from benchmarks.columns import OPERATION, SEQUENCE, row_columns
 from benchmarks.fingerprint import Fingerprint, hash_rows
-from benchmarks.workloads.workload import Ids, Shape, Workload
+from benchmarks.table_state import TableState
+from benchmarks.workloads.workload import Shape, Workload
 from tests.cache import cache_directory, fetch_once
 
 COPIED = "0000000000000000/0000000000000000"  # Supabase ETL gives this to the rows of its initial copy
@@ -100,7 +100,7 @@ def _make_base_file(shape: Shape, number: int, count: int, folder: Path) -> Path
 
 def _make_batches(workload: Workload, base: tuple[Path, ...], folder: Path) -> Path:
     folder.mkdir()
-    state = _State.of(base)
+    state = TableState.of(base)
     expected = [state.fingerprint]
     for number in range(len(workload.events)):
         rng = _generator(workload.name, workload.rows, number)
@@ -144,46 +144,3 @@ def _plain_bytes(path: Path) -> int:
 
 def _generator(name: str, rows: int, number: int) -> np.random.Generator:
     return np.random.default_rng([_SEED, zlib.crc32(name.encode()), rows, number])
-
-
-@dataclass
-class _State:
-    """What the table must be: for each id, is it there, and the hash of its row."""
-
-    columns: pa.Schema
-    live: NDArray[np.bool_]
-    hashes: NDArray[np.uint64]
-    rows: int
-    digest: int
-
-    @classmethod
-    def of(cls, base: tuple[Path, ...]) -> _State:
-        columns = row_columns(pq.read_schema(base[0]))
-        hashes = np.concatenate([np.load(file.with_name("hashes.npy")) for file in base])
-        digest = int(hashes.sum(dtype=np.uint64))
-        return cls(columns, np.ones(len(hashes), dtype=np.bool_), hashes, len(hashes), digest)
-
-    def apply(self, ids: Ids, rows: pa.Table, deleted: NDArray[np.bool_]) -> None:
-        """Takes in a batch."""
-        missing = int(ids.max()) + 1 - len(self.live)
-        if missing > 0:
-            self.live = np.append(self.live, np.zeros(missing, dtype=np.bool_))
-            self.hashes = np.append(self.hashes, np.zeros(missing, dtype=np.uint64))
-        # The last event of each id counts: the first one in reverse.
-        touched, first = np.unique(ids[::-1], return_index=True)
-        last = rows.num_rows - 1 - first
-        gone = self._sum(touched)
-        self.live[touched] = ~deleted[last]
-        self.hashes[touched] = hash_rows(rows, self.columns)[last]
-        come = self._sum(touched)
-        self.rows += come[0] - gone[0]
-        self.digest = (self.digest + come[1] - gone[1]) % (1 << 64)
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """What the table is now."""
-        return Fingerprint(rows=self.rows, digest=f"{self.digest:016x}")
-
-    def _sum(self, ids: Ids) -> tuple[int, int]:
-        live = ids[self.live[ids]]
-        return len(live), int(self.hashes[live].sum(dtype=np.uint64))

@@ -13,6 +13,7 @@ from benchmarks.result import Absent, Conditions, Run, WorkloadRun
 from benchmarks.runner import CROWDED_CORES
 from benchmarks.summary import around, by_events, repeated, spread, steps_of, warm_seconds
 from benchmarks.systems.catalogue import OURS, SYSTEMS
+from benchmarks.trigger_report import write_fleet, write_latency
 
 _MEGABYTE = 1e6
 
@@ -24,6 +25,8 @@ def write_report(run: Run) -> str:
         _seconds(run),
         _growth(run),
         _many(run),
+        write_latency(run),
+        write_fleet(run),
         write_reading(run),
         write_lookups(run),
         write_storages(run),
@@ -37,20 +40,20 @@ def write_report(run: Run) -> str:
 
 def _aims(run: Run) -> str:
     aims = judge_aims(run)
-    rows = [
-        [aim.text, _amount(aim.limit, aim), _amount(aim.measured, aim), "✓" if aim.met else "**missed**"]
-        for aim in aims
-    ]
+    rows = [[aim.text, _limit(aim), _measured(aim), "✓" if aim.met else "**missed**"] for aim in aims]
     missed = sum(not aim.met for aim in aims)
     words = f"{len(aims) - missed} of {len(aims)} aims reached." if aims else ""
     return write_section("Aims", words, write_table(["aim", "limit", "measured", ""], rows) if rows else "")
 
 
-def _amount(value: float, aim: Aim) -> str:
+def _limit(aim: Aim) -> str:
+    return f"{'≤' if aim.most else '≥'} {aim.limit:,g} {aim.unit}".rstrip()
+
+
+def _measured(aim: Aim) -> str:
+    value = aim.measured
     number = f"{value:,.0f}" if aim.unit == "/s" else f"{value:.3f}" if aim.unit == "s" else f"{value:.2f}"
-    return (
-        f"{'≤' if aim.most else '≥'} {value:,g} {aim.unit}" if value == aim.limit else f"{number} {aim.unit}"
-    )
+    return f"{number if aim.unit else format(value, 'g')} {aim.unit}".rstrip()
 
 
 def _seconds(run: Run) -> str:

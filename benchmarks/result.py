@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,7 +30,7 @@ class Conditions(_Frozen):
     spark_cores: int
     driver_memory: str
     load: float
-    busy_cores: float | None
+    busy_cores: float | None = None
     crowded: bool
 
 
@@ -117,6 +118,56 @@ class Memory(_Frozen):
     peak_by_process: dict[str, int]
 
 
+class Reached(_Frozen):
+    """One commit on a changelog: seconds until it was noticed, until a job took the table, until it was visible."""
+
+    noticed: float
+    taken: float
+    visible: float
+
+
+class LatencyRun(_Frozen):
+    """Commits one after the other, with a job that lingers in between."""
+
+    name: str
+    title: str
+    commits: tuple[Reached, ...]
+
+
+class Latency(_Frozen):
+    """From a commit on the changelog to the row in the mirror."""
+
+    kind: Literal["latency"] = "latency"
+    rows: int
+    events: int
+    runs: tuple[LatencyRun, ...]
+
+
+class Fleet(_Frozen):
+    """Many tables on one machine, one of them busy.
+
+    `busy`, `quiet` and `burst` are seconds from a commit until it was visible. `starved`: quiet tables with a commit
+    that was not, while the busy one kept committing. `sparks`: how many were ever seen, if that is known.
+    """
+
+    kind: Literal["fleet"] = "fleet"
+    tables: int
+    seconds: float
+    events: int
+    busy_every_seconds: float
+    quiet_every_seconds: float
+    busy: tuple[float, ...]
+    quiet: tuple[float, ...]
+    burst: tuple[float, ...]
+    starved: int
+    bursts: int
+    launches: int
+    allowed_jobs: int
+    most_jobs: int
+    most_sparks: int | None = None
+    sparks: int | None = None
+
+
 class Absent(_Frozen):
     """It could not be measured."""
 
@@ -125,7 +176,9 @@ class Absent(_Frozen):
     wrong: bool = False
 
 
-Outcome = Annotated[Merges | Lookups | Reading | Storages | Memory | Absent, Field(discriminator="kind")]
+Outcome = Annotated[
+    Merges | Lookups | Reading | Storages | Memory | Latency | Fleet | Absent, Field(discriminator="kind")
+]
 
 
 class Cell(_Frozen):
@@ -145,6 +198,11 @@ class Run(_Frozen):
 
     version: Literal[2] = 2
     cells: tuple[Cell, ...] = ()
+
+    def over(self, other: Run, order: Sequence[tuple[str, str]]) -> Run:
+        """These cells, and those of another run for what is not among them, in a given order."""
+        found = {(cell.part, cell.system): cell for cell in (*other.cells, *self.cells)}
+        return Run(cells=tuple(found[place] for place in order if place in found))
 
     def outcome(self, part: str, system: str) -> Outcome | None:
         """What a part came to on a system."""

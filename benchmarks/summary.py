@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -25,6 +26,11 @@ class Spread:
 def spread(values: Sequence[float]) -> Spread:
     """Median, least and greatest."""
     return Spread(median(values), min(values), max(values))
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The least of the values that so many percent do not exceed."""
+    return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
 
 
 def warm_batches(run: WorkloadRun) -> Sequence[Timed]:

@@ -120,11 +120,20 @@ class Position(_Frozen):
     index_bytes: int
 
 
+class Left(_Frozen):
+    """What of a changelog is not merged: snapshots (one that is merged in part counts), events, and since when."""
+
+    snapshots: int
+    events: int
+    since: float | None = None
+
+
 class Merged(_Frozen):
-    """One slice was committed; there may be more."""
+    """One slice was committed; there may be more. `left`: what its plan leaves for others, if it tells."""
 
     slice: SliceResult
     position: Position
+    left: Left | None = None
 
 
 class UpToDate(_Frozen):
@@ -137,10 +146,7 @@ class UpToDate(_Frozen):
 Advance = Merged | UpToDate
 
 
-class Behind(_Frozen):
+class Behind(Left):
     """What the tables themselves say: what a merge would take now, since when it is there, where the mirror stands."""
 
-    snapshots: int
-    events: int
-    since: float | None = None
     position: Position | None = None

@@ -15,8 +15,9 @@ from icemirror.settings import TableSettings
 from spark_job.change_file import ChangeFile
 from spark_job.field_map import FieldMap, schema_changes
 from spark_job.iceberg.lineage import added_files, history_since
+from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import SOURCE
-from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.match_names import match_by_name, with_key
@@ -92,7 +93,7 @@ def _require_format(name: str, table: Table) -> None:
 
 def _require_parquet(table: Table) -> None:
     head = table.current_snapshot()
-    for manifest in list_manifests(table.io, head.manifest_list) if head else ():
+    for manifest in known_manifests(table.io, head) if head else ():
         for entry in read_entries(table.io, manifest):
             if entry.data_file.file_format not in (FileFormat.PARQUET, FileFormat.PUFFIN):
                 raise Invalid(

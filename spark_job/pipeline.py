@@ -28,6 +28,7 @@ from spark_job.index_merge import apply_merge, merged_paths, plan_merge
 from spark_job.key_change import require_same_key
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.segment import SegmentInfo
+from spark_job.left import left_after
 from spark_job.locate import Index
 from spark_job.plan import Slice, SliceLimits
 from spark_job.row_lineage import require_free_names
@@ -57,9 +58,9 @@ class Pipeline:
     def advance(self, table: TableSettings) -> Advance:
         """Merges the next slice of a table, or finds that there is none."""
         done = self.carry_out(table, lambda: next_task(self.prepare(table)))
-        if done.merged is not None:
-            return done.merged
         prepared = done.task.prepared
+        if done.merged is not None:
+            return done.merged.model_copy(update={"left": left_after(prepared, done.task.part)})
         return UpToDate(head=prepared.changelog.metadata_location, position=position_of(prepared.mirror))
 
     def carry_out(self, table: TableSettings, plan: Callable[[], Task]) -> Done:
@@ -110,8 +111,8 @@ class Pipeline:
         shape = resolve_shape(table, changelog.schema(), changelog.metadata.last_column_id)
         if mirror is not None:
             require_same_key(table.name, mirror, shape)
-        slices, snapshots = plan_table(table, changelog, mirror, self.limits)
-        return Prepared(table, changelog, shape, mirror, slices, snapshots)
+        slices, lineage = plan_table(table, changelog, mirror, self.limits)
+        return Prepared(table, changelog, shape, mirror, slices, lineage)
 
     @property
     def limits(self) -> SliceLimits:
@@ -128,7 +129,7 @@ class Pipeline:
         partition_spec(table.name, table.partition_by, schema)
         return PlanResult(
             table=table.name,
-            snapshots=prepared.snapshots,
+            snapshots=len(prepared.lineage),
             files=sum(len(part.files) for part in prepared.slices),
             bytes=sum(part.bytes for part in prepared.slices),
             events=sum(part.events for part in prepared.slices),

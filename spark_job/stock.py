@@ -18,14 +18,17 @@ from spark_job.shape import ChangelogShape
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table with what there is to merge. `staged`: into a mirror that is being built out of sight."""
+    """A table with what there is to merge: slices, and the snapshots that they are of, the oldest first.
+
+    `staged`: into a mirror that is being built out of sight.
+    """
 
     settings: TableSettings
     changelog: Table
     shape: ChangelogShape
     mirror: Mirror | None
     slices: tuple[Slice, ...]
-    snapshots: int
+    lineage: tuple[int, ...]
     staged: bool = False
 
     @property
@@ -61,8 +64,8 @@ class Prepared:
 
 def plan_table(
     table: TableSettings, changelog: Table, mirror: Mirror | None, limits: SliceLimits
-) -> tuple[tuple[Slice, ...], int]:
-    """The slices that bring a mirror to its changelog's head, and how many snapshots they are of."""
+) -> tuple[tuple[Slice, ...], tuple[int, ...]]:
+    """The slices that bring a mirror to its changelog's head, and the snapshots that they are of."""
     uuid = str(changelog.metadata.table_uuid)
     source = mirror.cursor.source if mirror and mirror.cursor else None
     if source is not None and source.uuid != uuid:
@@ -85,4 +88,5 @@ def plan_table(
         commits = [one for one in split_commits(snapshots[0]) if one.sequence_number >= merged]
         snapshots = [*commits, *snapshots[1:]]
     done = {source.snapshot_id: source.files_done} if source and source.files_done is not None else {}
-    return tuple(plan_slices(uuid, snapshots, done, limits)), len(history.snapshots)
+    lineage = tuple(snapshot.snapshot_id for snapshot in history.snapshots)
+    return tuple(plan_slices(uuid, snapshots, done, limits)), lineage

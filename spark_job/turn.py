@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from icemirror.result import ErrorResult, Position, SliceResult, TableResult
+from icemirror.result import ErrorResult, Left, Position, SliceResult, TableResult
 from icemirror.state.rows import RunSummary
 from icemirror.state.store import RunResult
 
@@ -18,6 +18,7 @@ class Turn:
         self.table = table
         self.slices: list[SliceResult] = []
         self.position: Position | None = None
+        self.left: Left | None = None  # by the plan of the last slice
         self.error: ErrorResult | None = None
         self.rebuilt = False
         self._run_id = run_id

@@ -151,7 +151,7 @@ def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOu
         around.report(error)
         turn.error = ErrorResult(kind=Kind.TRANSIENT, message=unexpected_text(error))
         return MergeFailed(turn.error)
-    turn.position = step.position or turn.position
+    turn.position, turn.left = step.position or turn.position, None
     match step:
         case ReplayStep(progress, done, part):
             turn.slices.extend([part] if part else [])
@@ -159,6 +159,7 @@ def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOu
             return ReplayDone(progress) if done else SliceDone(progress)
         case Merged():
             turn.slices.append(step.slice)
+            turn.left = step.left
             return SliceDone()
         case UpToDate():
             return NothingLeft(step.head)
@@ -182,6 +183,7 @@ def _moment(turn: Turn | None, around: Surroundings) -> Moment:
         jitter=around.jitter(),
         tables=around.tables(),
         position=turn.position if turn else None,
+        left=turn.left if turn else None,
         run=turn.summary() if turn else None,
         stopping=around.stopping(),
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from icemirror.state.lag import lag_of, no_other
 from icemirror.state.rows import Rows
 from icemirror.state.store import Store
 from icemirror.telemetry import names
 from icemirror.telemetry.fold import fold_result, fold_standing
 from icemirror.telemetry.metrics import Metrics
+from trigger.lineages import Lineages
 
 
 @dataclass
@@ -19,6 +21,7 @@ class Reporting:
     store: Store
     metrics: Metrics
     cursor: str
+    lineages: Lineages | None = None
     _quarantined: frozenset[str] = frozenset()
 
     def report(self, rows: Rows) -> None:
@@ -30,11 +33,12 @@ class Reporting:
         self._count_quarantines(rows)
         now = time.time()
         for row in rows.tables.values():
-            waits = row.dirty > row.covered
+            lag = lag_of(row, now, self.lineages.left if self.lineages else no_other)
             fold_standing(
                 self.metrics,
                 row.name,
-                lag_seconds=max(0.0, now - row.first_dirty_at) if waits else 0.0,
+                lag_seconds=lag.seconds or 0.0,
+                lag_snapshots=lag.snapshots,
                 index_bytes=row.position.index_bytes if row.position else None,
             )
 

@@ -9,8 +9,10 @@ from typing import Any
 from icemirror.errors import Kind
 from icemirror.result import Behind, ErrorResult
 from icemirror.settings import TableSettings
+from icemirror.state.lag import Lag, lag_of, no_other
 from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.state.rows import Rows, RunSummary, SlotId, SlotState, TableRow
+from trigger.lineages import Lineages
 
 
 def table_status(
@@ -20,10 +22,12 @@ def table_status(
     *,
     slots: int = 1,
     asked: Behind | ErrorResult | None = None,
+    lineages: Lineages | None = None,
 ) -> dict[str, Any]:
     """One table; a value that cannot be known is null. `slots`: how many workers its group may have.
 
     `asked`: what the tables themselves say, if they were asked, which counts more than what the state remembers.
+    `lineages`: of the heads that were noticed, where every notice comes from a look at them.
     """
     row = rows.tables.get(table.name) or TableRow(table.name, group=table.group)
     behind = asked if isinstance(asked, Behind) else None
@@ -33,11 +37,9 @@ def table_status(
     return {
         "table": table.name,
         "state": _state(row, rows, behind),
-        "lag": {
-            "seconds": _lag_seconds(row, now, behind),
-            "snapshots": behind.snapshots if behind else None,
-            "events": behind.events if behind else None,
-        },
+        "lag": (
+            _asked_lag(behind, now) if behind else lag_of(row, now, lineages.left if lineages else no_other)
+        )._asdict(),
         "last_run": _last_run(row.last_run) if row.last_run else None,
         "failures": row.failures,
         "error": error.model_dump(mode="json") if error else None,
@@ -51,10 +53,15 @@ def table_status(
 
 
 def fleet_status(
-    tables: Iterable[TableSettings], rows: Rows, now: float, *, slots: int = 1
+    tables: Iterable[TableSettings],
+    rows: Rows,
+    now: float,
+    *,
+    slots: int = 1,
+    lineages: Lineages | None = None,
 ) -> list[dict[str, Any]]:
     """All tables."""
-    return [table_status(table, rows, now, slots=slots) for table in tables]
+    return [table_status(table, rows, now, slots=slots, lineages=lineages) for table in tables]
 
 
 def _state(row: TableRow, rows: Rows, behind: Behind | None) -> str:
@@ -74,15 +81,10 @@ def _state(row: TableRow, rows: Rows, behind: Behind | None) -> str:
     return "idle" if idle else "waiting"
 
 
-def _lag_seconds(row: TableRow, now: float, behind: Behind | None) -> float | None:
-    """Since the oldest commit that is not merged, where the tables were asked; else since the notice of it."""
-    if behind is not None:
-        if behind.snapshots == 0:
-            return 0.0
-        return None if behind.since is None else round(max(0.0, now - behind.since), 3)
-    if row.dirty > row.covered:
-        return round(max(0.0, now - row.first_dirty_at), 3)
-    return None if row.dirty == 0 else 0.0
+def _asked_lag(behind: Behind, now: float) -> Lag:
+    """Since the oldest commit that is not merged."""
+    seconds = None if behind.since is None else round(max(0.0, now - behind.since), 3)
+    return Lag(0.0 if behind.snapshots == 0 else seconds, behind.snapshots, behind.events)
 
 
 def _no_worker(row: TableRow, rows: Rows, slots: int) -> ErrorResult | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.bench import Bench
+from benchmarks.parts.fleet import measure_fleet
+from benchmarks.parts.latency import measure_latency
 from benchmarks.parts.lookups import measure_lookups
 from benchmarks.parts.memory import measure_memory
 from benchmarks.parts.merges import measure_merges
@@ -86,6 +88,10 @@ _PARTS = (
     Part(
         "memory", "peak memory of an initial load of 20 M rows", 2, (OURS,), partial(_alone, measure_memory)
     ),
+    Part(
+        "latency", "50 commits, each until its row is visible", 4, (OURS,), partial(_alone, measure_latency)
+    ),
+    Part("fleet", "100 tables, one busy, six minutes long", 8, (OURS,), partial(_alone, measure_fleet)),
     Part("reading", "scans after 100 small merges", 3, (OURS,), partial(_alone, measure_reading)),
     Part(
         "small", "2,000 events into 1, 10 and 50 M rows", 19, tuple(SYSTEMS), partial(_small, "small", NARROW)

@@ -28,6 +28,17 @@ class Scale:
     storage_rows: int = 500_000
     index_rows: int = 1_000_000
     memory_rows: int = 20_000_000
+    latency_rows: int = 100_000
+    latency_events: int = 200
+    latency_commits: int = 50
+    fleet_tables: int = 100
+    fleet_rows: int = 1_000  # of a quiet table
+    fleet_busy_rows: int = 30_000  # so many that its initial copy needs Spark
+    fleet_events: int = 100
+    fleet_seconds: float = 360.0
+    fleet_busy_every_seconds: float = 1.0
+    fleet_quiet_every_seconds: float = 300.0
+    fleet_linger_seconds: float = 10.0
     look_seconds: float = 2.0  # at what others do on the machine, before each part
     free_bytes: int = 20 << 30  # that must be free on the disk
 
@@ -53,6 +64,17 @@ TOY = Scale(
     storage_rows=2_000,
     index_rows=4_000,
     memory_rows=8_000,
+    latency_rows=200,
+    latency_events=8,
+    latency_commits=3,
+    fleet_tables=5,
+    fleet_rows=100,
+    fleet_busy_rows=20_000,
+    fleet_events=8,
+    fleet_seconds=6.0,
+    fleet_busy_every_seconds=0.5,
+    fleet_quiet_every_seconds=4.0,
+    fleet_linger_seconds=5.0,
     look_seconds=0.1,
     free_bytes=1 << 30,
 )

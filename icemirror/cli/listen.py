@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from icemirror.settings.address import Address
     from icemirror.telemetry.server import Answer, Post
     from trigger.fleet import Fleet
+    from trigger.lineages import Lineages
 
 
 def _always() -> bool:
@@ -32,6 +33,7 @@ def listen(
     ready: Callable[[], bool] = _always,
     healthy: Callable[[], bool] = _always,
     notify: Callable[[Address], Callable[[Post], Answer]] | None = None,
+    lineages: Lineages | None = None,
 ) -> None:
     """Status page and metrics until the stack ends; notices only at the address of `--http`."""
     from icemirror.settings.address import Address
@@ -41,7 +43,11 @@ def listen(
 
     sources = Sources(
         status=lambda: fleet_status(
-            fleet.registry.tables, fleet.store.load(EVERYTHING), time.time(), slots=fleet.policy.slots
+            fleet.registry.tables,
+            fleet.store.load(EVERYTHING),
+            time.time(),
+            slots=fleet.policy.slots,
+            lineages=lineages,
         ),
         metrics=fleet.metrics.exposition,
         ready=ready,

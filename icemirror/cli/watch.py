@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from icemirror.state.rows import Rows
     from trigger.fleet import Fleet
+    from trigger.lineages import Lineages
 
 
 @click.command()
@@ -38,6 +39,7 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
     from icemirror.state.reads import EVERYTHING
     from icemirror.telemetry.configured import start_logs
     from icemirror.telemetry.metrics import open_metrics
+    from trigger.lineages import Lineages
     from trigger.reporting import Reporting
     from trigger.watch import Watch
     from trigger.wiring import build_fleet
@@ -66,11 +68,12 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
         stack.callback(metrics.close)
         fleet = build_fleet(settings, store, metrics, os.environ)
         stack.callback(fleet.registry.close)
-        listen(stack, settings, fleet, http)
-        on_round = _live(stack, fleet) if live else _nothing
+        lineages = Lineages()
+        listen(stack, settings, fleet, http, lineages=lineages)
+        on_round = _live(stack, fleet, lineages) if live else _nothing
         watching = Watch(
             fleet=fleet,
-            reporting=Reporting(store, metrics, store.last_cursor()),
+            reporting=Reporting(store, metrics, store.last_cursor(), lineages),
             poll_seconds=settings.trigger.poll_interval,
             until_idle=until_idle,
             stop=stop,
@@ -87,14 +90,16 @@ def _nothing(rows: Rows) -> None:
     """Nobody watches the terminal: the logs say what happens."""
 
 
-def _live(stack: ExitStack, fleet: Fleet) -> Callable[[Rows], None]:
+def _live(stack: ExitStack, fleet: Fleet, lineages: Lineages) -> Callable[[Rows], None]:
     """A table that is drawn anew after every round."""
     from trigger.status import fleet_status
 
     display = stack.enter_context(Live(console=err, auto_refresh=False))
 
     def draw(rows: Rows) -> None:
-        found = fleet_status(fleet.registry.tables, rows, time.time(), slots=fleet.policy.slots)
+        found = fleet_status(
+            fleet.registry.tables, rows, time.time(), slots=fleet.policy.slots, lineages=lineages
+        )
         display.update(render_status(found, err.width), refresh=True)
 
     return draw

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from icemirror.result import ErrorResult, Position
 from icemirror.state.replay import Replay, ReplayProgress
-from icemirror.state.rows import Owner, RunSummary, SlotId
+from icemirror.state.rows import Owner, Planned, RunSummary, SlotId
 
 Names = frozenset[str]
 """The tables that the sender knows of; rows of others are left alone. None: all of the group."""
@@ -210,6 +210,7 @@ class Progressed:
     position: Position | None = None
     replay_id: str | None = None
     progress: ReplayProgress | None = None
+    planned: Planned | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +226,7 @@ class TurnEnded:
     give_back: bool = False
     replay_id: str | None = None
     progress: ReplayProgress | None = None
+    planned: Planned | None = None
 
 
 @dataclass(frozen=True, slots=True)

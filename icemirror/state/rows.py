@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from icemirror.result import ErrorResult, Position
+from icemirror.result import ErrorResult, Left, Position
 from icemirror.state.replay import Replay, ReplayEnd
 
 
@@ -48,6 +48,14 @@ class RunSummary:
     ended_at: float
     outcome: Literal["merged", "up-to-date", "rebuilt", "failed"]
     events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the last plan of a worker left, and the notices that it came after."""
+
+    left: Left
+    dirty: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,7 @@ class TableRow:
     look_error: ErrorResult | None = None
     last_run: RunSummary | None = None
     position: Position | None = None
+    planned: Planned | None = None
     replay: Replay | None = None
     last_replay: ReplayEnd | None = None
     revision: str = field(default="", compare=False)

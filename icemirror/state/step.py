@@ -113,15 +113,13 @@ def _worker_step(
 ) -> Step:
     """What the owner of a table reports."""
     match event:
-        case Progressed(position=position):
-            new = table_rules.note_progress(row, event.replay_id, event.progress)
-            return _go_on(replace(new, position=position or row.position), event.now)
+        case Progressed():
+            return _go_on(table_rules.note_progress(row, event), event.now)
         case Replayed(position=position):
             new = table_rules.replayed(row, event)
             return _go_on(replace(new, position=position or row.position), event.now)
-        case TurnEnded(now, me, _, position, run, names, give_back):
-            new = table_rules.note_progress(row, event.replay_id, event.progress)
-            new = replace(new, position=position or row.position, last_run=run or row.last_run)
+        case TurnEnded(now, me, run=run, tables=names, give_back=give_back):
+            new = replace(table_rules.note_progress(row, event), last_run=run or row.last_run)
             others_wait = _eligible(rows, now, me.slot.group, names, policy)
             if not give_back and not others_wait:
                 return _go_on(new, now)

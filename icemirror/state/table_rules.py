@@ -6,7 +6,17 @@ from dataclasses import replace
 
 from icemirror.errors import NEEDS_PERSON, Kind
 from icemirror.result import ErrorResult
-from icemirror.state.events import Completed, Failed, LookFailed, Noticed, Replayed, ReplayRequested, Terms
+from icemirror.state.events import (
+    Completed,
+    Failed,
+    LookFailed,
+    Noticed,
+    Progressed,
+    Replayed,
+    ReplayRequested,
+    Terms,
+    TurnEnded,
+)
 from icemirror.state.log_hint import see
 from icemirror.state.policy import Policy
 from icemirror.state.replay import ReplayEnd, ReplayProgress
@@ -129,8 +139,14 @@ def replayed(row: TableRow, event: Replayed) -> TableRow:
     return replace(ended, failures=0, not_before=0.0, error=None)
 
 
-def note_progress(row: TableRow, replay_id: str | None, progress: ReplayProgress | None) -> TableRow:
-    """9. How far the replay is, if it is still the one that is wanted. One that gets on has not failed in a row."""
+def note_progress(row: TableRow, event: Progressed | TurnEnded) -> TableRow:
+    """9. Where the mirror stands, what is left, and how far a replay is."""
+    row = replace(row, position=event.position or row.position, planned=event.planned or row.planned)
+    return _note_replay(row, event.replay_id, event.progress)
+
+
+def _note_replay(row: TableRow, replay_id: str | None, progress: ReplayProgress | None) -> TableRow:
+    """How far the replay is, if it is still the one that is wanted. One that gets on has not failed in a row."""
     if row.replay is None or row.replay.id != replay_id or progress is None:
         return row
     gets_on = progress.events > (row.replay.progress.events if row.replay.progress else 0)
@@ -154,6 +170,7 @@ def complete(row: TableRow, event: Completed) -> TableRow:
         # The first notice that is not covered came after the reading; when exactly, nobody has kept.
         first_dirty_at=row.first_dirty_at if row.dirty == event.dirty else event.read_at,
         position=event.position or row.position,
+        planned=None,
         last_run=event.run or row.last_run,
     )
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from icemirror.errors import Kind
-from icemirror.result import ErrorResult, Position
+from icemirror.result import ErrorResult, Left, Position
 from icemirror.state.actions import Action, Exit, Held, Idle, Lost, Merge, Released
 from icemirror.state.events import (
     Beat,
@@ -37,7 +37,7 @@ from icemirror.state.events import (
     Wake,
 )
 from icemirror.state.replay import Replay, ReplayProgress
-from icemirror.state.rows import RunSummary
+from icemirror.state.rows import Planned, RunSummary
 
 
 class Doing(StrEnum):
@@ -105,6 +105,7 @@ class Moment:
     jitter: float = 0.0
     tables: Names | None = None
     position: Position | None = None
+    left: Left | None = None
     run: RunSummary | None = None
     stopping: bool = False
 
@@ -190,8 +191,11 @@ def tell(worker: Worker, moment: Moment, limits: Limits) -> Event:
             return Pick(now, me, moment.tables)
         case Doing.REPORT:
             turn = _turn(worker)
+            planned = Planned(moment.left, turn.dirty) if moment.left else None
             if turn.slices < limits.turn_slices and not moment.stopping:
-                return Progressed(now, me, turn.table, moment.position, turn.replay_id, turn.progress)
+                return Progressed(
+                    now, me, turn.table, moment.position, turn.replay_id, turn.progress, planned
+                )
             return TurnEnded(
                 now,
                 me,
@@ -202,6 +206,7 @@ def tell(worker: Worker, moment: Moment, limits: Limits) -> Event:
                 give_back=moment.stopping,
                 replay_id=turn.replay_id,
                 progress=turn.progress,
+                planned=planned,
             )
         case Doing.REPLAYED:
             turn = _turn(worker)

@@ -23,9 +23,10 @@ from benchmarks.parts.scale import TOY
 from benchmarks.process import SystemFailed
 from benchmarks.progress import Progress
 from benchmarks.publish import BEGIN, END, publish, replace_block
-from benchmarks.result import Absent, Cell, Conditions, Merges, Run
+from benchmarks.result import Absent, Cell, Conditions, Fleet, Latency, Merges, Run
 from benchmarks.runner import choose_cells, run_cells
 from benchmarks.store import Store
+from benchmarks.summary import percentile
 from benchmarks.systems.catalogue import ICEBERG_RUNTIME, OURS, PEER, Unavailable
 from tests import maven
 
@@ -64,6 +65,28 @@ def test_every_part_measures_icemirror_and_its_rows_are_right(measured: Run) -> 
             assert work.inspection.index_bytes > 0
 
 
+def test_every_commit_is_seen_to_reach_its_mirror(measured: Run) -> None:
+    """That the rows are right is checked by the parts themselves."""
+    latency, fleet = measured.outcome("latency", OURS), measured.outcome("fleet", OURS)
+    assert isinstance(latency, Latency)
+    for run in latency.runs:
+        assert len(run.commits) == TOY.latency_commits
+        assert all(0 < one.noticed <= one.taken <= one.visible for one in run.commits)
+    assert isinstance(fleet, Fleet)
+    assert len(fleet.busy) > len(fleet.quiet) >= len(fleet.burst) - 1 == TOY.fleet_tables - 1
+    assert fleet.starved == 0
+    assert fleet.most_jobs == fleet.allowed_jobs
+    assert fleet.launches == fleet.bursts
+    assert fleet.sparks in (None, 1)  # the first job needed it for the largest of the initial copies
+    assert fleet.most_sparks == fleet.sparks
+
+
+def test_what_so_many_percent_do_not_exceed() -> None:
+    values = [float(number) for number in range(100, 0, -1)]
+    assert [percentile(values, percent) for percent in (0, 50, 95, 100)] == [1.0, 50.0, 95.0, 100.0]
+    assert percentile([3.0], 95) == 3.0
+
+
 def test_the_peer_has_the_same_rows(measured: Run, maven_jar: Callable[[str], Path]) -> None:
     maven_jar(ICEBERG_RUNTIME)
     systems = measured.workloads("large")["large"]
@@ -82,6 +105,8 @@ def test_what_was_measured_is_published(measured: Run, tmp_path: Path) -> None:
         "Storage",
         "Memory",
         "Merge after merge",
+        "From commit to row",
+        "Many tables, one of them busy",
         "Where icemirror's time goes",
     ):
         assert f"### {words}" in page
@@ -89,6 +114,23 @@ def test_what_was_measured_is_published(measured: Run, tmp_path: Path) -> None:
     assert pictures == {"batches.svg", "table-size.svg", "change-size.svg", "repeated.svg"}
     assert all(f"](img/{name})" in page for name in pictures)
     assert Run.model_validate_json((tmp_path / "performance.json").read_text(encoding="utf-8")) == measured
+
+
+def test_what_was_not_measured_again_stays_published(tmp_path: Path) -> None:
+    published, store = tmp_path / "docs", Store(tmp_path / "results")
+    publish(Run(cells=(cell_of("lookup", OURS), cell_of("large", PEER))), published)
+    newer = cell_of("large", PEER).model_copy(update={"seconds": 7.0})
+    for cell in (newer, cell_of("fleet", OURS)):
+        store.save(cell)
+    command = ["write", "--results", str(tmp_path / "results"), "--out", str(published)]
+
+    def figures() -> tuple[Cell, ...]:
+        return Run.model_validate_json((published / "performance.json").read_text(encoding="utf-8")).cells
+
+    assert CliRunner().invoke(main, [*command, "--keep"]).exit_code == 0
+    assert figures() == (cell_of("lookup", OURS), cell_of("fleet", OURS), newer)
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert figures() == (cell_of("fleet", OURS), newer)
 
 
 def test_a_run_that_was_interrupted_goes_on_where_it_stopped(

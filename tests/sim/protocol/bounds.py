@@ -127,5 +127,14 @@ DEEP: dict[str, Bounds] = {
     "replay, 2 tables, 2 slots, eager, crash": within(
         tables=2, slots=2, commit=1, replay=1, eager=True, crash=1, watch=True, triggers=1
     ),
+    "replay, pause, resume, quarantine, cancel": within(
+        commit=1, replay=1, cancel=1, pause=1, resume=1, invalid=1, fail=1, limit=2, triggers=1
+    ),
+    "replay, pause, resume, quarantine, 2 tables": within(
+        watch=True, tables=2, commit=1, replay=1, pause=1, resume=1, invalid=1, limit=2, triggers=1
+    ),
+    "pause, resume, replay, zombie, crash": within(
+        commit=1, pause=1, resume=1, replay=1, zombie=1, crash=1, triggers=1
+    ),
     "3 tables, 1 slot, 3 commits, crash": within(tables=3, commit=3, watch=True, crash=1, triggers=1),
 }

@@ -30,6 +30,7 @@ from icemirror.state.policy import Policy
 from icemirror.state.rows import Rows, SlotRow, SlotState, TableRow
 from icemirror.state.step import Step, step
 from tests.sim.protocol import bugs_of_replay as of_replay
+from tests.sim.protocol.model import Model
 
 Rule = Callable[[Rows, Event, Policy], Step]
 
@@ -41,6 +42,10 @@ class Bug:
     why: str
     bounds: dict[str, Any] = field(default_factory=dict)
     rule: Rule | None = None
+
+    def model(self, name: str) -> Model:
+        """The world with the mistake in it; a flaw of the world goes by the mistake's own name."""
+        return Model(**self.bounds, rule=self.rule or step, flaw="" if self.rule else name)
 
 
 def _new_token(rows: Rows, event: Event, policy: Policy) -> Step:

@@ -1,28 +1,52 @@
-"""The deep bounds of the model check, for `make soak`; alone: `python -m tests.sim.protocol.soak`."""
+"""The model check at all its bounds, and its planted bugs, for `make soak`.
+
+Alone: `python -m tests.sim.protocol.soak`.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.sim.protocol.bounds import DEEP, SMALL
+from tests.sim.protocol.bugs import BUGS
 from tests.sim.protocol.model import Model
 from tests.sim.protocol.search import check
 
 
-def explore() -> Iterator[tuple[str, int, float, str]]:
-    """Bounds, states, seconds, and what does not hold ("" if all does), for one world after another."""
+class Explored(NamedTuple):
+    """One world: how many states it has, and what is not as it must be ("" if all is)."""
+
+    name: str
+    states: int
+    seconds: float
+    wrong: str
+    planted: bool = False
+
+    def __str__(self) -> str:
+        well = "found" if self.planted else "holds"
+        return f"{self.name:66s} {self.states:9,d} states {self.seconds:6.1f} s  {self.wrong or well}"
+
+
+def explore() -> Iterator[Explored]:
+    """One world after the other: those in which all must hold, then those with a planted bug, which must be found."""
     for name, bounds in {**SMALL, **DEEP}.items():
         began = time.monotonic()
         verdict = check(Model(**bounds))
-        why = verdict.why and f"{verdict.why}: {' | '.join(verdict.trace)}"
-        yield name, verdict.states, time.monotonic() - began, why
+        wrong = verdict.why and f"{verdict.why}: {' | '.join(verdict.trace)}"
+        yield Explored(name, verdict.states, time.monotonic() - began, wrong)
+    for name, bug in BUGS.items():
+        began = time.monotonic()
+        verdict = check(bug.model(name))
+        wrong = "" if verdict.why == bug.why else f"breaks {verdict.why or 'nothing'}, expected: {bug.why}"
+        yield Explored(f"planted: {name}", verdict.states, time.monotonic() - began, wrong, planted=True)
 
 
 if __name__ == "__main__":
     failed = False
-    for name, states, seconds, why in explore():
-        failed = failed or bool(why)
-        print(f"{name:52s} {states:9,d} states {seconds:6.1f} s  {why or 'holds'}", flush=True)
+    for explored in explore():
+        failed = failed or bool(explored.wrong)
+        print(explored, flush=True)
     sys.exit(failed)

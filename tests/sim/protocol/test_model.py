@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from icemirror.state.step import step
 from tests.sim.protocol.bounds import DEEP, SMALL
 from tests.sim.protocol.bugs import BUGS
 from tests.sim.protocol.model import Model
@@ -24,6 +23,6 @@ def test_the_protocol_is_safe_and_comes_to_rest(name: str) -> None:
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
-    verdict = check(Model(**bug.bounds, rule=bug.rule or step, flaw="" if bug.rule else name))
+    verdict = check(bug.model(name))
     assert verdict.why == bug.why, " | ".join(verdict.trace)
     assert verdict.trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from icemirror.result import Behind, ErrorResult
+from icemirror.result import Behind, ErrorResult, Left, Merged
 from spark_job.lag import LagMeter
 from tests.unit.merge.lab import Lab
 
@@ -27,6 +27,26 @@ def test_the_lag_counts_from_the_oldest_commit_that_is_not_merged(tmp_path: Path
     behind = meter.behind(lab.table)
     assert isinstance(behind, Behind)
     assert (behind.snapshots, behind.events, behind.since) == (2, 3, made.timestamp_ms / 1000)
+
+
+def test_every_slice_tells_what_its_plan_leaves(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, tail="batch_size: 3\n")
+    lab.tell("I1@1 I2@1", "I3@1 I4@1")
+    lab.tell("I5@1 I6@1", "I7@1", "I8@1 I9@1")
+    lab.tell("I10@1")
+    meter, lefts = LagMeter(lab.settings), list[Left]()
+    while isinstance(step := lab.pipeline.advance(lab.table), Merged):
+        assert step.left is not None
+        lefts.append(step.left)
+        asked = meter.behind(lab.table)
+        assert isinstance(asked, Behind)
+        assert (asked.snapshots, asked.events, asked.since) == (
+            step.left.snapshots,
+            step.left.events,
+            step.left.since,
+        )
+    assert [(left.snapshots, left.events) for left in lefts] == [(3, 8), (2, 6), (2, 3), (0, 0)]
+    assert [left.since is None for left in lefts] == [False, False, False, True]
 
 
 def test_a_dropped_mirror_has_no_rows_and_is_behind_by_everything(tmp_path: Path) -> None:

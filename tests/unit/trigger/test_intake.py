@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,59 +14,17 @@ from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Row, SlotState
 from icemirror.state.sqlite import SqliteStore
 from icemirror.telemetry import names
-from icemirror.telemetry.names import Metric
 from tests.unit.trigger import test_fleet
-from tests.unit.trigger.fakes import DISCOVER, TABLES
-from tests.unit.trigger.test_fleet import ORDERS, Counts, Stage
+from tests.unit.trigger.fakes import DISCOVER
+from tests.unit.trigger.scene import BY_NAME, HEAD, Scene
+from tests.unit.trigger.test_fleet import ORDERS
 from tests.unit.trigger.test_sources import event, s3_event
 from trigger import registry as module
 from trigger.due import dispatch_when_due
-from trigger.intake import Intake, Taken
-from trigger.registry import Registry
+from trigger.intake import Taken
 from trigger.sources.refused import Reason, Refused
 
-BY_NAME = b'{"table":"shop.orders_changelog"}'
-HEAD = "s3://lake/shop/orders_changelog/metadata/00001-a.metadata.json"
 BY_PLACE = s3_event("shop/orders_changelog/metadata/00002-b.metadata.json")
-
-
-class Tally(Counts):
-    """Counts by labels too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tally: dict[tuple[str, ...], int] = {}
-
-    def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
-        super().count(metric, n, **labels)
-        key = (metric.name, *labels.values())
-        self.tally[key] = self.tally.get(key, 0) + n
-
-
-class Scene(Stage):
-    """A fleet that is told of commits, with a clock for what it learns."""
-
-    def __init__(self, folder: Path, tables: str = TABLES) -> None:
-        super().__init__(folder)
-        self.metrics = self.fleet.metrics = Tally()
-        self.catalogs[None].heads["shop.orders_changelog"] = HEAD
-        self.fleet.registry.close()
-        self.fleet.registry = Registry(test_fleet.settings(folder, tables))
-        self.intake = Intake(self.fleet, clock=lambda: self.now)
-
-    def refusal(self, body: bytes) -> Reason:
-        (outcome,) = self.intake.take([body])
-        assert isinstance(outcome, Refused)
-        return outcome.reason
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    scene: list[Scene] = []
-    monkeypatch.setattr(module, "open_source", lambda properties, name: scene[0].catalogs[name])
-    scene.append(Scene(tmp_path))
-    yield scene[0]
-    scene[0].close()
 
 
 def test_an_event_is_a_notice_before_it_is_acknowledged(scene: Scene) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,24 +12,14 @@ from icemirror.settings.address import Address
 from icemirror.state.reads import EVERYTHING
 from icemirror.telemetry import names
 from icemirror.telemetry.server import Sources, StatusServer, start_server
-from tests.unit.trigger.test_intake import BY_NAME, Scene
+from tests.unit.trigger.scene import BY_NAME, Scene
 from tests.unit.trigger.test_sources import event
-from trigger import registry as module
 from trigger.listeners.notify import Notify
 from trigger.sources.body import MOST_BYTES
 from trigger.sources.refused import Reason
 
 TOKEN = "correct horse battery"  # noqa: S105
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    scene: list[Scene] = []
-    monkeypatch.setattr(module, "open_source", lambda properties, name: scene[0].catalogs[name])
-    scene.append(Scene(tmp_path))
-    yield scene[0]
-    scene[0].close()
 
 
 class Door:

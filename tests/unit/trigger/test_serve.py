@@ -18,7 +18,8 @@ from icemirror.state.events import Completed, Leave, Pick, RunState, Started
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import SlotState
 from tests.unit.trigger.fakes import DISCOVER, FakeHeads
-from tests.unit.trigger.test_intake import BY_NAME, HEAD, ORDERS, Scene
+from tests.unit.trigger.scene import BY_NAME, HEAD, Scene
+from tests.unit.trigger.test_fleet import ORDERS
 from trigger import registry as module
 from trigger.intake import Intake
 from trigger.listeners.listener import Desk
@@ -27,15 +28,6 @@ from trigger.pulse import Pulse
 from trigger.reporting import Reporting
 from trigger.rounds import Rounds
 from trigger.serve import ROUNDS, Bell, Service
-
-
-@pytest.fixture
-def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    scene: list[Scene] = []
-    monkeypatch.setattr(module, "open_source", lambda properties, name: scene[0].catalogs[name])
-    scene.append(Scene(tmp_path))
-    yield scene[0]
-    scene[0].close()
 
 
 def rounds_of(scene: Scene) -> Rounds:

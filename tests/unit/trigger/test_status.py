@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.result import Behind, Position
+from icemirror.result import Behind, Left, Position
 from icemirror.settings import TableSettings
 from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
-from icemirror.state.rows import SlotRow, SlotState, TableRow
+from icemirror.state.rows import Planned, SlotRow, SlotState, TableRow
 from tests.unit.state.samples import (
     INVALID,
     POSITION,
@@ -24,6 +24,7 @@ from tests.unit.state.samples import (
     slot,
 )
 from tests.unit.trigger.fakes import settings
+from trigger.lineages import Lineages
 from trigger.status import fleet_status, table_status
 
 
@@ -143,6 +144,30 @@ def test_there_is_no_lag_once_all_is_merged(table: TableSettings) -> None:
     assert table_status(table, rows(row), 100.0)["lag"]["seconds"] == 0.0
     current = table_status(table, rows(dirty(at=90.0)), 100.0, asked=Behind(snapshots=0, events=0))
     assert current["lag"]["seconds"] == 0.0
+
+
+def test_what_jobs_and_heads_tell_of_the_lag_is_shown_in_snapshots_and_events(
+    table: TableSettings, tmp_path: Path
+) -> None:
+    planned = dirty(at=90.0, planned=Planned(Left(snapshots=2, events=30, since=70.0), 1))
+    (told,) = fleet_status([table], rows(planned), 100.0)
+    assert told["lag"] == {"seconds": 30.0, "snapshots": 2, "events": 30}
+    snapshots = [
+        {
+            "snapshot-id": number,
+            "timestamp-ms": number * 1000,
+            "summary": {"operation": "append", "added-records": "4"},
+        }
+        for number in (1, 2)
+    ]
+    snapshots[1]["parent-snapshot-id"] = 1
+    head = tmp_path / "m.metadata.json"
+    metadata = {"table-uuid": "u", "current-snapshot-id": 2, "snapshots": snapshots}
+    head.write_text(json.dumps(metadata), encoding="utf-8")
+    noticed = dirty(at=90.0, position=POSITION, noticed_head=f"file://{head}")
+    assert table_status(table, rows(noticed), 100.0)["lag"]["events"] is None
+    (seen,) = fleet_status([table], rows(noticed), 100.0, lineages=Lineages())
+    assert seen["lag"] == {"seconds": 98.0, "snapshots": 1, "events": 4}
 
 
 def test_what_the_tables_themselves_say_counts_more_than_what_the_state_remembers(

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Conflict, Invalid, Transient
-from icemirror.result import Advance, Merged, Position, SliceResult, UpToDate
+from icemirror.result import Advance, Left, Merged, Position, SliceResult, UpToDate
 from icemirror.state.apply import apply
 from icemirror.state.events import Dispatch, Holder, Noticed, Paused, Recover, ReplayRequested, RunState
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING, Reads
 from icemirror.state.replay import Replay, ReplayProgress, ReplayStep
-from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState, TableRow
+from icemirror.state.rows import Planned, Rows, SlotId, SlotRow, SlotState, TableRow
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.worker import Limits
 from icemirror.telemetry.redaction import forget_secrets, register_secret
@@ -27,14 +27,14 @@ SLOT = SlotId("default", 0)
 POSITION = Position(cursor=None, live_rows=7, index_bytes=3)
 
 
-def slice_done(events: int = 5) -> Merged:
+def slice_done(events: int = 5, left: Left | None = None) -> Merged:
     figures = dict.fromkeys(
         ["snapshot_id", "inserted", "updated", "deleted", "stale", "unchanged", "data_files", "delete_files"],
         0,
     )
     sizes = dict.fromkeys(["data_bytes", "delete_bytes", "index_bytes"], 0)
     part = SliceResult(events=events, seconds=0.1, seconds_by_step={}, **figures, **sizes)
-    return Merged(slice=part, position=POSITION)
+    return Merged(slice=part, position=POSITION, left=left)
 
 
 UP_TO_DATE = UpToDate(head="m9", position=POSITION)
@@ -130,6 +130,14 @@ def test_it_merges_slice_by_slice_until_the_plan_is_empty_and_gives_its_slot_bac
     assert (row.last_run.run_id, row.last_run.outcome, row.last_run.events) == ("run-1", "merged", 12)
     assert bench.results() == [("t", "merged", 2)]
     assert bench.rows().slots[SLOT].state is SlotState.FREE
+
+
+def test_what_a_plan_leaves_is_told_with_the_notices_that_it_came_after(bench: Bench) -> None:
+    left, seen = Left(snapshots=1, events=5), list[object]()
+    bench.notice("t")
+    bench.plans["t"] = [slice_done(left=left), lambda: seen.append(bench.table().planned)]
+    bench.run()
+    assert (seen, bench.table().planned) == ([Planned(left, 1)], None)
 
 
 def test_one_worker_serves_all_tables_and_lingers_before_it_leaves(bench: Bench) -> None:

@@ -1,0 +1,87 @@
+"""Sees from outside when a mirror has come to a commit: the catalog's pointer moved to a snapshot with its cursor."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Self
+
+from benchmarks.embedded.lake import Commit, Lake
+
+_LOOK_SECONDS = 0.02
+_BUSY_SECONDS = 5.0
+_CURSOR = "icemirror.cursor"
+
+
+class Sight:
+    """Looks at the catalog again and again in a thread, while a `with` block runs."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._file = lake.catalog_file
+        self._mirrors = {writer.name for writer in lake.writers}
+        self._pointers: dict[str, str] = {}
+        self._seen: dict[str, list[tuple[float, int]]] = {name: [] for name in self._mirrors}
+        self._moved = threading.Condition()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def reached_at(self, commit: Commit) -> float | None:
+        """When the mirror was first seen with the commit in it, if it was."""
+        seen = self._seen[commit.table]
+        return next((at for at, merged in seen if merged >= commit.sequence_number), None)
+
+    def wait_for(self, commit: Commit, patience_seconds: float) -> float | None:
+        """The same, after waiting for it for so long."""
+        with self._moved:
+            self._moved.wait_for(
+                lambda: self._error is not None or self.reached_at(commit) is not None, patience_seconds
+            )
+        if self._error is not None:
+            raise self._error
+        return self.reached_at(commit)
+
+    def _watch(self) -> None:
+        try:
+            uri = f"file:{self._file}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
+                while not self._ended.wait(_LOOK_SECONDS):
+                    self._look(connection)
+        except Exception as error:  # whoever waits hears of it
+            with self._moved:
+                self._error = error
+                self._moved.notify_all()
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        found = connection.execute("SELECT table_name, metadata_location FROM iceberg_tables").fetchall()
+        at = time.time()
+        for name, pointer in found:
+            if name in self._mirrors and self._pointers.get(name) != pointer:
+                self._pointers[name] = pointer
+                merged = _merged_sequence(Path(pointer.removeprefix("file://")))
+                if merged is not None:
+                    with self._moved:
+                        self._seen[name].append((at, merged))
+                        self._moved.notify_all()
+
+
+def _merged_sequence(metadata: Path) -> int | None:
+    """The changelog's sequence number up to which the table's current snapshot has merged."""
+    read = json.loads(metadata.read_text(encoding="utf-8"))
+    for snapshot in reversed(read.get("snapshots", [])):
+        if snapshot["snapshot-id"] == read["current-snapshot-id"] and _CURSOR in snapshot["summary"]:
+            (source,) = json.loads(snapshot["summary"][_CURSOR])["sources"]
+            return int(source["sequence_number"])
+    return None

@@ -1,0 +1,78 @@
+"""The sections about the trigger: how soon a commit is visible, alone and among many tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.markdown import write_section, write_table
+from benchmarks.result import Fleet, Latency, LatencyRun, Run
+from benchmarks.summary import percentile, spread
+from benchmarks.systems.catalogue import OURS
+
+_HEADER = ["median, s", "p95, s", "least–greatest, s"]
+
+
+def write_latency(run: Run) -> str:
+    """Seconds from commit to row, and where they go."""
+    found = run.outcome("latency", OURS)
+    if not isinstance(found, Latency):
+        return ""
+    rows = [
+        [
+            one.title,
+            f"{len(one.commits)}",
+            *_figures([commit.visible for commit in one.commits]),
+            *_steps(one),
+        ]
+        for one in found.runs
+    ]
+    words = (
+        f"`icemirror watch` with `quiet_period: 0s` and a warm job that lingers; commits of {found.events:,} events on "
+        f"the changelog of {found.rows:,} rows, at any moment between two looks of the trigger. From before the "
+        "writer's append until the catalog has the mirror's commit with its rows. The last columns are medians: "
+        "until the trigger noticed the commit, then until the job took the table, then until the row is there."
+    )
+    header = ["changes are", "commits", *_HEADER, "to notice, s", "to take, s", "to merge, s"]
+    return write_section("From commit to row", words, write_table(header, rows))
+
+
+def _steps(run: LatencyRun) -> list[str]:
+    noticed = [commit.noticed for commit in run.commits]
+    taken = [commit.taken - commit.noticed for commit in run.commits]
+    merged = [commit.visible - commit.taken for commit in run.commits]
+    return [f"{spread(steps).middle:.2f}" for steps in (noticed, taken, merged)]
+
+
+def write_fleet(run: Run) -> str:
+    """Seconds from commit to row of each kind of table, and the jobs that it took."""
+    found = run.outcome("fleet", OURS)
+    if not isinstance(found, Fleet):
+        return ""
+    rows = [
+        [f"the busy one, every {found.busy_every_seconds:g} s", f"{len(found.busy)}", *_figures(found.busy)],
+        [
+            f"the {found.tables - 1} others, every {found.quiet_every_seconds:g} s",
+            f"{len(found.quiet)}",
+            *_figures(found.quiet),
+        ],
+        ["all at once, with no job there", f"{len(found.burst)}", *_figures(found.burst)],
+    ]
+    words = (
+        f"{found.tables} tables for {found.seconds:.0f} s on one machine, defaults but for a shorter `linger`, "
+        f"{found.events:,} events in a commit; writer, trigger and job share its cores. A table "
+        "that commits more often than every `quiet_period` never has one: it is merged every `max_wait`."
+    )
+    sparks = "" if found.sparks is None else f" Spark was started by {found.sparks} of them."
+    jobs = (
+        f"Tables that starved: {found.starved}. Jobs launched: {found.launches}, for {found.bursts} bursts (the "
+        "initial copies with the busy time after them; all tables at once, after a rest). Jobs at the same time: at "
+        f"most {found.most_jobs}; allowed: {found.allowed_jobs}.{sparks}"
+    )
+    return write_section(
+        "Many tables, one of them busy", words, write_table(["tables", "commits", *_HEADER], rows), jobs
+    )
+
+
+def _figures(seconds: Sequence[float]) -> list[str]:
+    found = spread(seconds)
+    return [f"**{found.middle:.2f}**", f"{percentile(seconds, 95):.2f}", f"{found.low:.2f}–{found.high:.2f}"]
