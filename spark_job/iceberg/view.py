@@ -144,6 +144,8 @@ def _read_parts(io: FileIO, snapshot: Snapshot) -> dict[str, _Contents]:
 
 def _move_on(before: _View, manifest_list: str, parts: Mapping[str, _Contents]) -> _View:
     """The view of another snapshot, by the manifests that only one of the two has: most commits write a few of many."""
+    # One that was forgotten and read again is another object, but the deletes of the view are those of the first.
+    parts = {name: before.parts.get(name, part) for name, part in parts.items()}
     left = [part for name, part in before.parts.items() if name not in parts]
     come = [part for name, part in parts.items() if name not in before.parts]
     files, deleted = dict(before.files), dict(before.deleted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from urllib.parse import unquote
 
 from pydantic import ValidationError
@@ -28,6 +27,7 @@ from spark_job.stage_files import named_by
 
 _OURS = (".parquet", ".orc", ".avro", ".puffin", ".stats", *METADATA)
 _SHOWN = 1000
+_MOST_LOOKS = 5
 
 
 def clean_orphans(
@@ -40,7 +40,8 @@ def clean_orphans(
 ) -> OrphansResult:
     """Deletes files that no snapshot, metadata file or index root names and that are older than the bound.
 
-    The places are listed before the table is loaded for the last time: what was committed meanwhile is known.
+    The places are listed, and rebuilds under way looked for, before the table is loaded for the last time: what was
+    committed meanwhile is known.
     """
     table = load()
     require_own_files(table.metadata, name)
@@ -52,6 +53,7 @@ def clean_orphans(
     metadata_place = table.metadata.properties.get(METADATA_PATH, "").rstrip("/")
     beside = list(list_files(table.io, metadata_place)) if metadata_place in unlisted else []
     reach("orphans-listed")
+    staged = staged_names(table.io, index_place, now - older_than_seconds)
     fresh = load()
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
         raise Transient(f"{name}: the table was made anew while its files were listed; nothing was deleted")
@@ -62,8 +64,7 @@ def clean_orphans(
         unlisted = (*unlisted, index_place)
     else:
         stored, referenced = stored + indexes, referenced | named
-    referenced |= staged_names(table.io, indexes, now - older_than_seconds)
-    orphans, young = choose_orphans(stored, referenced, now - older_than_seconds)
+    orphans, young = choose_orphans(stored, referenced | staged, now - older_than_seconds)
     reach("delete-orphans")
     done = discard(table.io, () if dry_run else [file.path for file in orphans])
     reach("orphans-deleted")
@@ -126,15 +127,29 @@ def index_names(table: Table) -> set[str] | None:
         return None
 
 
-def staged_names(io: FileIO, stored: Iterable[StoredFile], before: float) -> set[str]:
-    """The names of all files of a rebuild that is under way: one whose last step is not older than the bound."""
-    names: set[str] = set()
-    for file in stored:
-        if file.path.endswith(SUFFIX) and (file.modified_at is None or file.modified_at >= before):
-            with suppress(FileNotFoundError, ValidationError):  # swapped in meanwhile, or about to be written
-                _, metadata = read_stage(io, file.path)
-                names |= {file_name(path) for path in named_by(io, metadata)}
-    return names
+def staged_names(io: FileIO, index_place: str, before: float) -> set[str]:
+    """The names of all files of a rebuild that is under way: one whose last step is not older than the bound.
+
+    A stage that goes while it is looked for has been swapped in, or another has taken its place: then all is looked at
+    again.
+    """
+    reason = ""
+    for attempt in range(_MOST_LOOKS):
+        time.sleep(min(attempt, 1))
+        stages = [file for file in list_files(io, index_place) if file.path.endswith(SUFFIX)]
+        try:
+            return {
+                file_name(path)
+                for file in stages
+                if file.modified_at is None or file.modified_at >= before
+                for path in named_by(io, read_stage(io, file.path)[1])
+            }
+        except (FileNotFoundError, ValidationError) as error:
+            reason = type(error).__name__
+    raise Transient(
+        f"{index_place}: what a rebuild has staged cannot be read, so nothing was deleted ({reason}). If a newer "
+        "icemirror rebuilds, clean up with that one; else try again when the rebuild is done."
+    )
 
 
 def choose_orphans(

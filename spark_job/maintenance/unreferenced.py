@@ -71,17 +71,18 @@ def find_unreferenced(
 
 
 def _choose_witnesses(before: TableMetadata, after: TableMetadata, gone: Sequence[Snapshot]) -> _Witnesses:
-    """Along one line of history a manifest, file or segment that has left never comes back.
+    """Along one line of history a manifest, file or segment that has left never comes back, unless another writer
+    puts it back.
 
-    So where all that expired lies behind the oldest snapshot of main, that one speaks for all that follow it, and only
-    snapshots off the line are asked besides. Else every retained snapshot is asked.
+    So where all that expired lies behind the oldest snapshot of main, that one speaks for all of ours that follow it,
+    and only snapshots of others and off the line are asked besides. Else every retained snapshot is asked.
     """
     gone_ids = frozenset(snapshot.snapshot_id for snapshot in gone)
     line = list(walk_ancestors(after.snapshots, main_head(after)))
     if line:
         oldest = line[-1].snapshot_id
         if gone_ids <= {snapshot.snapshot_id for snapshot in walk_ancestors(before.snapshots, oldest)}:
-            followers = {snapshot.snapshot_id for snapshot in line[:-1]}
+            followers = {snapshot.snapshot_id for snapshot in line[:-1] if root_of(snapshot)}
             asked = tuple(one for one in after.snapshots if one.snapshot_id not in followers)
             return _Witnesses(asked, gone_ids | {oldest})
     return _Witnesses(tuple(after.snapshots), gone_ids.union(one.snapshot_id for one in after.snapshots))

@@ -134,6 +134,24 @@ def test_files_that_somebody_added_from_elsewhere_stay(lab: Lab) -> None:
     assert elsewhere.exists()
 
 
+def test_a_file_that_somebody_took_out_and_put_back_stays(lab: Lab) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    (file,) = (one.file for one in lab.mirror.scan().plan_files())
+    lab.tell("I2@2")
+    lab.merge()
+    lab.mirror.delete("id = 1")
+    lab.tell("I3@3")
+    lab.merge()
+    table = lab.mirror
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+    for order in range(4, 12):
+        lab.tell(f"U3@{order}")
+        lab.merge()
+    assert lab.rows().keys() == {1, 2, 3}
+
+
 def test_a_tag_that_comes_during_the_merge_is_seen(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     merge_often(lab, 5)
     oldest = lab.mirror.metadata.snapshots[0].snapshot_id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -268,27 +267,6 @@ def test_a_stage_of_another_request_is_not_taken_over(tmp_path: Path) -> None:
     one = replay_step(lab.pipeline, lab.table, FULL)
     other = Replay("full-2", 0.0, full=True, progress=ReplayProgress(mark=one.progress.mark))
     assert replay_step(lab.pipeline, lab.table, other).progress.events == one.progress.events
-
-
-def _age(lab: Lab, keep: str = "-") -> None:
-    """All files but some become an hour old."""
-    for path in (lab.folder / "warehouse").rglob("*.*"):
-        if path.is_file() and not path.name.endswith(keep):
-            os.utime(path, (path.stat().st_mtime - 3600,) * 2)
-
-
-def test_files_of_a_stage_at_work_are_no_orphans_and_those_of_one_at_rest_are(tmp_path: Path) -> None:
-    lab = make(tmp_path)
-    one = replay_step(lab.pipeline, lab.table, FULL)
-    before = lab.files_on_disk()
-    _age(lab, keep=".stage.metadata.json")
-    kept = clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=600)
-    assert (kept.files, lab.files_on_disk()) == (0, before)
-    _age(lab)
-    gone = clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=600)
-    assert gone.files > 0
-    rebuilt(lab, asked=replace(FULL, progress=one.progress))
-    assert lab.rows() == ROWS
 
 
 @pytest.mark.parametrize("kind", ["data/*.parquet", "*.segment.puffin"])
