@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.crash import reach
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes
@@ -258,7 +258,7 @@ def _file_now(at: int, file: IndexedFile, difference: Difference, removed: Mappi
     if file.live - live != removed.get(at, 0):
         raise Corrupt(
             f"{file.path}: the table lost {file.live - live} rows there by another writer, but the key index knows "
-            f"{removed.get(at, 0)} of them"
+            f"{removed.get(at, 0)} of them; nothing was committed. To go on, {REBUILD}."
         )
     return file.model_copy(update={"live": live})
 

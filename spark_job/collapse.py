@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import MAKE_ANEW, Corrupt, Invalid
 from spark_job.bulk import require_short
 from spark_job.change_file import ChangeFile
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
@@ -118,7 +118,7 @@ def _refuse_collisions(codes: Keys, keys: Sequence[pa.Array], path: str) -> None
     if len(differ):
         raise Corrupt(
             f"{path}: rows {int(one[differ[0]])} and {int(other[differ[0]])} have different keys with the same hash; "
-            "nothing was committed"
+            f"nothing was committed. Another mirror hashes them otherwise: {MAKE_ANEW}."
         )
 
 

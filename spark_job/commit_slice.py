@@ -190,7 +190,8 @@ def _doomed(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[
     file, pos = file[order], pos[order]
     if bool(((file[1:] == file[:-1]) & (pos[1:] == pos[:-1])).any()):
         raise Corrupt(
-            f"{'.'.join(mirror.table.name())}: two keys were located at one row; nothing was committed"
+            f"{'.'.join(mirror.table.name())}: two keys were located at one row; nothing was committed. To go on, "
+            f"{REBUILD}."
         )
     ordinals, starts = np.unique(file, return_index=True)
     pieces = np.split(pos, starts[1:])
@@ -227,7 +228,7 @@ def _check_shards(mirror: Mirror, shards: Sequence[ShardResult]) -> None:
         if found != expected:
             raise Corrupt(
                 f"{'.'.join(mirror.table.name())}: a shard should have {expected}, but has {found}; "
-                "nothing was committed"
+                f"nothing was committed. If it happens again, {REBUILD}."
             )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
-from icemirror.errors import Corrupt
+from icemirror.errors import REBUILD, Corrupt
 from spark_job.iceberg.v3_fields import DeleteKey
 from spark_job.iceberg.view import LiveDelete, LiveFile, replaced_deletes
 from spark_job.position_deletes import Positions, files_by_delete, read_position_deletes
@@ -96,5 +96,7 @@ def _join(path: str, doomed: Positions | None, earlier: Sequence[Positions]) -> 
         return before
     joined = np.union1d(doomed, before)
     if len(joined) != len(doomed) + len(before):
-        raise Corrupt(f"{path}: some of its rows would be deleted twice; nothing was committed")
+        raise Corrupt(
+            f"{path}: some of its rows would be deleted twice; nothing was committed. To go on, {REBUILD}."
+        )
     return joined

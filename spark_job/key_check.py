@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.errors import REBUILD, Corrupt
+from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, equal_codes, equal_values
 from spark_job.key_index.keys import Indices
@@ -97,7 +97,8 @@ def check_events(sides: KeySides, events: Changes, most: int | None) -> None:
         raise Corrupt(
             f"{sides.changelog_files[int(events.file[first])].path}: row {int(events.row[first])} has another key "
             f"with the same hash as row {int(events.row[second])} of "
-            f"{sides.changelog_files[int(events.file[second])].path}; nothing was committed"
+            f"{sides.changelog_files[int(events.file[second])].path}; nothing was committed. Another mirror hashes "
+            f"them otherwise: {MAKE_ANEW}."
         )
 
 

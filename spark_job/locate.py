@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from spark_job.collapse import Changes
-from spark_job.key_index.damage import reading_segment
+from spark_job.key_index.damage import DamagedSegment, reading_segment
 from spark_job.key_index.keys import U64, Keys, Mask
 from spark_job.key_index.lookup import Found, find_keys
 from spark_job.key_index.orders import compare_orders, read_orders
@@ -63,13 +63,16 @@ class Index:
 
     def ordinals(self, layer: Layer, found: Found) -> NDArray[np.int32]:
         """The data file of each; rows of files that are gone are tombstones."""
-        files = [[*segment.files, DEAD] for segment in layer]  # −1 picks the last: a tombstone stays one
-        ends = np.cumsum([len(some) for some in files])
-        begins = ends - [len(some) for some in files]
-        of_root = np.array([*chain.from_iterable(files)], dtype=np.int32)
+        sizes = np.array([len(segment.files) for segment in layer])
+        beyond = np.flatnonzero(found.file >= sizes[found.of])
+        if len(beyond):
+            path = layer[found.of[beyond[0]]].path
+            raise DamagedSegment(path, f"{path}: an entry is of a data file that the segment does not list")
+        of_root = np.array([*chain.from_iterable(segment.files for segment in layer), DEAD], dtype=np.int32)
         if self.gone:
             of_root[np.isin(of_root, list(self.gone))] = DEAD
-        return of_root[np.where(found.file < 0, ends[found.of] - 1, begins[found.of] + found.file)]
+        begins = np.cumsum(sizes) - sizes
+        return of_root[np.where(found.file < 0, -1, begins[found.of] + found.file)]
 
 
 def locate_keys(index: Index, keys: Keys, orders: U64) -> Located:

@@ -11,7 +11,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.metadata import TableMetadata
 
-from icemirror.errors import Corrupt
+from icemirror.errors import REBUILD, Corrupt
 from spark_job.deletion_vector import BLOB_TYPE, decode_vector, encode_vector, most_bytes
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.file_locations import file_locations
@@ -89,10 +89,13 @@ def _merge(target: LiveFile, earlier: Positions, positions: Positions) -> Positi
     if len(merged) != target.deleted + len(positions):
         raise Corrupt(
             f"{target.path}: {target.deleted} rows were deleted, {len(positions)} more are to go, which together "
-            f"are {len(merged)}: some are deleted already; nothing was committed"
+            f"are {len(merged)}: some are deleted already; nothing was committed. To go on, {REBUILD}."
         )
     if int(merged[-1]) >= target.rows:
-        raise Corrupt(f"{target.path}: has {target.rows} rows, but row {int(merged[-1])} is to go")
+        raise Corrupt(
+            f"{target.path}: has {target.rows} rows, but row {int(merged[-1])} is to go; nothing was committed. To go "
+            f"on, {REBUILD}."
+        )
     return merged
 
 

@@ -34,7 +34,7 @@ REBUILDS = "icemirror.rebuilds"  # the requests of the last rebuilds
 _FORMAT_VERSION = "1"
 _ADDED_FILES = ("added-data-files", "added-delete-files")
 
-_roots: ReadOnce[Root] = ReadOnce(8)
+_roots: ReadOnce[Root] = ReadOnce(200_000, lambda root: 1 + len(root.files) + len(root.segments))
 
 log = get_log(__name__)
 
@@ -153,7 +153,7 @@ def read_mirror(table: Table, name: str) -> Mirror:
     if root.snapshot_id != standing.snapshot_id:
         raise Corrupt(
             f"{name}: index root {standing.root_path} belongs to snapshot {root.snapshot_id}, "
-            f"not to {standing.snapshot_id}"
+            f"not to {standing.snapshot_id}. To go on, {REBUILD}."
         )
     return replace(mirror, root=root)
 

@@ -45,7 +45,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from icemirror.errors import CommitUnknown, Conflict, Contested, Corrupt, Invalid
+from icemirror.errors import REBUILD, CommitUnknown, Conflict, Contested, Corrupt, Invalid
 from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.manifest_tiers import bundle, choose_due, live_entries
 from spark_job.iceberg.manifests import known_manifests
@@ -308,7 +308,7 @@ class RowDelta:
         if found != expected:
             raise Corrupt(
                 f"{'.'.join(self.table.name())}: {expected} files were to be taken out of the table, but the manifests "
-                f"name {found} of them; nothing was committed"
+                f"name {found} of them; nothing was committed. To go on, {REBUILD}."
             )
 
     def _summarise(self) -> Summary:

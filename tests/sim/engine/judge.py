@@ -221,6 +221,10 @@ class Judge:
         index: dict[Key, tuple[Place | None, Order]] = {}
         for segment in root.segments:
             for code, ordinal, pos, order in self._entries_of(segment):
+                if ordinal >= 0 and segment.files[ordinal] >= len(root.files):
+                    raise Divergence(
+                        f"{segment.path} names data file {segment.files[ordinal]} of {len(root.files)}"
+                    )
                 file = root.files[segment.files[ordinal]] if ordinal >= 0 else None
                 place = None if file is None or file.gone else (file.path, pos)
                 index.setdefault(codes[code], (place, order))

@@ -62,6 +62,23 @@ class Reader:
         contents = Contents()
         if snapshot is None:
             return contents
+        try:
+            self._name_files(snapshot, contents)
+        except FileNotFoundError as error:
+            raise Divergence(f"{error} is gone, although snapshot {snapshot.snapshot_id} needs it") from error
+        for path in contents.paths:
+            if path not in self._io.files:
+                raise Divergence(f"{path} is gone, although snapshot {snapshot.snapshot_id} names it")
+        self._apply_deletes(contents)
+        for path, file in contents.data.items():
+            rows = self._read_rows(path)
+            if len(rows) != file.record_count:
+                raise Divergence(f"{path} has {len(rows)} rows, the manifest says {file.record_count}")
+            dead = contents.deleted.get(path, ())
+            contents.rows.update(((path, at), row) for at, row in enumerate(rows) if at not in dead)
+        return contents
+
+    def _name_files(self, snapshot: Snapshot, contents: Contents) -> None:
         contents.paths.add(snapshot.manifest_list)
         for manifest in snapshots.manifests_of(self._io, snapshot):
             contents.paths.add(manifest.manifest_path)
@@ -74,17 +91,6 @@ class Reader:
                 else:
                     contents.deletes.append(file)
         contents.paths.update(contents.data, (file.file_path for file in contents.deletes))
-        for path in contents.paths:
-            if path not in self._io.files:
-                raise Divergence(f"{path} is gone, although snapshot {snapshot.snapshot_id} names it")
-        self._apply_deletes(contents)
-        for path, file in contents.data.items():
-            rows = self._read_rows(path)
-            if len(rows) != file.record_count:
-                raise Divergence(f"{path} has {len(rows)} rows, the manifest says {file.record_count}")
-            dead = contents.deleted.get(path, ())
-            contents.rows.update(((path, at), row) for at, row in enumerate(rows) if at not in dead)
-        return contents
 
     def _apply_deletes(self, contents: Contents) -> None:
         vectors = [file for file in contents.deletes if file.file_format is FileFormat.PUFFIN]

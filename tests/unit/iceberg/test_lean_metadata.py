@@ -13,7 +13,17 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    RemovePropertiesUpdate,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
 
 from spark_job.iceberg import lean_metadata
 from spark_job.iceberg.seams import allow_v3_metadata
@@ -234,6 +244,38 @@ def test_an_update_leaves_the_metadata_before_it_as_they_were() -> None:
     copied.properties["a"] = "d"
     copied.refs.clear()
     assert (len(after.snapshots), after.properties["a"], len(after.refs)) == (3, "c", 1)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_no_update_of_a_commit_changes_what_it_began_with(version: int) -> None:
+    """All tables of a process share it: a PyIceberg that changes it in place would spoil it for all."""
+    before = read(document(version, 3))
+    text, newest = before.model_dump_json(), before.snapshots[-1]
+    added = newest.model_copy(
+        update={
+            "snapshot_id": 77,
+            "parent_snapshot_id": newest.snapshot_id,
+            "sequence_number": 9,
+            "first_row_id": getattr(before, "next_row_id", None),
+        }
+    )
+    schema = before.schema().model_copy(update={"schema_id": 1})
+    updates: tuple[TableUpdate, ...] = (
+        AddSchemaUpdate.model_validate({"schema": schema}),
+        SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
+        AddSnapshotUpdate(snapshot=added),
+        SetSnapshotRefUpdate.model_validate({"ref-name": "main", "snapshot-id": 77, "type": "branch"}),
+        RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [before.snapshots[0].snapshot_id]}),
+        SetPropertiesUpdate(updates={"a": "c", "new": "1"}),
+        RemovePropertiesUpdate(removals=["a"]),
+    )
+    after = update_table_metadata(before, updates, False, "file:///t/1.json")
+    assert before.model_dump_json() == text
+    assert after.current_snapshot_id == 77
+    assert [one.snapshot_id for one in after.snapshots] == [
+        *(one.snapshot_id for one in before.snapshots[1:]),
+        77,
+    ]
 
 
 def test_a_table_goes_on_through_many_commits(catalog: UnsteadyCatalog) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
 
-from icemirror.errors import Transient
+from icemirror.errors import Contested, IcemirrorError, Transient
+from spark_job import engine
 from spark_job.change_file import ChangeFile
 from spark_job.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds
 from spark_job.index_location import index_location
@@ -197,3 +198,14 @@ def test_an_engine_that_failed_without_a_name_is_started_anew(
         engine.run(work)
     engine.run(work)
     assert len(started) == starts
+
+
+def test_every_error_that_a_task_may_raise_is_the_same_on_the_driver() -> None:
+    """A kind that nobody put on the list would be tried again for ever."""
+
+    def kinds(error: type[IcemirrorError]) -> set[type[IcemirrorError]]:
+        return {error}.union(*map(kinds, error.__subclasses__()))
+
+    ours = {one for one in kinds(IcemirrorError) if one.__module__.startswith(("icemirror", "spark_job"))}
+    by_the_driver_alone = {IcemirrorError, Contested}
+    assert ours - by_the_driver_alone == set(engine._NAMED.values())

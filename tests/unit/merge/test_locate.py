@@ -13,6 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_job import locate
 from spark_job.key_index.codec import Encoding, KeyCodec
+from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.keys import U64, Keys
 from spark_job.key_index.orders import read_orders
 from spark_job.key_index.segment import Entries, Recipe, SegmentInfo, write_segment
@@ -112,6 +113,16 @@ def test_a_segment_whose_range_holds_no_key_is_not_opened(tmp_path: Path, io: Py
     far = segment(io, tmp_path, {10**6: (0, 0, (1, 1))})
     Path(far.path).unlink()
     assert find(io, [far], {1: (1, 1), 10**7: (1, 1)}) == {1: (ABSENT, 0, 1), 10**7: (ABSENT, 0, 1)}
+
+
+def test_an_entry_of_a_data_file_that_its_segment_does_not_list_is_damage(
+    tmp_path: Path, io: PyArrowFileIO
+) -> None:
+    """And never a row of the files of the next one."""
+    one = segment(io, tmp_path, {5: (1, 7, (1, 1))}, files=(3,))
+    other = segment(io, tmp_path, {8: (0, 7, (1, 1))}, files=(4,))
+    with pytest.raises(DamagedSegment, match="does not list"):
+        find(io, [one, other], {5: (2, 2), 8: (2, 2)})
 
 
 def test_segments_are_asked_together_as_long_as_they_do_not_overlap(
