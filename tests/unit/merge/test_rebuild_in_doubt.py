@@ -102,3 +102,35 @@ def test_where_the_changelog_was_rolled_back_the_stage_goes_past_what_the_mirror
     assert (two.done, lab.rows()) == (False, {1: "undone", 2: "I2@1"})
     three = go_on(lab, two)
     assert (three.rebuilt, lab.rows()) == (True, {1: "I1@1", 2: "newer"})
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_changelog_that_is_shown_as_it_was_lets_no_stage_take_the_place_of_what_is_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    """The stage has merged all that is shown, and less than what was there when it was begun."""
+    lab = Lab.make(tmp_path, tail="batch_size: 2\n")
+    lab.tell("I1@1 I2@1")
+    earlier = lab.pipeline.catalogs.load_changelog(lab.table)
+    lab.tell("U1@9=newer U2@9=newer")
+    lab.merge()
+    one = replay_step(lab.pipeline, lab.table, FULL)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lab.pipeline.catalogs), "load_changelog", lambda *_: earlier)
+        if not readable:
+            fail_to_read_the_mirror(lab, patch, Corrupt("damaged"))
+        with pytest.raises(Transient, match="as it was before its commit 2"):
+            go_on(lab, one)
+    assert lab.rows() == {1: "newer", 2: "newer"}
+    two = go_on(lab, one)
+    assert (go_on(lab, two).rebuilt, lab.rows()) == (True, {1: "newer", 2: "newer"})
+
+
+def test_a_changelog_that_was_rolled_back_for_good_is_followed(tmp_path: Path) -> None:
+    lab, one = make(tmp_path)
+    begun = lab.changelog.refresh().current_snapshot()
+    assert begun is not None
+    lab.tell("U1@9=undone")
+    lab.merge()
+    lab.changelog.refresh().manage_snapshots().rollback_to_snapshot(begun.snapshot_id).commit()
+    assert (go_on(lab, one).rebuilt, lab.rows()) == (True, {1: "I1@1", 2: "I2@1"})
