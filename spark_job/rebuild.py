@@ -98,7 +98,9 @@ def _advance(
 
 
 def _is_swapped(mirror: Table, request: str) -> bool:
-    """By an attempt before this one, the answer to which was lost."""
+    """By an attempt whose answer was lost; the property tells it where the snapshot has expired."""
+    if mirror.metadata.properties.get(REPLAY) == request:
+        return True
     told = (snapshot.summary for snapshot in mirror.metadata.snapshots)
     return any(one.additional_properties.get(REPLAY) == request for one in told if one)
 
@@ -227,6 +229,7 @@ def _swap(
             summary={**stamped.summary, REPLAY: stage.request},
             properties={
                 **stamped.properties,
+                REPLAY: stage.request,
                 SOURCE: f"{table.changelog_id} {prepared.changelog.metadata.table_uuid}",
             },
             staged=known_manifests(io, built.head),
