@@ -16,7 +16,15 @@ from pyiceberg.table import Table
 
 from icemirror.crash import reach
 from icemirror.cursor import Source
-from icemirror.errors import CommitUnknown, Conflict, Contested, Corrupt, IcemirrorError, Invalid
+from icemirror.errors import (
+    CommitUnknown,
+    Conflict,
+    Contested,
+    Corrupt,
+    IcemirrorError,
+    Invalid,
+    Transient,
+)
 from icemirror.result import Position
 from icemirror.settings import TableSettings
 from icemirror.state.replay import ReplayProgress, ReplayStep
@@ -151,14 +159,13 @@ def _survey(pipeline: Pipeline, table: TableSettings, stage: Stage) -> Prepared:
 def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, stage: Stage) -> bool:
     """Whether the mirror has merged something that the stage has not: a swap would turn it back.
 
-    Where the mirror cannot be followed on, all counts that was there when the stage was begun, or is merged.
+    Where the mirror cannot be followed on, all counts that was there when the stage was begun, or is merged. A cache
+    or a replica that shows fewer commits than that is no reason to swap.
     """
     waiting = {file.path for part in staged.slices for file in part.files}
     cursor = staged.mirror.cursor if staged.mirror else None
     if cursor is None:
         return bool(staged.slices)  # even one without files: its commit is what can take the mirror's place
-    if not waiting:
-        return False
     try:
         if standing is not None:
             slices, _ = plan_table(staged.settings, staged.changelog, standing, pipeline.limits)
@@ -167,7 +174,12 @@ def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, st
         log.info("the mirror cannot be followed on", reason=str(error))
     merged = standing.cursor.source if standing and standing.cursor else cursor.source
     goal = max(stage.goal, merged.sequence_number) if merged.uuid == cursor.source.uuid else stage.goal
-    return not _has_passed(cursor.source, goal)
+    if 0 < staged.changelog.metadata.next_sequence_number() <= goal:
+        raise Transient(
+            f"{staged.settings.changelog_id}: the catalog shows it as it was before its commit {goal}; a later look "
+            "may show more."
+        )
+    return bool(waiting) and not _has_passed(cursor.source, goal)
 
 
 def _has_passed(source: Source, goal: int) -> bool:

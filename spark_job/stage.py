@@ -22,8 +22,8 @@ from pyiceberg.typedef import Identifier
 from spark_job.iceberg.mirror import CURSOR, INDEX_ROOT, REBUILDS
 from spark_job.iceberg.seams import allow_v3_metadata
 
-_OF_HISTORY = (CURSOR, INDEX_ROOT, REBUILDS)
 SUFFIX = ".stage.metadata.json"
+_MOVING = (CURSOR, INDEX_ROOT, REBUILDS)  # properties that commits change, whatever the table is
 # Nobody else knows the files, so whoever removes orphans may remove them; engines keep those of the last three days.
 _LONGEST_REST_SECONDS = 24 * 3600.0
 
@@ -129,7 +129,7 @@ def read_stage(io: FileIO, path: str) -> tuple[StageFile, TableMetadata]:
 
 def _emptied(metadata: TableMetadata) -> TableMetadata:
     """The definition of a table, without its history."""
-    ours = {name: value for name, value in metadata.properties.items() if name not in _OF_HISTORY}
+    ours = {name: value for name, value in metadata.properties.items() if name not in _MOVING}
     update: dict[str, object] = {
         "current_snapshot_id": None,
         "last_sequence_number": 0,
@@ -151,7 +151,7 @@ def _is_same(one: TableMetadata, other: TableMetadata) -> bool:
     """Whether both define the same table."""
 
     def definition(metadata: TableMetadata) -> tuple[object, ...]:
-        ours = {name: text for name, text in metadata.properties.items() if name not in _OF_HISTORY}
+        ours = {name: text for name, text in metadata.properties.items() if name not in _MOVING}
         return (
             metadata.table_uuid,
             metadata.format_version,

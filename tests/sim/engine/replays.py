@@ -29,7 +29,6 @@ OWN_NAMES = (
     "swapped",
     "stage-removed",
 )
-_FAULTS = [fault for fault in Fault if fault is not Fault.STALE]
 _MOST_STEPS = 200
 
 
@@ -87,7 +86,7 @@ class ReplayedWorld(World):
             return self._advance_replay(f"{what}, {kind} at {point} {time}", asked, steps)
         self.points.expect_nothing()
         if kind == "fault":
-            self.catalog.fault = self.luck.choice(_FAULTS)
+            self.catalog.fault = self.luck.choice(list(Fault))
             what = f"{what}, a commit is {self.catalog.fault}"
         said = self._advance_replay(what, asked, steps)
         self.catalog.fault = None

@@ -10,10 +10,11 @@ from typing import NoReturn
 import pytest
 from pyiceberg.table import Table
 
-from icemirror.errors import Corrupt, IcemirrorError, Invalid, Transient
+from icemirror.errors import CommitUnknown, Corrupt, IcemirrorError, Invalid, Transient
 from icemirror.state.replay import Replay, ReplayStep
 from spark_job import rebuild
 from spark_job.iceberg.mirror import Mirror, read_mirror
+from spark_job.iceberg.row_delta import RowDelta
 from spark_job.replay import replay_step
 from tests.unit.merge.lab import Lab
 
@@ -102,3 +103,60 @@ def test_where_the_changelog_was_rolled_back_the_stage_goes_past_what_the_mirror
     assert (two.done, lab.rows()) == (False, {1: "undone", 2: "I2@1"})
     three = go_on(lab, two)
     assert (three.rebuilt, lab.rows()) == (True, {1: "I1@1", 2: "newer"})
+
+
+def test_a_swap_whose_answer_was_lost_is_known_after_its_snapshot_has_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, one = make(tmp_path)
+    commit = rebuild.Swap.commit
+
+    def unheard(self: RowDelta) -> NoReturn:
+        commit(self)
+        raise CommitUnknown("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rebuild.Swap, "commit", unheard)
+        with pytest.raises(CommitUnknown):
+            go_on(lab, one)
+    lab.tell("I3@9")
+    lab.merge()
+    table = lab.mirror
+    head = table.metadata.current_snapshot_id
+    with table.maintenance.expire_snapshots() as expiry:
+        expiry.by_ids([one.snapshot_id for one in table.metadata.snapshots if one.snapshot_id != head])
+    before = lab.mirror.metadata_location
+    again = go_on(lab, one)
+    assert (again.done, again.rebuilt, lab.mirror.metadata_location) == (True, True, before)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_changelog_that_is_shown_as_it_was_lets_no_stage_take_the_place_of_what_is_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readable: bool
+) -> None:
+    """The stage has merged all that is shown, and less than what was there when it was begun."""
+    lab = Lab.make(tmp_path, tail="batch_size: 2\n")
+    lab.tell("I1@1 I2@1")
+    earlier = lab.pipeline.catalogs.load_changelog(lab.table)
+    lab.tell("U1@9=newer U2@9=newer")
+    lab.merge()
+    one = replay_step(lab.pipeline, lab.table, FULL)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lab.pipeline.catalogs), "load_changelog", lambda *_: earlier)
+        if not readable:
+            fail_to_read_the_mirror(lab, patch, Corrupt("damaged"))
+        with pytest.raises(Transient, match="as it was before its commit 2"):
+            go_on(lab, one)
+    assert lab.rows() == {1: "newer", 2: "newer"}
+    two = go_on(lab, one)
+    assert (go_on(lab, two).rebuilt, lab.rows()) == (True, {1: "newer", 2: "newer"})
+
+
+def test_a_changelog_that_was_rolled_back_for_good_is_followed(tmp_path: Path) -> None:
+    lab, one = make(tmp_path)
+    begun = lab.changelog.refresh().current_snapshot()
+    assert begun is not None
+    lab.tell("U1@9=undone")
+    lab.merge()
+    lab.changelog.refresh().manage_snapshots().rollback_to_snapshot(begun.snapshot_id).commit()
+    assert (go_on(lab, one).rebuilt, lab.rows()) == (True, {1: "I1@1", 2: "I2@1"})
