@@ -86,6 +86,17 @@ def rebuild_swaps_though_it_is_behind(_behind: Any) -> Any:
     return lambda _pipeline, _standing, staged, _stage: staged.mirror.cursor is None and bool(staged.slices)
 
 
+@plant((rebuild, "_is_behind"))
+def rebuild_trusts_a_changelog_as_it_was(behind: Any) -> Any:
+    """Nothing waits in what is shown: as if that were all."""
+
+    def wrong(pipeline: Any, standing: Any, staged: Any, stage: Any) -> Any:
+        waits = any(part.files for part in staged.slices)
+        return waits and behind(pipeline, standing, staged, stage)
+
+    return wrong
+
+
 BUGS["rebuild is swapped in twice"] = Bug(((rebuild, "_is_swapped", instead(False)),))
 BUGS["epoch not raised by a rebuild"] = Bug(((rebuild, "greatest_epoch", instead(0)),))
 
