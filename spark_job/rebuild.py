@@ -133,8 +133,11 @@ def _find_stage(
         except Invalid as error:
             # The changelog was made anew, or what the stage had to merge next has expired.
             log.warning("the rebuild cannot go on, and begins anew", reason=str(error))
-    head = pipeline.catalogs.load_changelog(table).current_snapshot()
+    changelog = pipeline.catalogs.load_changelog(table)
+    head = changelog.current_snapshot()
     if head is None:
+        if mirror.metadata.properties[SOURCE].endswith(str(changelog.metadata.table_uuid)):
+            raise Transient(f"{table.changelog_id}: the catalog shows it without the events that were merged of it.")
         raise Invalid(
             f"{table.changelog_id}: has no events, so nothing can be built from it; the mirror stays as it is."
         )

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from icemirror.errors import CommitUnknown, Conflict, Transient
+from icemirror.errors import CommitUnknown, Conflict, Invalid, Transient
 from icemirror.state.replay import Replay, ReplayStep
 from spark_job.replay import replay_step
 from spark_job.stage import read_stage
@@ -108,6 +108,11 @@ class ReplayedWorld(World):
             self._leaky = True
             restart()
             return f"{what}: died at {self.points.passed[-1]}"
+        except Invalid as error:
+            # A changelog that is shown as it was does not have the snapshots yet: somebody has to ask once more.
+            if asked.full or self.catalog.fault is not Fault.STALE or "has no snapshot" not in str(error):
+                raise
+            return f"{what}: {error}"
         except (CommitUnknown, Transient, Conflict) as error:
             unlearned = isinstance(error, CommitUnknown) and self._forgetful and not self._depth
             if not faulty and not unlearned:

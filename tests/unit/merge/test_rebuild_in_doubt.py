@@ -152,6 +152,19 @@ def test_a_changelog_that_is_shown_as_it_was_lets_no_stage_take_the_place_of_wha
     assert (go_on(lab, two).rebuilt, lab.rows()) == (True, {1: "newer", 2: "newer"})
 
 
+def test_a_changelog_that_is_shown_without_any_event_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab.make(tmp_path)
+    earlier = lab.pipeline.catalogs.load_changelog(lab.table)
+    assert earlier.current_snapshot() is None
+    lab.tell("I1@1 I2@1")
+    lab.merge()
+    monkeypatch.setattr(type(lab.pipeline.catalogs), "load_changelog", lambda *_: earlier)
+    with pytest.raises(Transient, match="without the events"):
+        replay_step(lab.pipeline, lab.table, FULL)
+
+
 def test_a_changelog_that_was_rolled_back_for_good_is_followed(tmp_path: Path) -> None:
     lab, one = make(tmp_path)
     begun = lab.changelog.refresh().current_snapshot()
