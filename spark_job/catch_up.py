@@ -34,6 +34,12 @@ from spark_job.recount import with_distinct
 from spark_job.shape import ChangelogShape, Operation
 from spark_job.vectors import deleted_positions
 
+# What the changelog does not tell, no merge undoes.
+_CHANGED = (
+    "another writer changed rows of the mirror, which stay so until their keys change in the changelog; `icemirror "
+    "verify --deep` shows them, `icemirror replay --full` undoes it"
+)
+
 log = get_log(__name__)
 
 
@@ -292,8 +298,10 @@ def catch_up(
     )
     shards = engine.run(work) if work.foreign else []
     reach("caught-up")
-    log.info(
-        "caught up with another writer",
+    others_rows = mirror.others_changed_rows
+    (log.warning if others_rows else log.info)(
+        _CHANGED if others_rows else "caught up with another writer",
+        table=name,
         files_came=len(difference.came),
         files_gone=len(difference.gone),
         files_with_deletes=len(difference.lost_rows),

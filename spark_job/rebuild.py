@@ -137,7 +137,9 @@ def _find_stage(
     head = changelog.current_snapshot()
     if head is None:
         if mirror.metadata.properties[SOURCE].endswith(str(changelog.metadata.table_uuid)):
-            raise Transient(f"{table.changelog_id}: the catalog shows it without the events that were merged of it.")
+            raise Transient(
+                f"{table.changelog_id}: the catalog shows it without the events that were merged of it."
+            )
         raise Invalid(
             f"{table.changelog_id}: has no events, so nothing can be built from it; the mirror stays as it is."
         )

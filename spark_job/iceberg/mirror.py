@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icemirror.cursor import Cursor
 from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt, Invalid
@@ -111,6 +112,13 @@ class Mirror:
     def live_rows(self) -> int:
         """Rows that a reader sees."""
         return self.root.live_rows if self.root else 0
+
+    @property
+    def others_changed_rows(self) -> bool:
+        """Whether others did more since icemirror's last snapshot than to put the same rows into other files."""
+        line = walk_ancestors(self.table.metadata.snapshots, self.head.snapshot_id if self.head else None)
+        theirs = takewhile(lambda snapshot: snapshot.snapshot_id != self.standing_id, line)
+        return any(not one.summary or one.summary.operation is not Operation.REPLACE for one in theirs)
 
     @property
     def index_bytes(self) -> int:

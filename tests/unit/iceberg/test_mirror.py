@@ -10,8 +10,16 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from icemirror.cursor import Cursor, Source
 from icemirror.errors import Corrupt, IcemirrorError, Invalid
 from spark_job.iceberg.mirror import read_mirror, stamp
+from spark_job.iceberg.seams import list_manifests
 from spark_job.key_index.root import IndexedFile, Root, write_root
-from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, commit_ids, data_files, make_delta
+from tests.unit.iceberg.samples import (
+    SCHEMA,
+    UnsteadyCatalog,
+    commit_ids,
+    commit_snapshot,
+    data_files,
+    make_delta,
+)
 
 CURSOR = Cursor(sources=(Source(uuid="u", snapshot_id=5, sequence_number=6, files_done=None),))
 
@@ -72,6 +80,16 @@ def test_under_a_foreign_snapshot_ours_is_found(table: Table, tmp_path: Path) ->
     assert mirror.head == table.current_snapshot()
     assert mirror.root is not None
     assert mirror.root.snapshot_id == ours
+
+
+@pytest.mark.parametrize(("operation", "changed"), [("replace", False), ("overwrite", True)])
+def test_a_compaction_changes_no_row(table: Table, tmp_path: Path, operation: str, changed: bool) -> None:
+    commit_ours(table, tmp_path)
+    assert not read_mirror(table, "shop.orders").others_changed_rows
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    commit_snapshot(table, operation, list_manifests(table.io, head.manifest_list), 77)
+    assert read_mirror(table.refresh(), "shop.orders").others_changed_rows is changed
 
 
 def test_a_mirror_that_only_others_wrote_to_is_refused(table: Table) -> None:

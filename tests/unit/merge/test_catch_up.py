@@ -94,6 +94,14 @@ def test_rows_that_another_writer_deleted_come_back_only_by_newer_events(either:
     assert either.rows() == {1: "newer", 2: "same", 4: "new", 6: "I6@60", 7: "I7@90"}
 
 
+def test_rows_that_others_changed_are_warned_of(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    lab.mirror.delete("id in (1, 5)")
+    lab.tell("I7@90")
+    lab.merge()
+    (told,) = (one for one in caplog.records if one.name == catch_up.__name__)
+    assert (told.levelname, "replay --full" in told.getMessage()) == ("WARNING", True)
+
+
 def test_rows_deleted_copy_on_write_leave_tombstones_too(lab: Lab) -> None:
     lab.mirror.delete("id in (1, 5)")
     lab.tell("U1@9=old U5@51=new")
