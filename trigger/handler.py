@@ -163,7 +163,8 @@ def _settings() -> Settings:
     from icemirror.settings import find_config, load_settings
     from icemirror.settings.packed import unpack_config
 
-    given = unpack_config(os.environ, Path(tempfile.gettempdir()))  # of Lambda's folders the one to write in
+    # Of Lambda's folders the one to write in, and the same everywhere: a repeated launch must ask for the same.
+    given = unpack_config(os.environ, Path(tempfile.gettempdir()))
     return load_settings(given or find_config(None, os.environ), os.environ)
 
 
