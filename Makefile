@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench soak lock clean
+.PHONY: help setup demo test lint format bench soak package lock clean
 
 help: ## Show this
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ bench: setup ## Measure beside the peers, an hour and three quarters (ONLY="smal
 
 soak: setup ## Random faults for as long as you let it; resumable
 	@.venv/bin/python -m tests.soak
+
+package: setup ## The Lambda function's zip and the job's bundle, in dist (ARGS="--arch arm64": other ones)
+	@.venv/bin/python scripts/package.py $(ARGS)
 
 lock: setup ## Lock the dependencies anew, with hashes
 	@scripts/lock.sh

@@ -29,7 +29,7 @@ def folder_rank(path: Path) -> int:
 
 
 # What several processes begin with: tests that take long and have to be done when the others are.
-LONG = ("interop", "services", "spark", "sim")
+LONG = ("interop", "services", "infra", "spark", "sim")
 # Folders whose tests share servers: one process runs them all, and starts each server once.
 TOGETHER = ("interop", "services")
 

@@ -1,7 +1,7 @@
 """The AWS Lambda function, `trigger.handler.handler`: normalise → notice → dispatch → launch.
 
-Invoked by SQS (with `ReportBatchItemFailures`), by EventBridge, and by a schedule. `ICEMIRROR_CONFIG` names the
-configuration file in the package or layer.
+Invoked by SQS (with `ReportBatchItemFailures`), by EventBridge, by topics of Kafka, and by a schedule. The
+configuration is in the environment (`ICEMIRROR_CONFIG_PACKED`), or a file of the package that `ICEMIRROR_CONFIG` names.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icemirror.errors import IcemirrorError
@@ -20,7 +22,9 @@ from icemirror.telemetry.logs import get_log
 from icemirror.telemetry.metrics import NoMetrics
 from trigger.due import dispatch_when_due
 from trigger.intake import Intake, Outcome, Taken
+from trigger.sources.lambda_kafka import bodies_of
 from trigger.sources.refused import NOT_OURS, Refused
+from trigger.standing import standing
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings
@@ -50,6 +54,10 @@ class Function:
                 failed = self._take_messages(messages)
                 self._dispatch(patience)
                 return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
+            case {"eventSource": "aws:kafka" | "SelfManagedKafka", "records": dict(partitions)}:
+                tables = self._take_records(partitions)
+                self._dispatch(patience)
+                return {"tables": sorted(tables)}
             case {"source": "aws.events"} | {"icemirror": "sweep"}:
                 return self._sweep(patience)
             case _:
@@ -78,6 +86,20 @@ class Function:
                 log.warning("message failed", message_id=message["messageId"], reason=str(outcome))
                 return True
 
+    def _take_records(self, partitions: Json) -> frozenset[str]:
+        """Lambda delivers all of them again where one could not be stored."""
+        bodies = bodies_of(partitions)
+        tables: set[str] = set()
+        for body, outcome in zip(bodies, self.intake.take(bodies), strict=True):
+            match outcome:
+                case Taken():
+                    tables |= outcome.tables
+                case Refused():
+                    self.intake.bury("kafka", body, outcome)
+                case _:
+                    raise outcome
+        return frozenset(tables)
+
     def _take_event(self, event: Json) -> frozenset[str]:
         body = json.dumps(event).encode()
         (outcome,) = self.intake.take([body])
@@ -95,9 +117,13 @@ class Function:
         fleet.registry.refresh()
         if fleet.registry.problem is not None:
             log.warning("looking for new changelogs failed", reason=str(fleet.registry.problem))
-        fleet.sweep(patience_seconds=patience)
+        rows = fleet.sweep(patience_seconds=patience)
+        names = [table.name for table in fleet.registry.tables]
+        log.info(
+            "swept", **standing([rows.tables[name] for name in names if name in rows.tables], fleet.clock())
+        )
         dispatch_when_due(fleet, min(patience, fleet.policy.max_wait_seconds))
-        return {"tables": sorted(table.name for table in fleet.registry.tables)}
+        return {"tables": sorted(names)}
 
     def _dispatch(self, patience: float) -> None:
         """Stays for the quiet period, so that the launch need not wait for the next sweep."""
@@ -135,8 +161,11 @@ def _function() -> Function:
 def _settings() -> Settings:
     # Reading the configuration takes more modules than all the rest: they load with it.
     from icemirror.settings import find_config, load_settings
+    from icemirror.settings.packed import unpack_config
 
-    return load_settings(find_config(None, os.environ), os.environ)
+    # Of Lambda's folders the one to write in, and the same everywhere: a repeated launch must ask for the same.
+    given = unpack_config(os.environ, Path(tempfile.gettempdir()))
+    return load_settings(given or find_config(None, os.environ), os.environ)
 
 
 @cache

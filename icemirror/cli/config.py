@@ -1,10 +1,11 @@
-"""`icemirror config check` and `icemirror config schema`."""
+"""`icemirror config check`, `icemirror config schema` and `icemirror config from-terraform`."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 from rich.table import Table
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.group()
 @config_option
 def config(config: str | None) -> None:
-    """Check the configuration; print its JSON schema."""
+    """Check the configuration; print its JSON schema; take it from Terraform."""
 
 
 @config.command()
@@ -56,6 +57,23 @@ def schema() -> None:
     from icemirror.settings.schema import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+@config.command()
+@click.option(
+    "--output", "name", default="configuration", show_default=True, help="The output that holds it."
+)
+@click.argument("outputs", type=click.File(encoding="utf-8"), default="-")
+def from_terraform(name: str, outputs: TextIO) -> None:
+    """Print the configuration of an installation that Terraform made.
+
+    OUTPUTS is what `terraform output -json` printed; by default standard input:
+
+    terraform output -json | icemirror config from-terraform > icemirror.yaml
+    """
+    from icemirror.settings.from_terraform import from_terraform as written
+
+    click.echo(written(outputs.read(), name, os.environ), nl=False)
 
 
 def _understood(table: TableSettings) -> dict[str, object]:

@@ -62,13 +62,18 @@ def pack(folder: Path, endpoint: str) -> bytes:
     packed = BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as package:
         package.writestr("entry.py", ENTRY.format(endpoint=endpoint))
-        for ours in ("icemirror", "trigger"):
-            for file in (ROOT / ours).rglob("*"):
-                if file.is_file() and "__pycache__" not in file.parts:
-                    package.write(file, file.relative_to(ROOT))
-        for name in closure("icemirror", "boto3") - {"icemirror"}:
-            for file in distribution(name).files or []:
-                place = Path(str(distribution(name).locate_file(file)))
-                if place.is_file() and not str(file).startswith("..") and file.suffix != ".pyc":
-                    package.write(place, str(file))
+        write_trigger(package)
     return packed.getvalue()
+
+
+def write_trigger(package: zipfile.ZipFile) -> None:
+    """Our packages, and all that they need, as they are installed here."""
+    for ours in ("icemirror", "trigger"):
+        for file in (ROOT / ours).rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                package.write(file, file.relative_to(ROOT))
+    for name in closure("icemirror", "boto3") - {"icemirror"}:
+        for file in distribution(name).files or []:
+            place = Path(str(distribution(name).locate_file(file)))
+            if place.is_file() and not str(file).startswith("..") and file.suffix != ".pyc":
+                package.write(place, str(file))

@@ -49,7 +49,15 @@ def test_a_careless_lock_would_be_seen(text: str) -> None:
 
 def test_there_is_a_lock_for_each_input() -> None:
     names = {lock.name for lock in LOCKS}
-    assert {"build.txt", "dev.txt", "ministack.txt", "spark35.txt"} <= names
+    assert {
+        "build.txt",
+        "dev.txt",
+        "lambda.txt",
+        "trigger.txt",
+        "job.txt",
+        "ministack.txt",
+        "spark35.txt",
+    } <= names
 
 
 def test_the_lock_holds_what_the_project_asks_for() -> None:

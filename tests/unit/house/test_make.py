@@ -12,7 +12,7 @@ import yaml
 
 from tests.unit.house.tracked import ROOT
 
-PROMISED = ("setup", "demo", "test", "bench", "soak", "lint", "help")
+PROMISED = ("setup", "demo", "test", "bench", "soak", "package", "lint", "help")
 MAKE = shutil.which("make") or "make"
 
 

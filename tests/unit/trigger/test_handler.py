@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from moto import mock_aws
 
 from icemirror.errors import Transient
+from icemirror.settings.packed import pack_config
 from icemirror.state.configured import open_store
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Rows
@@ -22,6 +26,7 @@ from tests.unit.trigger.test_sources import event
 from trigger import fleet as fleets
 from trigger import handler as module
 from trigger import registry, wiring
+from trigger.sources.lambda_kafka import bodies_of
 
 ORDERS = "shop.orders"
 HEAD = "s3://lake/shop/orders_changelog/metadata/00001-a.metadata.json"
@@ -222,3 +227,60 @@ def test_a_failure_of_the_function_itself_is_raised_for_lambda_to_retry(
     monkeypatch.setattr(fleets, "apply", broken)
     with pytest.raises(Transient):
         module.handler({"icemirror": "sweep"}, None)
+
+
+def of_kafka(*records: dict[str, Any]) -> dict[str, Any]:
+    return {"eventSource": "aws:kafka", "records": {"catalog-events-0": list(records)}}
+
+
+def test_records_of_kafka_are_taken_and_poison_is_kept(cloud: Cloud) -> None:
+    told = {"value": base64.b64encode(b'{"table": "shop.orders_changelog"}').decode(), "headers": []}
+    poison = {"value": base64.b64encode(b"poison").decode()}
+    answer = module.handler(of_kafka(told, poison, {"value": None, "headers": []}, {"value": "%"}), object())
+    assert answer == {"tables": [ORDERS]}
+    assert cloud.rows().tables[ORDERS].dirty == 1
+    assert {letter.source for letter in cloud.store.letters()} == {"kafka"}
+    assert {letter.body for letter in cloud.store.letters()} == {"poison", "%"}
+
+
+def test_records_that_could_not_be_stored_come_again(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"value": base64.b64encode(b'{"table": "shop.orders_changelog"}').decode()}
+    module.handler({"icemirror": "sweep"}, object())
+    monkeypatch.setattr(
+        module._function().intake, "take", lambda bodies: [Transient("no answer") for _ in bodies]
+    )
+    with pytest.raises(Transient):
+        module.handler(of_kafka(told), object())
+
+
+def test_a_cloud_event_in_headers_is_one_event() -> None:
+    headers = [
+        {name: list(value.encode())}
+        for name, value in (("ce_specversion", "1.0"), ("ce_type", "updateTable"), ("ce_source", "é"))
+    ]
+    signed = [
+        {name: [number - 256 if number > 127 else number for number in numbers]}
+        for one in headers
+        for name, numbers in one.items()
+    ]
+    (body,) = bodies_of({"t-0": [{"value": base64.b64encode(b"{}").decode(), "headers": signed}]})
+    assert json.loads(body) == {"specversion": "1.0", "type": "updateTable", "source": "é", "data": {}}
+
+
+def test_a_sweep_tells_how_all_tables_stand(cloud: Cloud, capfd: pytest.CaptureFixture[str]) -> None:
+    module.handler({"icemirror": "sweep"}, object())
+    (told,) = [
+        one for line in capfd.readouterr().err.splitlines() if (one := json.loads(line))["event"] == "swept"
+    ]
+    assert (told["tables"], told["waiting"], told["quarantined"]) == (2, 2, 0)
+    assert 0 <= told["lag_seconds"] < 60
+
+
+def test_the_configuration_may_be_in_the_environment(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = Path(os.environ["ICEMIRROR_CONFIG"]).read_text()
+    monkeypatch.delenv("ICEMIRROR_CONFIG")
+    monkeypatch.setenv("ICEMIRROR_CONFIG_PACKED", pack_config(given))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert ORDERS in module.handler({"icemirror": "sweep"}, object())["tables"]

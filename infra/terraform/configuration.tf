@@ -1,0 +1,35 @@
+# The configuration of trigger and jobs: made here, from what is made here, and nowhere else.
+locals {
+  table_settings    = [for table in var.tables : { for key, value in table : key => value if value != null }]
+  discover_settings = [for one in var.discover : { for key, value in one : key => value if value != null }]
+
+  trigger_settings = merge(try(var.settings.trigger, {}), {
+    state = { type = "dynamodb", table = module.trigger.state_table.name, region = local.account.region }
+    launcher = {
+      type               = "emr-serverless"
+      application_id     = module.spark.application.id
+      execution_role_arn = module.iam.role_arns.job
+      region             = local.account.region
+      entry_point        = module.spark.entry_point
+      archives           = module.spark.archives
+      log_uri            = module.spark.logs.uri
+      tags               = var.tags
+    }
+  })
+
+  configuration = merge(
+    { project_ref = var.name },
+    { for key, value in var.settings : key => value if key != "trigger" },
+    {
+      iceberg = { catalog = {
+        type          = "glue"
+        warehouse     = trimsuffix(var.mirrors, "/")
+        "glue.region" = local.account.region
+        "s3.region"   = local.account.region
+      } }
+      tables   = local.table_settings
+      discover = local.discover_settings
+      trigger  = local.trigger_settings
+    },
+  )
+}

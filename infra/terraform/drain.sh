@@ -1,0 +1,39 @@
+#!/bin/sh
+# Stops an EMR Serverless application so that Terraform may change or destroy it:
+#   icemirror pause --match '*'
+#   infra/terraform/drain.sh "$(terraform output -raw application_id)" [--cancel]
+#   terraform apply        (or destroy)
+#   icemirror resume --match '*'
+# Waits for the jobs that run, which end by themselves once their tables are paused; --cancel ends them. A job that is
+# cancelled leaves nothing half done: its slice is merged by the next one.
+set -eu
+
+application=${1:?"usage: drain.sh APPLICATION_ID [--cancel]"}
+cancel=${2:-}
+seconds=${DRAIN_POLL_SECONDS:-10}
+
+state() {
+    aws emr-serverless get-application --application-id "$application" --query application.state --output text
+}
+
+runs() {
+    aws emr-serverless list-job-runs --application-id "$application" \
+        --states SUBMITTED PENDING SCHEDULED QUEUED RUNNING CANCELLING --query 'jobRuns[].id' --output text
+}
+
+while left=$(runs) && [ -n "$left" ] && [ "$left" != None ]; do
+    echo "waiting for: $left" >&2
+    if [ "$cancel" = --cancel ]; then
+        for run in $left; do
+            aws emr-serverless cancel-job-run --application-id "$application" --job-run-id "$run" >/dev/null || true
+        done
+    fi
+    sleep "$seconds"
+done
+
+aws emr-serverless stop-application --application-id "$application" >/dev/null
+while found=$(state) && [ "$found" != STOPPED ] && [ "$found" != CREATED ]; do
+    echo "the application is $found" >&2
+    sleep "$seconds"
+done
+echo "stopped: terraform may change or destroy $application"

@@ -1,0 +1,38 @@
+# Mirrors of two tables of one lake, in the account and region of your credentials.
+terraform {
+  required_version = ">= 1.9"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "~> 5.100"
+    }
+  }
+}
+
+variable "dist" {
+  type        = string
+  description = "Where `make package` put what it made."
+  default     = "../../../../dist"
+}
+
+module "icemirror" {
+  source = "../.." # git::https://…/icemirror.git//infra/terraform?ref=v…
+
+  tables = [
+    { changelog = "raw.orders_changelog", mirror = "shop.orders" },
+    { changelog = "raw.items_changelog", mirror = "shop.items" },
+  ]
+  changelogs = ["s3://example-lake/raw/"]
+  mirrors    = "s3://example-lake/mirrors/"
+  packages = {
+    trigger_zip     = "${var.dist}/icemirror-trigger.zip"
+    job_entry_point = "${var.dist}/icemirror_job.py"
+    job_environment = "${var.dist}/icemirror-job.tar.gz"
+  }
+}
+
+output "configuration" {
+  value       = module.icemirror.configuration
+  description = "For `icemirror config from-terraform`."
+}

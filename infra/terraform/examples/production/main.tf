@@ -1,0 +1,94 @@
+# Jobs in private subnets, a key of one's own, events from Glue and from a catalog's topic, alarms that reach people.
+terraform {
+  required_version = ">= 1.9"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "~> 5.100"
+    }
+  }
+}
+
+variable "trigger_image" {
+  type        = string
+  description = "Image of the function in ECR, by digest."
+}
+
+variable "job_image" {
+  type        = string
+  description = "Image of the jobs in ECR, by digest."
+}
+
+variable "msk_cluster_arn" {
+  type        = string
+  description = "MSK cluster to which the catalog writes its events."
+}
+
+variable "alarm_email" {
+  type        = string
+  description = "Who is told of alarms."
+}
+
+data "aws_caller_identity" "current" {}
+
+data "aws_region" "current" {}
+
+module "icemirror" {
+  source = "../.."
+
+  name = "icemirror-prod"
+  discover = [
+    { namespace = "raw", match = "*_changelog", mirror_namespace = "shop" },
+  ]
+  changelogs = ["s3://example-lake/raw/"]
+  mirrors    = "s3://example-lake/mirrors/"
+
+  architecture = "arm64"
+  packages = {
+    trigger_image = var.trigger_image
+    job_image     = var.job_image
+  }
+  spark = {
+    max_vcpu       = 64
+    max_memory_gb  = 256
+    max_disk_gb    = 1000
+    idle_minutes   = 15
+    warm_drivers   = 1
+    warm_executors = 2
+  }
+  network = {
+    subnet_ids         = [for subnet in aws_subnet.private : subnet.id]
+    security_group_ids = [aws_security_group.jobs.id]
+  }
+  kms_key_arn = aws_kms_key.this.arn
+  events = {
+    glue = true
+    msk  = { cluster_arn = var.msk_cluster_arn, topics = ["catalog-events"] }
+  }
+  settings = {
+    environment    = "production"
+    merge_interval = "30m"
+    job            = { linger = "5m" }
+    trigger        = { max_concurrent_jobs = 2 }
+  }
+  alarms             = { topic_arn = aws_sns_topic.alarms.arn, lag_seconds = 300 }
+  log_retention_days = 90
+  tags               = { service = "icemirror" }
+}
+
+resource "aws_sns_topic" "alarms" {
+  name              = "icemirror-alarms"
+  kms_master_key_id = aws_kms_key.this.arn
+}
+
+resource "aws_sns_topic_subscription" "people" {
+  topic_arn = aws_sns_topic.alarms.arn
+  protocol  = "email"
+  endpoint  = var.alarm_email
+}
+
+output "configuration" {
+  value       = module.icemirror.configuration
+  description = "For `icemirror config from-terraform`."
+}

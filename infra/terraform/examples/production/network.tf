@@ -1,0 +1,90 @@
+# A network without a way out: AWS' services are reached through endpoints.
+data "aws_availability_zones" "here" {
+  # checkov:skip=CKV_AWS_394: the first two are taken, however many there are
+  state = "available"
+}
+
+locals {
+  zones = slice(data.aws_availability_zones.here.names, 0, 2)
+
+  # What a job calls. S3 and DynamoDB have gateways, which cost nothing.
+  interfaces = ["glue", "kms", "logs", "secretsmanager", "sts"]
+}
+
+resource "aws_vpc" "this" {
+  # checkov:skip=CKV2_AWS_11: an example; flow logs are the account's own habit
+  cidr_block           = "10.20.0.0/16"
+  enable_dns_hostnames = true
+}
+
+resource "aws_default_security_group" "closed" {
+  vpc_id = aws_vpc.this.id
+}
+
+resource "aws_subnet" "private" {
+  for_each = { for at, zone in local.zones : zone => at }
+
+  vpc_id            = aws_vpc.this.id
+  availability_zone = each.key
+  cidr_block        = cidrsubnet(aws_vpc.this.cidr_block, 4, each.value)
+}
+
+resource "aws_route_table" "private" {
+  vpc_id = aws_vpc.this.id
+}
+
+resource "aws_route_table_association" "private" {
+  for_each = aws_subnet.private
+
+  subnet_id      = each.value.id
+  route_table_id = aws_route_table.private.id
+}
+
+resource "aws_security_group" "jobs" {
+  name        = "icemirror-jobs"
+  description = "Workers of Spark: they talk to each other and to the endpoints"
+  vpc_id      = aws_vpc.this.id
+
+  ingress {
+    description = "Workers talk to each other"
+    from_port   = 0
+    to_port     = 65535
+    protocol    = "tcp"
+    self        = true
+  }
+
+  egress {
+    description = "Workers talk to each other"
+    from_port   = 0
+    to_port     = 65535
+    protocol    = "tcp"
+    self        = true
+  }
+
+  egress {
+    description     = "S3 and DynamoDB, through their gateways"
+    from_port       = 443
+    to_port         = 443
+    protocol        = "tcp"
+    prefix_list_ids = [for gateway in aws_vpc_endpoint.gateway : gateway.prefix_list_id]
+  }
+}
+
+resource "aws_vpc_endpoint" "gateway" {
+  for_each = toset(["s3", "dynamodb"])
+
+  vpc_id          = aws_vpc.this.id
+  service_name    = "com.amazonaws.${data.aws_region.current.name}.${each.value}"
+  route_table_ids = [aws_route_table.private.id]
+}
+
+resource "aws_vpc_endpoint" "interface" {
+  for_each = toset(local.interfaces)
+
+  vpc_id              = aws_vpc.this.id
+  service_name        = "com.amazonaws.${data.aws_region.current.name}.${each.value}"
+  vpc_endpoint_type   = "Interface"
+  private_dns_enabled = true
+  subnet_ids          = [for subnet in aws_subnet.private : subnet.id]
+  security_group_ids  = [aws_security_group.jobs.id]
+}

@@ -1,0 +1,120 @@
+# What keeps mirrors current in one account and region: a function that hears of commits, an EMR Serverless application
+# that merges, and what the two need.
+data "aws_caller_identity" "current" {}
+
+data "aws_partition" "current" {}
+
+data "aws_region" "current" {}
+
+locals {
+  account = {
+    id        = data.aws_caller_identity.current.account_id
+    partition = data.aws_partition.current.partition
+    region    = data.aws_region.current.name
+  }
+
+  changelogs = [for uri in var.changelogs : regex("^s3://(?P<bucket>[^/]+)/(?P<prefix>.*)$", uri)]
+  mirrors    = [regex("^s3://(?P<bucket>[^/]+)/(?P<prefix>.*)$", var.mirrors)]
+
+  changelog_tables = concat(
+    [for table in var.tables : zipmap(["database", "table"], split(".", table.changelog))],
+    [for one in var.discover : { database = one.namespace, table = "*" }],
+  )
+  mirror_tables = concat(
+    [for table in var.tables : zipmap(["database", "table"], split(".", table.mirror))],
+    [for one in var.discover : { database = one.mirror_namespace, table = "*" }],
+  )
+
+  msk = one([for msk in var.events.msk[*] : { cluster_arn = msk.cluster_arn, topics = msk.topics, consumer_group = var.name }])
+
+  # The function stays for the quiet period of what it noticed.
+  max_wait         = regex("^(?P<count>[0-9]+)(?P<unit>s|m)$", try(var.settings.trigger.max_wait, "30s"))
+  max_wait_seconds = tonumber(local.max_wait.count) * (local.max_wait.unit == "m" ? 60 : 1)
+}
+
+module "iam" {
+  source = "./modules/iam"
+
+  name                   = var.name
+  account                = local.account
+  changelogs             = local.changelogs
+  mirrors                = local.mirrors
+  changelog_tables       = local.changelog_tables
+  mirror_tables          = local.mirror_tables
+  queue_arn              = module.trigger.queue.arn
+  state_table_arn        = module.trigger.state_table.arn
+  application_arn        = module.spark.application.arn
+  code_arns              = module.spark.code_arns
+  logs                   = module.spark.logs
+  log_group_arn          = module.observability.log_group.arn
+  kms_key_arn            = var.kms_key_arn
+  msk                    = local.msk
+  maintenance_principals = var.maintenance_principals
+  tags                   = var.tags
+}
+
+module "spark" {
+  source = "./modules/spark"
+
+  name               = var.name
+  account_id         = local.account.id
+  release_label      = var.spark.release_label
+  architecture       = var.architecture
+  maximum            = { vcpu = var.spark.max_vcpu, memory_gb = var.spark.max_memory_gb, disk_gb = var.spark.max_disk_gb }
+  idle_minutes       = var.spark.idle_minutes
+  warm               = { drivers = var.spark.warm_drivers, executors = var.spark.warm_executors, vcpu = var.spark.warm_vcpu, memory_gb = var.spark.warm_memory_gb }
+  image_uri          = var.packages.job_image
+  entry_point        = var.packages.job_entry_point
+  environment        = var.packages.job_environment
+  network            = var.network
+  kms_key_arn        = var.kms_key_arn
+  log_retention_days = var.log_retention_days
+  tags               = var.tags
+}
+
+module "trigger" {
+  source = "./modules/trigger"
+
+  name            = var.name
+  account         = local.account
+  sender_arns     = values(module.events.rules)
+  package         = { zip = var.packages.trigger_zip, image = var.packages.trigger_image, runtime = var.packages.trigger_runtime }
+  architecture    = var.architecture
+  configuration   = jsonencode(local.configuration)
+  role_arn        = module.iam.role_arns.trigger
+  log_group_name  = module.observability.log_group.name
+  timeout_seconds = max(60, local.max_wait_seconds + 30)
+  sweep_minutes   = var.sweep_minutes
+  kms_key_arn     = var.kms_key_arn
+  tags            = var.tags
+}
+
+module "events" {
+  source = "./modules/events"
+
+  name                     = var.name
+  account_id               = local.account.id
+  queue_arn                = module.trigger.queue.arn
+  function_arn             = module.trigger.function.arn
+  application_id           = module.spark.application.id
+  changelogs               = local.changelogs
+  databases                = distinct([for one in local.changelog_tables : one.database])
+  s3                       = var.events.s3
+  own_bucket_notifications = var.events.own_bucket_notifications
+  glue                     = var.events.glue
+  msk                      = local.msk
+  tags                     = var.tags
+}
+
+module "observability" {
+  source = "./modules/observability"
+
+  name               = var.name
+  region             = local.account.region
+  application_id     = module.spark.application.id
+  queue_names        = { events = module.trigger.queue.name, dead_letters = module.trigger.dead_letters.name }
+  log_retention_days = var.log_retention_days
+  alarms             = { topic_arn = var.alarms.topic_arn, lag_seconds = var.alarms.lag_seconds, vcpu = coalesce(var.alarms.vcpu, var.spark.max_vcpu * 0.75) }
+  kms_key_arn        = var.kms_key_arn
+  tags               = var.tags
+}

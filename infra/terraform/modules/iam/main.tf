@@ -1,0 +1,102 @@
+# The roles of the trigger's function, of the jobs, and of whoever removes files. No action and no resource is a
+# wildcard, but where a comment says why; the policies are text, so that tests can judge them without an account.
+locals {
+  glue = "arn:${var.account.partition}:glue:${var.account.region}:${var.account.id}"
+  s3   = "arn:${var.account.partition}:s3:::"
+
+  changelog_databases = distinct([for one in var.changelog_tables : one.database])
+  mirror_databases    = distinct([for one in var.mirror_tables : one.database])
+  changelog_tables    = [for one in var.changelog_tables : "${local.glue}:table/${one.database}/${one.table}"]
+  mirror_tables       = [for one in var.mirror_tables : "${local.glue}:table/${one.database}/${one.table}"]
+
+  catalog_of_changelogs = concat(
+    ["${local.glue}:catalog"],
+    [for database in local.changelog_databases : "${local.glue}:database/${database}"],
+    local.changelog_tables,
+  )
+  catalog_of_mirrors = concat(
+    ["${local.glue}:catalog"],
+    [for database in local.mirror_databases : "${local.glue}:database/${database}"],
+    local.mirror_tables,
+  )
+
+  # Listing tells an object that is missing from one that may not be read.
+  list_changelogs = [for one in var.changelogs : {
+    Sid       = "ListChangelogs${index(var.changelogs, one)}"
+    Effect    = "Allow"
+    Action    = ["s3:ListBucket"]
+    Resource  = ["${local.s3}${one.bucket}"]
+    Condition = { StringLike = { "s3:prefix" = ["${one.prefix}*"] } }
+  }]
+  list_mirrors = [for one in var.mirrors : {
+    Sid       = "ListMirrors${index(var.mirrors, one)}"
+    Effect    = "Allow"
+    Action    = ["s3:ListBucket"]
+    Resource  = ["${local.s3}${one.bucket}"]
+    Condition = { StringLike = { "s3:prefix" = ["${one.prefix}*"] } }
+  }]
+  mirror_objects = [for one in var.mirrors : "${local.s3}${one.bucket}/${one.prefix}*"]
+
+  use_key = var.kms_key_arn == null ? [] : [{
+    Sid      = "UseKey"
+    Effect   = "Allow"
+    Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
+    Resource = [var.kms_key_arn]
+  }]
+
+  keep_state = [{
+    Sid    = "KeepState"
+    Effect = "Allow"
+    Action = [
+      "dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem",
+    ]
+    Resource = [var.state_table_arn]
+  }]
+
+  policies = {
+    trigger     = concat(local.trigger, local.msk, local.keep_state, local.use_key)
+    job         = concat(local.job, local.list_changelogs, local.list_mirrors, local.keep_state, local.use_key)
+    maintenance = concat(local.maintenance, local.list_mirrors, local.use_key)
+  }
+
+  # Who may be each of them. A service acts only for this account, and EMR only for this application.
+  trusts = {
+    trigger = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "lambda.amazonaws.com" }
+    }]
+    job = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "emr-serverless.amazonaws.com" }
+      Condition = {
+        StringEquals = { "aws:SourceAccount" = var.account.id }
+        ArnLike      = { "aws:SourceArn" = var.application_arn }
+      }
+    }]
+    # By default whoever the account itself allows to.
+    maintenance = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { AWS = coalescelist(var.maintenance_principals, ["arn:${var.account.partition}:iam::${var.account.id}:root"]) }
+    }]
+  }
+}
+
+resource "aws_iam_role" "this" {
+  for_each = local.trusts
+
+  name               = "${var.name}-${each.key}"
+  description        = "icemirror ${var.name}: the ${each.key}"
+  assume_role_policy = jsonencode({ Version = "2012-10-17", Statement = local.trusts[each.key] })
+  tags               = var.tags
+}
+
+resource "aws_iam_role_policy" "this" {
+  for_each = local.policies
+
+  name   = each.key
+  role   = aws_iam_role.this[each.key].id
+  policy = jsonencode({ Version = "2012-10-17", Statement = each.value })
+}

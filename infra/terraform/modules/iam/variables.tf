@@ -1,0 +1,93 @@
+variable "name" {
+  type        = string
+  description = "Prefix of the roles' names."
+}
+
+variable "account" {
+  type = object({
+    id        = string
+    partition = string
+    region    = string
+  })
+  description = "Where all of it is."
+}
+
+variable "changelogs" {
+  type        = list(object({ bucket = string, prefix = string }))
+  description = "Folders of the changelogs, which jobs read."
+}
+
+variable "mirrors" {
+  type        = list(object({ bucket = string, prefix = string }))
+  description = "Folders of the mirrors and their indexes, which jobs read and write."
+}
+
+variable "changelog_tables" {
+  type        = list(object({ database = string, table = string }))
+  description = "Changelogs in Glue; * for all tables of a database in which they are discovered."
+}
+
+variable "mirror_tables" {
+  type        = list(object({ database = string, table = string }))
+  description = "Mirrors in Glue; * for all tables of a database, where changelogs are discovered."
+}
+
+variable "queue_arn" {
+  type        = string
+  description = "The queue of events."
+}
+
+variable "state_table_arn" {
+  type        = string
+  description = "The DynamoDB table of the state."
+}
+
+variable "application_arn" {
+  type        = string
+  description = "The EMR Serverless application."
+}
+
+variable "code_arns" {
+  type        = list(string)
+  description = "Objects that a job is made of: entry point and archive; none with an image."
+}
+
+variable "logs" {
+  type        = object({ bucket = string, prefix = string })
+  description = "Folder of the jobs' logs."
+}
+
+variable "log_group_arn" {
+  type        = string
+  description = "Log group of the function."
+}
+
+variable "secret_arns" {
+  type        = list(string)
+  description = "Secrets that jobs look up."
+  default     = []
+}
+
+variable "kms_key_arn" {
+  type        = string
+  description = "The key that everything is encrypted with; null for the services' own keys."
+  default     = null
+}
+
+variable "msk" {
+  type        = object({ cluster_arn = string, topics = list(string), consumer_group = string })
+  description = "The cluster and topics that the function reads; null for none."
+  default     = null
+}
+
+variable "maintenance_principals" {
+  type        = list(string)
+  description = "ARNs of the roles and users who may run `icemirror maintain` in the maintenance role."
+  default     = []
+}
+
+variable "tags" {
+  type        = map(string)
+  description = "Tags of everything."
+  default     = {}
+}

@@ -1,0 +1,41 @@
+variable "name" {
+  type        = string
+  description = "Prefix of the names, and the function's name."
+}
+
+variable "region" {
+  type        = string
+  description = "Region of the dashboard's metrics."
+}
+
+variable "application_id" {
+  type        = string
+  description = "The EMR Serverless application."
+}
+
+variable "queue_names" {
+  type        = object({ events = string, dead_letters = string })
+  description = "The queue of events, and that of its dead letters."
+}
+
+variable "log_retention_days" {
+  type        = number
+  description = "How long the function's logs are kept."
+}
+
+variable "alarms" {
+  type        = object({ topic_arn = optional(string), lag_seconds = number, vcpu = number })
+  description = "Where alarms go (null: nowhere, they are only shown), the lag that is too much, and the vCPUs that are too many for three hours."
+}
+
+variable "kms_key_arn" {
+  type        = string
+  description = "Key of the logs; null for CloudWatch's own."
+  default     = null
+}
+
+variable "tags" {
+  type        = map(string)
+  description = "Tags of everything."
+  default     = {}
+}

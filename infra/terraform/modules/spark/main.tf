@@ -1,0 +1,70 @@
+# The EMR Serverless application. Changing image, release or network needs it stopped: drain.sh.
+data "aws_subnet" "of_workers" {
+  for_each = var.network == null ? toset([]) : toset(var.network.subnet_ids)
+
+  id = each.value
+}
+
+resource "aws_emrserverless_application" "this" {
+  name          = var.name
+  type          = "SPARK"
+  release_label = var.release_label
+  architecture  = upper(var.architecture)
+  tags          = var.tags
+
+  maximum_capacity {
+    cpu    = "${var.maximum.vcpu} vCPU"
+    memory = "${var.maximum.memory_gb} GB"
+    disk   = "${var.maximum.disk_gb} GB"
+  }
+
+  auto_start_configuration {
+    enabled = true
+  }
+
+  auto_stop_configuration {
+    enabled              = true
+    idle_timeout_minutes = var.idle_minutes
+  }
+
+  dynamic "initial_capacity" {
+    for_each = { for kind, count in { Driver = var.warm.drivers, Executor = var.warm.executors } : kind => count if count > 0 }
+
+    content {
+      initial_capacity_type = initial_capacity.key
+
+      initial_capacity_config {
+        worker_count = initial_capacity.value
+
+        worker_configuration {
+          cpu    = "${var.warm.vcpu} vCPU"
+          memory = "${var.warm.memory_gb} GB"
+        }
+      }
+    }
+  }
+
+  dynamic "image_configuration" {
+    for_each = var.image_uri == null ? [] : [var.image_uri]
+
+    content {
+      image_uri = image_configuration.value
+    }
+  }
+
+  dynamic "network_configuration" {
+    for_each = var.network == null ? [] : [var.network]
+
+    content {
+      subnet_ids         = network_configuration.value.subnet_ids
+      security_group_ids = network_configuration.value.security_group_ids
+    }
+  }
+
+  lifecycle {
+    precondition {
+      condition     = !anytrue([for subnet in data.aws_subnet.of_workers : subnet.map_public_ip_on_launch])
+      error_message = "Workers belong in private subnets: one of network.subnet_ids gives public addresses."
+    }
+  }
+}

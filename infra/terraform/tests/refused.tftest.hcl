@@ -1,0 +1,76 @@
+# What is wrong is refused before anything is made.
+mock_provider "aws" {}
+
+variables {
+  name       = "shop"
+  tables     = [{ changelog = "raw.orders_changelog", mirror = "shop.orders" }]
+  changelogs = ["s3://lake/raw/"]
+  mirrors    = "s3://lake/mirrors/"
+  packages = {
+    trigger_zip     = "versions.tf" # any file will do
+    job_entry_point = "versions.tf"
+    job_environment = "versions.tf"
+  }
+}
+
+run "one_thing_wrong_with_each" {
+  command = plan
+
+  variables {
+    name               = "Shop"
+    changelogs         = ["s3://lake/"]                                                      # a whole bucket
+    packages           = { trigger_zip = "versions.tf", job_image = "1.example/job:latest" } # a tag may move
+    architecture       = "riscv"
+    spark              = { max_vcpu = 2 }
+    network            = { subnet_ids = [], security_group_ids = ["sg-1"] }
+    kms_key_arn        = "alias/key"
+    sweep_minutes      = 60
+    settings           = { trigger = { launcher = { type = "local" } } }
+    log_retention_days = 10
+  }
+
+  expect_failures = [
+    var.name,
+    var.changelogs,
+    var.packages,
+    var.architecture,
+    var.spark,
+    var.network,
+    var.kms_key_arn,
+    var.sweep_minutes,
+    var.settings,
+    var.log_retention_days,
+  ]
+}
+
+run "another_thing_wrong" {
+  command = plan
+
+  variables {
+    tables   = [{ changelog = "orders", mirror = "shop.orders" }] # of no database
+    mirrors  = "s3://lake/mirrors"                                # no slash
+    packages = { trigger_zip = "versions.tf" }                    # no job
+    spark    = { warm_executors = 20 }                            # more than the cap
+  }
+
+  expect_failures = [
+    var.tables,
+    var.mirrors,
+    var.packages,
+    var.spark,
+  ]
+}
+
+run "things_that_do_not_go_together" {
+  command = plan
+
+  variables {
+    tables  = []                       # and none discovered
+    mirrors = "s3://lake/raw/mirrors/" # jobs could write changelogs
+  }
+
+  expect_failures = [
+    var.discover,
+    var.mirrors,
+  ]
+}

@@ -1,0 +1,124 @@
+# What the modules make of the variables, on a provider that only pretends.
+mock_provider "aws" {
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+  mock_data "aws_region" {
+    defaults = { name = "eu-central-1" }
+  }
+  mock_data "aws_subnet" {
+    defaults = { map_public_ip_on_launch = false }
+  }
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::123456789012:role/shop-any" }
+  }
+  mock_resource "aws_sqs_queue" {
+    defaults = { arn = "arn:aws:sqs:eu-central-1:123456789012:shop-any" }
+  }
+  mock_resource "aws_dynamodb_table" {
+    defaults = { arn = "arn:aws:dynamodb:eu-central-1:123456789012:table/shop" }
+  }
+  mock_resource "aws_emrserverless_application" {
+    defaults = { id = "00f1", arn = "arn:aws:emr-serverless:eu-central-1:123456789012:/applications/00f1" }
+  }
+  mock_resource "aws_cloudwatch_log_group" {
+    defaults = { arn = "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/shop" }
+  }
+  mock_resource "aws_cloudwatch_event_rule" {
+    defaults = { arn = "arn:aws:events:eu-central-1:123456789012:rule/shop-any" }
+  }
+  mock_resource "aws_lambda_function" {
+    defaults = { arn = "arn:aws:lambda:eu-central-1:123456789012:function:shop" }
+  }
+  mock_resource "aws_s3_bucket" {
+    defaults = { arn = "arn:aws:s3:::shop-jobs-123456789012" }
+  }
+}
+
+variables {
+  name       = "shop"
+  tables     = [{ changelog = "raw.orders_changelog", mirror = "shop.orders", primary_keys = ["id"] }]
+  changelogs = ["s3://lake/raw/"]
+  mirrors    = "s3://lake/mirrors/"
+  packages = {
+    trigger_zip     = "versions.tf" # any file will do
+    job_entry_point = "versions.tf"
+    job_environment = "versions.tf"
+  }
+}
+
+run "little" {
+  assert {
+    condition     = output.configuration.trigger.launcher.application_id == "00f1" && output.configuration.trigger.state.table == "shop"
+    error_message = "The configuration names what was made."
+  }
+  assert {
+    condition     = jsonencode(output.configuration.tables) == jsonencode([{ changelog = "raw.orders_changelog", mirror = "shop.orders", primary_keys = ["id"] }])
+    error_message = "What was not given is not in the configuration."
+  }
+  assert {
+    condition     = toset(keys(module.events.rules)) == toset(["s3-lake", "runs"])
+    error_message = "By default commits are heard of from S3, and jobs' ends from EMR."
+  }
+  assert {
+    condition     = length(output.alarm_names) == 10
+    error_message = "There are ten alarms."
+  }
+  assert {
+    condition     = !strcontains(output.policies.trigger, "s3:")
+    error_message = "The trigger reads no objects."
+  }
+  assert {
+    condition     = !strcontains(output.policies.job, "DeleteObject") && strcontains(output.policies.maintenance, "DeleteObject")
+    error_message = "Only maintenance deletes objects."
+  }
+  assert {
+    condition     = !anytrue([for policy in values(output.policies) : strcontains(policy, "kms:") || strcontains(policy, "\"*\"")])
+    error_message = "Without a key nothing is said of one; and no resource is a wildcard."
+  }
+}
+
+run "much" {
+  variables {
+    tables       = []
+    discover     = [{ namespace = "raw", match = "*_changelog", mirror_namespace = "shop" }]
+    architecture = "arm64"
+    packages = {
+      trigger_image = "1.example/trigger@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+      job_image     = "1.example/job@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+    }
+    network     = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-1"] }
+    kms_key_arn = "arn:aws:kms:eu-central-1:123456789012:key/k"
+    events      = { glue = true, own_bucket_notifications = true, msk = { cluster_arn = "arn:aws:kafka:eu-central-1:123456789012:cluster/c/u-1", topics = ["t"] } }
+    settings    = { merge_interval = "30m", trigger = { max_wait = "2m", max_concurrent_jobs = 2 } }
+    spark       = { warm_drivers = 1, warm_executors = 2 }
+  }
+
+  assert {
+    condition     = output.configuration.merge_interval == "30m" && output.configuration.trigger.max_concurrent_jobs == 2 && output.configuration.trigger.state.type == "dynamodb"
+    error_message = "Further settings are in the configuration, beside ours."
+  }
+  assert {
+    condition     = output.configuration.trigger.launcher.entry_point == "local:///opt/icemirror/icemirror_job.py" && length(output.configuration.trigger.launcher.archives) == 0
+    error_message = "With an image nothing is uploaded."
+  }
+  assert {
+    condition     = toset(keys(module.events.rules)) == toset(["s3-lake", "glue", "runs"])
+    error_message = "Glue is heard of as well."
+  }
+  assert {
+    condition     = alltrue([for policy in values(output.policies) : strcontains(policy, "arn:aws:kms:eu-central-1:123456789012:key/k")])
+    error_message = "Whoever reads or writes needs the key."
+  }
+  assert {
+    condition     = strcontains(output.policies.trigger, "topic/c/u-1/t") && strcontains(output.policies.trigger, "group/c/u-1/shop")
+    error_message = "The trigger reads its topics, in its own group."
+  }
+  assert {
+    condition     = strcontains(output.policies.job, "table/raw/*") && strcontains(output.policies.job, "table/shop/*")
+    error_message = "What is discovered is in these databases."
+  }
+}

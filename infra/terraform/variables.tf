@@ -1,0 +1,236 @@
+variable "name" {
+  type        = string
+  description = "Name of this installation: prefix of everything that is made."
+  default     = "icemirror"
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{1,30}[a-z0-9]$", var.name))
+    error_message = "Small letters, digits and dashes, 3 to 32 of them, such as icemirror-shop."
+  }
+}
+
+variable "tables" {
+  type = list(object({
+    changelog       = string
+    mirror          = string
+    primary_keys    = optional(list(string))
+    profile         = optional(string)
+    group           = optional(string)
+    partition_by    = optional(list(string))
+    format_version  = optional(number)
+    min_interval    = optional(string)
+    sequence_column = optional(string)
+  }))
+  description = "The mirrors to keep: dotted names of changelog and mirror in Glue (database.table), and what docs/configuration.md says of a table."
+  default     = []
+
+  validation {
+    condition     = alltrue([for table in var.tables : can(regex("^[^.*]+\\.[^.*]+$", table.changelog)) && can(regex("^[^.*]+\\.[^.*]+$", table.mirror))])
+    error_message = "Each changelog and each mirror is a dotted name, database.table."
+  }
+}
+
+variable "discover" {
+  type = list(object({
+    namespace        = string
+    match            = string
+    mirror_namespace = string
+  }))
+  description = "Every matching changelog of a Glue database becomes a table. Roles then reach all tables of both databases."
+  default     = []
+
+  validation {
+    condition     = length(var.tables) + length(var.discover) > 0
+    error_message = "Name at least one of `tables`, or `discover` them."
+  }
+
+  validation {
+    condition     = alltrue([for one in var.discover : length(regexall("\\*", one.match)) == 1])
+    error_message = "`match` has one *, for the mirror's name: *_changelog."
+  }
+}
+
+variable "changelogs" {
+  type        = list(string)
+  description = "Folders in S3 that the changelogs lie in, s3://bucket/folder/. Jobs may read them, and nothing else but the mirrors."
+
+  validation {
+    condition     = length(var.changelogs) > 0 && alltrue([for uri in var.changelogs : can(regex("^s3://[a-z0-9.-]{3,63}/[^*]+/$", uri))])
+    error_message = "Each is s3://bucket/folder/, with a slash at its end; a whole bucket is too much."
+  }
+}
+
+variable "mirrors" {
+  type        = string
+  description = "Folder in S3 that the mirrors and their indexes are made in, s3://bucket/folder/: the warehouse of the catalog."
+
+  validation {
+    condition     = can(regex("^s3://[a-z0-9.-]{3,63}/[^*]+/$", var.mirrors))
+    error_message = "It is s3://bucket/folder/, with a slash at its end; a whole bucket is too much."
+  }
+
+  validation {
+    condition     = alltrue([for uri in var.changelogs : !startswith(uri, var.mirrors) && !startswith(var.mirrors, uri)])
+    error_message = "Changelogs and mirrors need folders of their own: jobs must not be able to write changelogs."
+  }
+}
+
+variable "packages" {
+  type = object({
+    trigger_zip     = optional(string)
+    trigger_runtime = optional(string, "python3.12")
+    trigger_image   = optional(string)
+    job_entry_point = optional(string)
+    job_environment = optional(string)
+    job_image       = optional(string)
+  })
+  description = "What `make package` made: paths of the function's zip, of icemirror_job.py and of the packed environment. Or images by digest."
+
+  validation {
+    condition     = (var.packages.trigger_zip == null) != (var.packages.trigger_image == null)
+    error_message = "Give either trigger_zip or trigger_image."
+  }
+
+  validation {
+    condition     = (var.packages.job_environment == null) != (var.packages.job_image == null) && (var.packages.job_environment == null) == (var.packages.job_entry_point == null)
+    error_message = "Give either job_entry_point with job_environment, or job_image."
+  }
+
+  validation {
+    condition     = alltrue([for image in [var.packages.trigger_image, var.packages.job_image] : image == null ? true : can(regex("@sha256:[0-9a-f]{64}$", image))])
+    error_message = "An image is named by its digest, …@sha256:…, so that what runs is what was tested."
+  }
+}
+
+variable "architecture" {
+  type        = string
+  description = "Processors of the function and the jobs; the packages must be built for them."
+  default     = "x86_64"
+
+  validation {
+    condition     = contains(["x86_64", "arm64"], var.architecture)
+    error_message = "It is x86_64 or arm64."
+  }
+}
+
+variable "spark" {
+  type = object({
+    release_label  = optional(string, "emr-7.10.0")
+    max_vcpu       = optional(number, 16)
+    max_memory_gb  = optional(number, 64)
+    max_disk_gb    = optional(number, 200)
+    idle_minutes   = optional(number, 5)
+    warm_drivers   = optional(number, 0)
+    warm_executors = optional(number, 0)
+    warm_vcpu      = optional(number, 2)
+    warm_memory_gb = optional(number, 8)
+  })
+  description = "The EMR Serverless application: its release, the most that it may hold at once, when it stops, and workers that wait for jobs."
+  default     = {}
+
+  validation {
+    condition     = var.spark.max_vcpu >= 4 && var.spark.max_memory_gb >= 16 && var.spark.max_disk_gb >= 40
+    error_message = "A driver and an executor need 4 vCPUs, 16 GB of memory and 40 GB of disk at least."
+  }
+
+  validation {
+    condition     = var.spark.idle_minutes >= 1 && var.spark.idle_minutes <= 10080
+    error_message = "idle_minutes is 1 to 10080."
+  }
+
+  validation {
+    condition     = (var.spark.warm_drivers + var.spark.warm_executors) * var.spark.warm_vcpu <= var.spark.max_vcpu
+    error_message = "The workers that wait need more vCPUs than max_vcpu."
+  }
+}
+
+variable "network" {
+  type = object({
+    subnet_ids         = list(string)
+    security_group_ids = list(string)
+  })
+  description = "Private subnets and security groups of the jobs; null: outside of any VPC, which reaches S3, Glue and DynamoDB."
+  default     = null
+
+  validation {
+    condition     = var.network == null ? true : length(var.network.subnet_ids) > 0 && length(var.network.security_group_ids) > 0
+    error_message = "Name at least one subnet and one security group."
+  }
+}
+
+variable "kms_key_arn" {
+  type        = string
+  description = "Key for queue, state, code, logs and mirrors; null: the services' own keys. Its policy must let CloudWatch Logs and EventBridge use it (docs/terraform.md)."
+  default     = null
+
+  validation {
+    condition     = var.kms_key_arn == null ? true : can(regex("^arn:[^:]+:kms:[^:]+:[0-9]+:key/", var.kms_key_arn))
+    error_message = "It is the ARN of a key, arn:aws:kms:…:key/…; an alias cannot be named in a policy."
+  }
+}
+
+variable "events" {
+  type = object({
+    s3                       = optional(bool, true)
+    own_bucket_notifications = optional(bool, false)
+    glue                     = optional(bool, false)
+    msk                      = optional(object({ cluster_arn = string, topics = list(string) }))
+  })
+  description = "How commits are heard of: S3 and Glue through EventBridge, topics of an MSK cluster. own_bucket_notifications replaces all other notifications of the changelogs' buckets; without it, switch EventBridge on yourself."
+  default     = {}
+}
+
+variable "sweep_minutes" {
+  type        = number
+  description = "How often all changelogs are looked at, for what no event told of."
+  default     = 5
+
+  validation {
+    condition     = var.sweep_minutes >= 1 && var.sweep_minutes <= 20 && floor(var.sweep_minutes) == var.sweep_minutes
+    error_message = "Whole minutes, 1 to 20: an alarm goes off after half an hour without a look."
+  }
+}
+
+variable "settings" {
+  type        = any
+  description = "Anything else of docs/configuration.md, such as { merge_interval = \"30m\", job = { linger = \"0s\" } }. Not iceberg, tables, discover, trigger.state, trigger.launcher: these are this module's."
+  default     = {}
+
+  validation {
+    condition     = length(setintersection(keys(var.settings), ["iceberg", "tables", "discover", "sentry"])) == 0 && length(setintersection(keys(try(var.settings.trigger, {})), ["state", "launcher", "sources"])) == 0
+    error_message = "iceberg, tables, discover, sentry, trigger.state, trigger.launcher and trigger.sources are not to be given here."
+  }
+}
+
+variable "alarms" {
+  type = object({
+    topic_arn   = optional(string)
+    lag_seconds = optional(number, 900)
+    vcpu        = optional(number)
+  })
+  description = "SNS topic of the alarms, the lag that is too much, and the vCPUs that are too many for three hours (default: three quarters of spark.max_vcpu)."
+  default     = {}
+}
+
+variable "log_retention_days" {
+  type        = number
+  description = "How long logs are kept."
+  default     = 30
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731], var.log_retention_days)
+    error_message = "CloudWatch keeps logs for 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545 or 731 days."
+  }
+}
+
+variable "maintenance_principals" {
+  type        = list(string)
+  description = "ARNs of those who may take the maintenance role, which alone may delete files; none: whoever the account's own policies allow to."
+  default     = []
+}
+
+variable "tags" {
+  type        = map(string)
+  description = "Tags of everything."
+  default     = {}
+}

@@ -1,0 +1,1 @@
+"""Infrastructure as code: Terraform, Kubernetes, images, packages."""

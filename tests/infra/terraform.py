@@ -1,0 +1,94 @@
+"""Terraform on a copy of ours, with the AWS provider of this machine or of the registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+OURS = Path(__file__).parents[2] / "infra" / "terraform"
+_PROVIDER = "registry.terraform.io/hashicorp/aws"
+_SECONDS = 300
+
+
+class Unavailable(Exception):
+    """Terraform, or its provider for AWS, cannot be had here."""
+
+
+def _places(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Where a mirror of providers may lie: Terraform's own places, and the system's folders of add-on packages."""
+    home = Path(environ.get("HOME", "/"))
+    if cache := environ.get("TF_PLUGIN_CACHE_DIR"):
+        yield Path(cache)
+    yield home / ".terraform.d" / "plugins"
+    yield Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "terraform" / "plugins"
+    for shared in ("/usr/local/share", "/usr/share"):
+        yield Path(shared) / "terraform" / "plugins"
+    optional = Path("/opt")
+    if optional.is_dir():
+        yield from sorted(optional.iterdir())
+
+
+def find_mirror(environ: Mapping[str, str]) -> Path | None:
+    """The first place that has the provider."""
+    return next((place for place in _places(environ) if any(place.glob(f"{_PROVIDER}/*/*"))), None)
+
+
+@dataclass
+class Terraform:
+    """Runs in a copy, so that nothing is left in the tree."""
+
+    folder: Path
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def __post_init__(self) -> None:
+        found = shutil.which("terraform")
+        if found is None:
+            raise Unavailable("Terraform is not installed")
+        self.program = found
+        ignored = shutil.ignore_patterns(".terraform*", "*.tfstate*")
+        shutil.copytree(OURS, self.folder, ignore=ignored, dirs_exist_ok=True)
+
+    def init(self, at: str = ".") -> None:
+        """Makes a folder ready to be used."""
+        mirror = find_mirror(self.environ)
+        given = [] if mirror is None else [f"-plugin-dir={mirror}"]
+        done = self._run(["init", "-input=false", "-backend=false", *given], at)
+        if done.returncode != 0 and mirror is None:
+            raise Unavailable(
+                f"there is no mirror of the AWS provider, and no registry: {done.stderr[-500:]}"
+            )
+        assert done.returncode == 0, done.stderr
+
+    def run(self, *arguments: str, at: str = ".") -> str:
+        """What a command prints; it must succeed."""
+        done = self._run(arguments, at)
+        assert done.returncode == 0, f"terraform {arguments[0]}: {done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+    def outputs(self, at: str) -> dict[str, Any]:
+        """The outputs of what was applied."""
+        return {name: one["value"] for name, one in json.loads(self.run("output", "-json", at=at)).items()}
+
+    def _run(self, arguments: list[str] | tuple[str, ...], at: str) -> subprocess.CompletedProcess[str]:
+        environ = {
+            **self.environ,
+            "TF_IN_AUTOMATION": "1",
+            "CHECKPOINT_DISABLE": "1",
+            "TF_CLI_CONFIG_FILE": os.devnull,
+        }
+        return subprocess.run(
+            [self.program, *arguments],
+            cwd=self.folder / at,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )

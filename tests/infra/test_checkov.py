@@ -1,0 +1,95 @@
+"""checkov on everything that is deployed: no finding without a reason.
+
+Installed beside the environment, as locked, by hash: it wants another boto3 than ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cache import fetch_once
+from tests.infra.kubernetes import kustomize
+from tests.infra.test_kubernetes import OVERLAYS
+from tests.need import do_without
+from tests.services.processes import Unavailable
+from tests.unit.house.tracked import ROOT
+
+LOCK = ROOT / "requirements" / "checkov.txt"
+FRAMEWORKS = ("terraform", "kubernetes", "dockerfile")
+# Those of Terraform are beside the resources.
+REASONS = {
+    "CKV_K8S_14": "the images' names are placeholders, for yours by digest",
+    "CKV_K8S_43": "the same",
+    "CKV_K8S_35": "${NAME} in the configuration is the environment's",
+    "CKV_K8S_38": "the trigger's state and jobs are objects of Kubernetes",
+    "CKV_DOCKER_4": "ADD unpacks the bundle of `make package`",
+    "CKV_DOCKER_7": "bases are arguments, which name a release",
+}
+
+
+def _install(scratch: Path) -> Path:
+    target = scratch / "site"
+    options = ["--require-hashes", "--no-deps", "--quiet", "--target", str(target), "-r", str(LOCK)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise Unavailable(f"pip failed: {done.stderr[-500:]}")
+    return target
+
+
+def judged(folder: Path) -> list[dict[str, object]]:
+    """What checkov says of each framework."""
+    try:
+        site = fetch_once(f"servers/checkov-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}", _install)
+    except Unavailable as error:
+        do_without(f"no checkov: {error}")
+    options = ["-d", str(folder), "--skip-download", "--quiet", "--compact", "-o", "json"]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "checkov.main", *options, "--framework", *FRAMEWORKS],
+        env={**os.environ, "PYTHONPATH": str(site), "LOG_LEVEL": "ERROR"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.stdout.startswith(("[", "{")), done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    return found if isinstance(found, list) else [found]
+
+
+@pytest.mark.timeout(1200)  # the first time it is installed
+def test_nothing_is_found_without_a_reason(tmp_path: Path) -> None:
+    shutil.copytree(
+        ROOT / "infra" / "terraform", tmp_path / "terraform", ignore=shutil.ignore_patterns(".terraform*")
+    )
+    shutil.copy(ROOT / "Dockerfile", tmp_path)
+    try:
+        for overlay in OVERLAYS:
+            rendered = yaml.safe_dump_all(kustomize(overlay))
+            (tmp_path / f"{overlay.replace('/', '-')}.yaml").write_text(rendered)
+    except Unavailable as error:
+        do_without(str(error))
+    planted = 'resource "aws_sqs_queue" "planted" {\n  name = "planted"\n}\n'
+    (tmp_path / "terraform" / "planted.tf").write_text(planted)
+    results = judged(tmp_path)
+    assert {one["check_type"] for one in results} == set(FRAMEWORKS)
+    failed = [
+        (check["check_id"], check["resource"], check["file_path"])
+        for one in results
+        for check in one["results"]["failed_checks"]  # type: ignore[index]
+    ]
+    assert any("planted" in resource for _, resource, _ in failed), "it finds what is planted"
+    left = [one for one in failed if one[0] not in REASONS and "planted" not in one[1]]
+    assert left == []
+    assert set(REASONS) <= {found for found, _, _ in failed}, "a reason for what is not found any more"

@@ -1,0 +1,230 @@
+"""The manifests on a real Kubernetes API server: known fields only, restricted pods, no permission too many."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from icemirror.settings import load_settings
+from icemirror.settings.trigger import KubernetesLauncher
+from tests.infra.kubernetes import MANIFESTS, Manifest, helm, key, kustomize, make, path_of, pod_templates
+from tests.need import do_without
+from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
+from tests.services.processes import Unavailable
+from tests.services.test_kubernetes_launcher import DEFINITIONS, _is_served, wait_for
+
+NAMESPACE = "icemirror"
+OVERLAYS = ("overlays/serve", "overlays/periodic")
+_KEYS = yaml.safe_load((MANIFESTS / "secret.example.yaml").read_text())["stringData"]
+SECRETS = dict.fromkeys(_KEYS, "x") | {"SENTRY_DSN": "https://x@sentry.example/1"}
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+STATE = {("configmaps", verb) for verb in ("get", "list", "create", "update", "delete")}
+LAUNCH = {("sparkapplications", verb) for verb in ("get", "create", "delete")}
+SPARK = {
+    (resource, verb)
+    for resource in ("pods", "services", "configmaps", "persistentvolumeclaims")
+    for verb in VERBS
+}
+PERMISSIONS = {
+    "icemirror-trigger": STATE | LAUNCH,
+    "icemirror-job": STATE | SPARK,
+    "icemirror-maintenance": set(),
+}
+
+pytestmark = pytest.mark.timeout(3000)  # the first time it is built
+
+
+def rendered(overlay: str) -> tuple[Manifest, ...]:
+    try:
+        return kustomize(overlay)
+    except Unavailable as error:
+        do_without(str(error))
+
+
+@pytest.fixture(scope="module")
+def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
+    """With everything of the overlay `serve` made."""
+    running = start("kubernetes", kube_apiserver)
+    running.call("POST", DEFINITIONS, service_monitors())
+    wait_for(lambda: _is_served(running, "servicemonitors.monitoring.coreos.com"))
+    make(running, rendered("overlays/serve"))
+    wait_for(lambda: running.allows("icemirror-job", NAMESPACE, "create", "pods"))
+    return running
+
+
+def service_monitors() -> Manifest:
+    """Names of Prometheus' operator; any content."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": anything}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": "ServiceMonitor", "plural": "servicemonitors"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_server_takes_every_object_as_it_is(server: KubeApiServer, overlay: str) -> None:
+    for manifest in rendered(overlay):
+        where = f"{path_of(server, manifest)}?fieldValidation=Strict&dryRun=All"
+        server.call("POST", where, manifest)  # what is there already is one that was taken
+
+
+def test_a_field_that_nobody_knows_would_be_seen(server: KubeApiServer) -> None:
+    wrong = copy.deepcopy(next(one for one in rendered("overlays/serve") if one["kind"] == "Deployment"))
+    wrong["metadata"]["name"] = "other"
+    wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
+    with pytest.raises(AssertionError, match="livenesProbe"):
+        make(server, [wrong])
+
+
+def pods() -> Iterator[tuple[str, Manifest]]:
+    for overlay in OVERLAYS:
+        for name, template in pod_templates(rendered(overlay)).items():
+            metadata = {**template["metadata"], "name": name, "namespace": NAMESPACE}
+            yield name, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def test_pods_are_restricted_and_the_namespace_takes_no_others(server: KubeApiServer) -> None:
+    where = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldValidation=Strict&dryRun=All"
+    names = {name for name, pod in pods() if server.call("POST", where, pod)["kind"] == "Pod"}
+    assert names == {"icemirror-trigger", "icemirror-sweep", "icemirror-maintain"}
+    _, wrong = next(pods())
+    wrong = copy.deepcopy(wrong)
+    wrong["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    with pytest.raises(AssertionError, match="restricted"):
+        server.call("POST", where, wrong)
+
+
+def test_containers_have_limits_probes_and_a_root_that_nobody_writes() -> None:
+    for name, pod in pods():
+        assert pod["spec"]["securityContext"]["runAsUser"] >= 10000
+        (container,) = pod["spec"]["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert set(container["resources"]) == {"requests", "limits"}
+        assert {"cpu", "memory"} == set(container["resources"]["limits"])
+        if name == "icemirror-trigger":
+            assert {"livenessProbe", "readinessProbe", "startupProbe"} <= set(container)
+
+
+def test_accounts_may_do_exactly_what_the_state_the_launcher_and_spark_need(server: KubeApiServer) -> None:
+    groups = {
+        "sparkapplications": "sparkoperator.k8s.io",
+        "deployments": "apps",
+        "roles": "rbac.authorization.k8s.io",
+    }
+    resources = {resource for resource, _ in STATE | LAUNCH | SPARK} | {
+        "secrets",
+        "deployments",
+        "roles",
+        "pods/exec",
+    }
+    for account, expected in PERMISSIONS.items():
+        allowed = {
+            (resource, verb)
+            for resource in resources
+            for verb in VERBS
+            if server.allows(account, NAMESPACE, verb, resource, groups.get(resource, ""))
+        }
+        assert allowed == expected, account
+        assert not server.allows(account, "default", "get", "configmaps")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_configuration_works_with_the_secret_beside_it(overlay: str, tmp_path: Path) -> None:
+    (made,) = [one for one in rendered(overlay) if "icemirror.yaml" in one.get("data", {})]
+    assert made["immutable"] is True
+    path = tmp_path / "icemirror.yaml"
+    path.write_text(made["data"]["icemirror.yaml"])
+    settings = load_settings(path, SECRETS)
+    launcher = settings.trigger.launcher
+    assert isinstance(launcher, KubernetesLauncher)
+    accounts = {name for kind, name in map(key, rendered(overlay)) if kind == "ServiceAccount"}
+    assert launcher.service_account in accounts
+    assert {name.partition("/")[0] for name in launcher.secrets.values()} == {"icemirror"}
+
+
+def _without_configs_name(manifest: Manifest) -> Manifest:
+    """A copy in which the generated name of the configuration is none, and what Helm adds is gone."""
+    found = copy.deepcopy(manifest)
+    templates = list(pod_templates([found]).values())
+    for template in templates:
+        for volume in template["spec"]["volumes"]:
+            if volume["name"] == "config":
+                volume["configMap"]["name"] = "icemirror"
+    return found
+
+
+@pytest.mark.parametrize(("overlay", "mode"), [(name, name.partition("/")[2]) for name in OVERLAYS])
+def test_the_chart_makes_what_the_overlay_makes(overlay: str, mode: str, tmp_path: Path) -> None:
+    config = yaml.safe_load((MANIFESTS / overlay / "icemirror.yaml").read_text())
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"config": config, "mode": mode}))
+    try:
+        of_chart = {key(one): one for one in helm("icemirror", NAMESPACE, values)}
+    except Unavailable as error:
+        do_without(str(error))
+    of_overlay = {key(one): one for one in rendered(overlay) if one["kind"] != "Namespace"}
+    named = [
+        one
+        for one in (of_chart, of_overlay)
+        for kind, name in list(one)
+        if "icemirror.yaml" in one[kind, name].get("data", {})
+    ]
+    assert len(named) == 2
+    (ours, theirs) = (
+        {
+            found: _without_configs_name(one)
+            for found, one in made.items()
+            if "icemirror.yaml" not in one.get("data", {})
+        }
+        for made in (of_chart, of_overlay)
+    )
+    assert ours == theirs
+
+
+def test_the_chart_fills_in_state_and_launcher_and_refuses_typing_errors(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    little = {
+        "iceberg": {"catalog": {"type": "rest", "uri": "http://catalog"}},
+        "tables": [{"changelog": "a.b", "mirror": "c.d"}],
+    }
+    annotations = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/job"}
+    values.write_text(
+        yaml.safe_dump(
+            {
+                "config": little,
+                "serviceAccounts": {"job": {"annotations": annotations}},
+                "existingSecret": "mine",
+            }
+        )
+    )
+    try:
+        made = helm("lake", "data", values)
+    except Unavailable as error:
+        do_without(str(error))
+    (config,) = [one["data"]["icemirror.yaml"] for one in made if "icemirror.yaml" in one.get("data", {})]
+    path = tmp_path / "icemirror.yaml"
+    path.write_text(config)
+    settings = load_settings(path, {})
+    assert settings.trigger.state.model_dump()["namespace"] == "data"
+    assert settings.trigger.launcher.model_dump()["service_account"] == "lake-job"
+    (account,) = [one for one in made if key(one) == ("ServiceAccount", "lake-job")]
+    assert account["metadata"]["annotations"] == annotations
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(yaml.safe_dump({"config": little, "replcas": 3}))
+    with pytest.raises(AssertionError, match="replcas"):
+        helm("lake", "data", wrong)

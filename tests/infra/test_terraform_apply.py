@@ -1,0 +1,260 @@
+"""The example `minimal`, applied to emulators: commit → rule → queue → function → state → launch; then destroyed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from icemirror.cli.main import run
+from icemirror.settings import load_settings
+from icemirror.state.configured import open_store
+from icemirror.state.reads import EVERYTHING
+from icemirror.state.store import Store
+from tests.infra.emr_server import ACCOUNT, emr_serverless
+from tests.infra.policies import allows, faults, statements
+from tests.infra.recorded_calls import Recorder
+from tests.infra.terraform import OURS, Terraform, Unavailable
+from tests.need import do_without
+from tests.services.conftest import Start
+from tests.services.lambda_package import write_trigger
+from tests.services.ministack import Ministack, ministack
+from tests.unit.house.tracked import ROOT
+from trigger import handler as function
+
+AT, REGION, LAKE = "examples/minimal", "us-east-1", "example-lake"
+PROVIDER = f"""
+provider "aws" {{
+  region            = "{REGION}"
+  s3_use_path_style = true
+}}
+"""
+HEAD = "raw/orders_changelog/metadata/00001-a.metadata.json"
+# What a role may do that this run did not need: cures, and Lambda's own.
+RARELY = {
+    "emr-serverless:CancelJobRun", "emr-serverless:GetApplication", "emr-serverless:ListJobRuns",
+    "emr-serverless:GetJobRun", "dynamodb:DeleteItem", "dynamodb:UpdateItem", "dynamodb:BatchGetItem",
+    "dynamodb:PutItem", "glue:GetTables",
+}  # fmt: skip
+OF_LAMBDA = {
+    "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "logs:CreateLogStream", "logs:PutLogEvents",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def aws(start: Callable[[str, Start[Ministack]], Ministack]) -> Ministack:
+    """One of its own: what it runs for the function must end with it."""
+    return start("ministack", ministack)
+
+
+@pytest.fixture(scope="module")
+def environ(aws: Ministack, start: Callable[[str, Start[str]], str]) -> Iterator[dict[str, str]]:
+    """Everything is emulated by the one, EMR Serverless by the other."""
+    found = {
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_REGION": REGION,
+        "AWS_ENDPOINT_URL": aws.endpoint,
+        "AWS_ENDPOINT_URL_EMR_SERVERLESS": start("emr", emr_serverless),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in found.items():
+            patch.setenv(name, value)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def applied(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Terraform:
+    s3, glue = boto3.client("s3"), boto3.client("glue")
+    s3.create_bucket(Bucket=LAKE)
+    s3.put_bucket_notification_configuration(
+        Bucket=LAKE, NotificationConfiguration={"EventBridgeConfiguration": {}}
+    )
+    glue.create_database(DatabaseInput={"Name": "raw"})
+    for name in ("orders_changelog", "items_changelog"):
+        head = f"s3://{LAKE}/raw/{name}/metadata/00000-a.metadata.json"
+        table = {"Name": name, "Parameters": {"table_type": "ICEBERG", "metadata_location": head}}
+        glue.create_table(DatabaseName="raw", TableInput=table)
+    dist = tmp_path_factory.mktemp("dist")
+    with zipfile.ZipFile(dist / "icemirror-trigger.zip", "w", zipfile.ZIP_STORED) as package:
+        write_trigger(package)
+    (dist / "icemirror_job.py").write_text("")
+    with tarfile.open(dist / "icemirror-job.tar.gz", "w:gz"):
+        pass
+    try:
+        terraform = Terraform(
+            tmp_path_factory.mktemp("terraform"), {**os.environ, **environ, "TF_VAR_dist": str(dist)}
+        )
+        (terraform.folder / AT / "emulators.tf").write_text(PROVIDER)
+        terraform.init(AT)
+    except Unavailable as error:
+        do_without(str(error))
+    terraform.run("apply", "-auto-approve", "-input=false", "-no-color", at=AT)
+    return terraform
+
+
+@pytest.fixture(scope="module")
+def policies(applied: Terraform) -> dict[str, str]:
+    """What each role may do, from the state."""
+    shown = json.loads(applied.run("show", "-json", at=AT))
+    found: dict[str, str] = {}
+
+    def walk(module: dict[str, Any]) -> None:
+        for one in module.get("resources", ()):
+            if one["type"] == "aws_iam_role_policy":
+                found[one["index"]] = one["values"]["policy"]
+        for child in module.get("child_modules", ()):
+            walk(child)
+
+    walk(shown["values"]["root_module"])
+    return found
+
+
+@pytest.fixture
+def config(
+    applied: Terraform, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """`terraform output -json | icemirror config from-terraform > icemirror.yaml`"""
+    monkeypatch.setattr("sys.stdin", io.StringIO(applied.run("output", "-json", at=AT)))
+    assert run(["config", "from-terraform"]) == 0
+    path = tmp_path / "icemirror.yaml"
+    path.write_text(capsys.readouterr().out)
+    return path
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def noticed(store: Store) -> int:
+    row = store.load(EVERYTHING).tables.get("shop.orders")
+    return row.dirty if row else 0
+
+
+def test_no_role_may_do_more_than_it_needs(policies: dict[str, str]) -> None:
+    assert set(policies) == {"trigger", "job", "maintenance"}
+    assert [fault for role, policy in policies.items() for fault in faults(role, policy)] == []
+
+
+EMR = f"arn:aws:emr-serverless:{REGION}:{ACCOUNT}"
+GLUE = f"arn:aws:glue:{REGION}:{ACCOUNT}"
+MIRROR = f"arn:aws:s3:::{LAKE}/mirrors/shop/orders/data/1.parquet"
+CHANGELOG = f"arn:aws:s3:::{LAKE}/raw/orders_changelog/data/1.parquet"
+
+
+@pytest.mark.parametrize(
+    ("role", "action", "resource", "may"),
+    [
+        ("job", "s3:GetObject", CHANGELOG, True),
+        ("job", "s3:PutObject", CHANGELOG, False),
+        ("job", "s3:PutObject", MIRROR, True),
+        ("job", "s3:DeleteObject", MIRROR, False),
+        ("job", "s3:GetObject", "arn:aws:s3:::other-lake/raw/1.parquet", False),
+        ("job", "s3:GetObject", f"arn:aws:s3:::{LAKE}/payroll/1.parquet", False),
+        ("job", "glue:UpdateTable", f"{GLUE}:table/shop/orders", True),
+        ("job", "glue:UpdateTable", f"{GLUE}:table/raw/orders_changelog", False),
+        ("job", "glue:UpdateTable", f"{GLUE}:table/shop/customers", False),
+        ("job", "glue:DeleteTable", f"{GLUE}:table/shop/orders", False),
+        ("job", "dynamodb:PutItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/icemirror", True),
+        ("job", "dynamodb:PutItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/other", False),
+        ("job", "dynamodb:DeleteTable", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/icemirror", False),
+        ("trigger", "s3:GetObject", CHANGELOG, False),
+        ("trigger", "s3:GetObject", MIRROR, False),
+        ("trigger", "glue:UpdateTable", f"{GLUE}:table/shop/orders", False),
+        ("trigger", "glue:GetTable", f"{GLUE}:table/shop/customers", False),
+        ("trigger", "sqs:ReceiveMessage", f"arn:aws:sqs:{REGION}:{ACCOUNT}:other", False),
+        ("trigger", "emr-serverless:StartJobRun", f"{EMR}:/applications/x", False),
+        ("trigger", "emr-serverless:DeleteApplication", f"{EMR}:/applications/x", False),
+        ("trigger", "iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/admin", False),
+        ("maintenance", "s3:DeleteObject", MIRROR, True),
+        ("maintenance", "s3:DeleteObject", CHANGELOG, False),
+        ("maintenance", "glue:DeleteTable", f"{GLUE}:table/shop/orders", False),
+    ],
+)  # fmt: skip
+def test_a_role_may(policies: dict[str, str], role: str, action: str, resource: str, may: bool) -> None:
+    assert allows(policies[role], action, resource) is may
+
+
+def test_the_triggers_role_allows_what_it_calls_and_little_else(
+    policies: dict[str, str], config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(ACCOUNT, REGION)
+    recorder.watch(monkeypatch)
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(config))
+    try:
+        assert function.handler({"icemirror": "sweep"}, object())["tables"] == ["shop.items", "shop.orders"]
+        function.handler({"icemirror": "sweep"}, object())
+        function._function().intake.fleet.registry.close()
+    finally:
+        for cached in (function._function, function._settings, function._report):
+            cached.cache_clear()
+    passed = {"iam:PassedToService": "emr-serverless.amazonaws.com"}
+    refused = [
+        one
+        for one in sorted(recorder.calls)
+        if not allows(policies["trigger"], one.action, one.resource, passed)
+    ]
+    assert refused == []
+    called = {call.action for call in recorder.calls}
+    assert {"emr-serverless:StartJobRun", "glue:GetTable", "dynamodb:Query"} <= called
+    granted = {action for one in statements(policies["trigger"]) for action in one["Action"]}
+    assert granted - called <= RARELY | OF_LAMBDA
+
+
+def test_a_commit_becomes_a_row_and_a_job(applied: Terraform, config: Path, environ: dict[str, str]) -> None:
+    functions, emr = boto3.client("lambda"), boto3.client("emr-serverless")
+    settings = load_settings(config, {})
+    given = functions.get_function_configuration(FunctionName="icemirror")["Environment"]["Variables"]
+    given["AWS_ENDPOINT_URL_EMR_SERVERLESS"] = environ["AWS_ENDPOINT_URL_EMR_SERVERLESS"]
+    functions.update_function_configuration(FunctionName="icemirror", Environment={"Variables": given})
+    application = settings.trigger.launcher.model_dump()["application_id"]
+    before = len(emr.list_job_runs(applicationId=application)["jobRuns"])
+    store = open_store(settings)
+    dirty = noticed(store)
+
+    boto3.client("s3").put_object(Bucket=LAKE, Key=HEAD, Body=b"{}")
+    assert until(lambda: noticed(store) > dirty), "no row"
+    assert before or until(lambda: emr.list_job_runs(applicationId=application)["jobRuns"]), "no job"
+    store.close()
+
+
+def drain(applied: Terraform, folder: Path) -> None:
+    """As an operator would: what is started can be neither changed nor destroyed."""
+    application = applied.outputs(AT)["configuration"]["trigger"]["launcher"]["application_id"]
+    assert (
+        boto3.client("emr-serverless").get_application(applicationId=application)["application"]["state"]
+        == "STARTED"
+    )
+    command = folder / "aws"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.infra.aws_command "$@"\n')
+    command.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "DRAIN_POLL_SECONDS": "0"}
+    subprocess.run([OURS / "drain.sh", application], cwd=ROOT, env=environ, check=True, timeout=60)
+
+
+def test_destroying_leaves_nothing_but_data(applied: Terraform, tmp_path: Path) -> None:
+    drain(applied, tmp_path)
+    applied.run("destroy", "-auto-approve", "-input=false", "-no-color", at=AT)
+    assert json.loads(applied.run("show", "-json", at=AT)).get("values", {}).get("root_module", {}) == {}
+    assert boto3.client("dynamodb").list_tables()["TableNames"] == []
+    assert boto3.client("lambda").list_functions()["Functions"] == []
+    assert boto3.client("sqs").list_queues().get("QueueUrls", []) == []
+    assert boto3.client("s3").list_objects_v2(Bucket=LAKE)["KeyCount"] >= 1
