@@ -11,6 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Cursor
+from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.key_index.root import Root, read_root
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import SegmentInfo
@@ -30,11 +31,15 @@ FULL = "full-"  # how requests of rebuilds begin
 
 @dataclass(frozen=True)
 class Commit:
-    """A change of the mirror's metadata; `healed`: made by a merge that rebuilt a part of the index."""
+    """A change of the mirror's metadata; `healed`: made by a merge that rebuilt a part of the index.
+
+    `late`: it had been on its way for long.
+    """
 
     before: TableMetadata
     after: TableMetadata
     healed: bool
+    late: bool = False
 
 
 @dataclass
@@ -112,9 +117,14 @@ class Judge:
             )
         if not replayed.startswith(FULL):  # the last slice of a stage may have been one of deletes
             _no_dead_files(summary, contents)
-        if int(summary[EPOCH]) <= self.epoch:
-            raise Divergence(f"epoch {summary[EPOCH]} after {self.epoch}")
-        self.epoch = int(summary[EPOCH])
+        # What was on its way lands on its head after all, if what came instead was rolled back.
+        epoch, last = (
+            int(summary[EPOCH]),
+            max(_epochs(commit.before), default=0) if commit.late else self.epoch,
+        )
+        if epoch <= last:
+            raise Divergence(f"epoch {epoch} after {last}")
+        self.epoch = max(self.epoch, epoch)
         root = read_root(self.io, summary[ROOT])
         self.index = {summary[ROOT], *(segment.path for segment in root.segments)}
         self.referenced |= self.index
@@ -273,6 +283,13 @@ def _unsure(parent: State, state: State, contents: Contents) -> set[Key]:
     rows = contents.by_key()
     kept = {key for key in parent.touched & parent.rows.keys() if rows.get(key) == parent.rows[key]}
     return {key for key in kept if rows[key] != state.rows.get(key)}
+
+
+def _epochs(metadata: TableMetadata) -> list[int]:
+    """Of icemirror's snapshots on main."""
+    line = walk_ancestors(metadata.snapshots, metadata.current_snapshot_id)
+    told = (one.summary.additional_properties for one in line if one.summary)
+    return [int(one[EPOCH]) for one in told if EPOCH in one]
 
 
 def _compare_rows(state: State, contents: Contents) -> None:

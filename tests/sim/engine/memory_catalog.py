@@ -49,6 +49,7 @@ class MemoryCatalog(NoopCatalog):
         self.earlier: dict[tuple[str, ...], deque[TableMetadata]] = {}
         self.fault: Fault | None = None
         self.late: list[Callable[[], None]] = []
+        self.landing = False
         self._observe = observe
         self._blind = False
         self._versions = count()
@@ -117,12 +118,14 @@ class MemoryCatalog(NoopCatalog):
         """What was on its way arrives, if the catalog still takes it; how many did."""
         landed = 0
         waiting, self.late = self.late, []
+        self.landing = True
         for commit in waiting:
             try:
                 commit()
                 landed += 1
             except CommitFailedException:
                 continue
+        self.landing = False
         return landed
 
     def _take_fault(self, updates: Any) -> Fault | None:

@@ -113,7 +113,8 @@ class World:
 
     def _observe(self, before: TableMetadata, after: TableMetadata) -> None:
         if after.location.endswith("/world"):
-            self._unjudged.append(Commit(before, after, "healed" in self.points.passed))
+            healed = "healed" in self.points.passed
+            self._unjudged.append(Commit(before, after, healed, self.catalog.landing))
 
     def _judge(self) -> None:
         waiting, self._unjudged = self._unjudged, []
