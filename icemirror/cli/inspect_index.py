@@ -28,7 +28,7 @@ def inspect_index(config: str | None, name: str, as_json: bool) -> int:
     """Show the key index of a mirror: runs and their tiers, segments, sizes, bytes per key, and what is unreadable.
 
     Reads the root and the segments' directories only; changes nothing and needs no Spark. Keys are shown as the index
-    stores them, in hexadecimal. Ends with 3 if a part cannot be read; the next merge rebuilds it.
+    stores them, in hexadecimal. Ends with 3 if a part cannot be read; the next merge that needs it rebuilds it.
     """
     report = _inspect(config, name)
     if as_json:

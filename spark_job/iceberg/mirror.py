@@ -110,8 +110,12 @@ class Mirror:
 
     @property
     def live_rows(self) -> int:
-        """Rows that a reader sees."""
-        return self.root.live_rows if self.root else 0
+        """Rows that a reader sees; where the root is lost, those of icemirror's last snapshot."""
+        if self.root is not None:
+            return self.root.live_rows
+        standing = self.table.metadata.snapshot_by_id(self.standing_id) if self.standing_id else None
+        told = standing.summary.additional_properties if standing and standing.summary else {}
+        return int(told.get(LIVE_ROWS, "0"))
 
     @property
     def others_changed_rows(self) -> bool:
@@ -156,7 +160,7 @@ def read_mirror(table: Table, name: str) -> Mirror:
     try:
         root = _roots.get(standing.root_path, lambda: read_root(table.io, standing.root_path))
     except (FileNotFoundError, Corrupt) as error:
-        log.warning("the root of the key index cannot be read", reason=str(error))
+        log.warning("the root of the key index cannot be read", table=name, reason=str(error))
         return replace(mirror, lost=True)
     if root.snapshot_id != standing.snapshot_id:
         raise Corrupt(

@@ -193,6 +193,12 @@ def test_an_index_root_that_is_gone_is_lost(table: Table, tmp_path: Path) -> Non
     assert (mirror.root, mirror.cursor) == (None, CURSOR)
 
 
+def test_the_rows_of_a_mirror_whose_root_is_lost_are_known(table: Table, tmp_path: Path) -> None:
+    Path(commit_ours(table, tmp_path, **{"icemirror.live-rows": "2"})).unlink()
+    mirror = read_mirror(table, "shop.orders")
+    assert (mirror.lost, mirror.live_rows) == (True, 2)
+
+
 def test_a_damaged_index_root_is_lost(table: Table, tmp_path: Path) -> None:
     path = Path(commit_ours(table, tmp_path))
     path.write_bytes(path.read_bytes()[:-5])
