@@ -40,7 +40,7 @@ def inspect_index(config: str | None, name: str, as_json: bool) -> int:
 
 def _inspect(config: str | None, name: str) -> IndexReport:
     from icemirror.cli.plan import choose_tables
-    from spark_job.iceberg.failures import named
+    from spark_job.iceberg.failures import named_for
     from spark_job.iceberg.mirror import read_mirror
     from spark_job.iceberg.tables import Catalogs
     from spark_job.inspect_index import inspect_index as inspect
@@ -50,7 +50,7 @@ def _inspect(config: str | None, name: str) -> IndexReport:
     loaded = Catalogs(settings).load_mirror(table)
     if loaded is None:
         raise Invalid(f"{table.name}: there is no mirror yet. `icemirror merge` makes it.")
-    with named(table.name):
+    with named_for(table.name):
         return inspect(table.name, read_mirror(loaded, table.name))
 
 
