@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -26,6 +27,7 @@ _STYLES = {
     "launching": "cyan",
     "waiting": "yellow",
     "quarantined": "red",
+    "needs-person": "red",
     "paused": "magenta",
 }
 
@@ -85,6 +87,9 @@ def render_status(tables: Iterable[dict[str, Any]], width: int) -> Group:
             below.append(Text(f"{one['table']}: {message}", style="yellow"))
         if one["error"]:
             below.append(Text(with_table(one["table"], one["error"]["message"]), style="red"))
+        if one["state"] == "quarantined":
+            resume = f"icemirror resume --table {shlex.quote(one['table'])}"
+            below.append(Text(f"  when that is mended: {resume}", style="dim"))
     return Group(grid, *below)
 
 

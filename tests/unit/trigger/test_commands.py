@@ -173,6 +173,7 @@ def test_status_for_people_shows_state_and_error(folder: Path, capfd: pytest.Cap
     shown = capfd.readouterr().out
     assert "quarantined" in shown
     assert "a key is NULL" in shown
+    assert "when that is mended: icemirror resume --table shop.orders" in shown
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "160"])
