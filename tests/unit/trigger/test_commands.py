@@ -187,6 +187,7 @@ def test_status_has_one_line_for_each_table_and_what_is_wrong_below(
     assert [line.split()[0] for line in lines[:3]] == ["table", "shop.orders", "shop.items"]
     assert all(len(line) <= int(columns) for line in lines)
     assert "shop.items: a key is NULL" in lines
+    assert not any("…" in line for line in lines)
 
 
 def test_resume_lifts_quarantines_of_tables_and_of_their_workers(
