@@ -49,7 +49,8 @@ def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bo
         return explain(settings, tables, as_json=as_json)
     results = _merge(settings, tables, as_json=as_json)
     if not as_json:
-        out.print(render_results(results, out.width))
+        if results:
+            out.print(render_results(results, out.width))
         for result in results:
             if result.error:
                 print_error(with_table(result.table, result.error.message))

@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.filesize import decimal
 from rich.text import Text
 
-from icemirror.cli.console import config_option, load, out, print_error, print_json
+from icemirror.cli.console import config_option, load, out, print_error, print_hint, print_json
 from icemirror.cli.fitting import Column, fit
 from icemirror.cli.trouble import with_table
 
@@ -47,6 +47,8 @@ def status(config: str | None, as_json: bool) -> None:
         registry.refresh()
         if registry.problem is not None:
             print_error(f"discover: {registry.problem}")
+        for problem in registry.unmatched:
+            print_hint(f"discover: {problem}")
         tables = registry.tables
     now, slots = time.time(), policy_of(settings).slots
     found = [
@@ -57,7 +59,8 @@ def status(config: str | None, as_json: bool) -> None:
         for one in found:
             print_json(one)
         return
-    out.print(render_status(found, out.width))
+    if found:
+        out.print(render_status(found, out.width))
 
 
 def _ask(settings: Settings, tables: Sequence[TableSettings]) -> list[Behind | ErrorResult | None]:
