@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import IntEnum, StrEnum
 
 
@@ -32,10 +33,10 @@ NEEDS_PERSON = frozenset({Kind.INVALID, Kind.CORRUPT})
 """Trying again does not help until somebody has mended something."""
 
 
-REBUILD = (
-    "rebuild the mirror from the changelog, which readers do not notice: `icemirror replay --full --table …`"
-)
-"""What to do where a mirror cannot go on from what it has."""
+_SOME_TABLE = "--table …"
+
+REBUILD = f"rebuild the mirror from the changelog, which readers do not notice: `icemirror replay --full {_SOME_TABLE}`"
+"""What to do where a mirror cannot go on from what it has; `fill_in` says which."""
 
 MAKE_ANEW = "drop the mirror, then `icemirror resume`: the next merge makes it anew from the changelog"
 """What to do where the table itself is not what it has to be."""
@@ -45,6 +46,12 @@ class IcemirrorError(Exception):
     """Root of all named errors. The message says what was expected, what was found and what to do."""
 
     kind: Kind = Kind.TRANSIENT
+
+
+def fill_in(error: IcemirrorError, table: str) -> None:
+    """Names the table in the commands that the message tells, so that they can be copied."""
+    if _SOME_TABLE in (message := str(error)):
+        error.args = (message.replace(_SOME_TABLE, f"--table {shlex.quote(table)}"),)
 
 
 class Transient(IcemirrorError):

@@ -19,7 +19,7 @@ from spark_job.field_map import mirror_schema
 from spark_job.heal import Healer
 from spark_job.iceberg.create import create_mirror, partition_spec
 from spark_job.iceberg.discard import discard
-from spark_job.iceberg.failures import named
+from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import REPLAY, Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import live_files
@@ -102,7 +102,7 @@ class Pipeline:
         """Takes stock: the mirror first, then the changelog's head, so that an empty plan proves the mirror current."""
         require_supported(table)
         loaded = self.catalogs.load_mirror(table)
-        with named(table.name):
+        with named_for(table.name):
             return self.survey(table, read_mirror(loaded, table.name) if loaded else None)
 
     def survey(self, table: TableSettings, mirror: Mirror | None) -> Prepared:
@@ -157,7 +157,7 @@ class Pipeline:
         """Merges a slice; None where it is a replay that found nothing new, and so committed nothing."""
         began = self.clock()
         table = prepared.settings
-        with named(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
+        with named_for(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
             mirror = self._ensure_mirror(prepared)
             location = index_location(mirror.table.metadata, self.settings.index_location)
             shape = prepared.shape.of_mirror(mirror.table.metadata.table_uuid)

@@ -31,7 +31,7 @@ from icemirror.state.replay import ReplayProgress, ReplayStep
 from icemirror.telemetry.logs import get_log
 from spark_job.field_map import load_map
 from spark_job.iceberg.discard import discard
-from spark_job.iceberg.failures import named
+from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import (
     FIELD_MAP,
@@ -72,7 +72,7 @@ def rebuild_step(
         if _is_swapped(mirror, request):
             return ReplayStep(before, done=True, rebuilt=True)
         try:
-            with named(table.name):
+            with named_for(table.name):
                 return _advance(pipeline, table, mirror, request, before)
         except CommitUnknown:
             raise

@@ -21,6 +21,7 @@ class Turn:
         self.left: Left | None = None  # by the plan of the last slice
         self.error: ErrorResult | None = None
         self.rebuilt = False
+        self.rebuilt_from = 0  # events
         self._run_id = run_id
         self._clock = clock
         self._started_at = clock()
@@ -42,7 +43,7 @@ class Turn:
             started_at=self._started_at,
             ended_at=self._clock(),
             outcome=self.outcome,
-            events=sum(part.events for part in self.slices),
+            events=self.rebuilt_from + sum(part.events for part in self.slices),
         )
 
     def result(self) -> RunResult:

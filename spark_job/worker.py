@@ -156,6 +156,7 @@ def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOu
         case ReplayStep(progress, done, part):
             turn.slices.extend([part] if part else [])
             turn.rebuilt |= step.rebuilt
+            turn.rebuilt_from = progress.events if step.rebuilt else turn.rebuilt_from
             return ReplayDone(progress) if done else SliceDone(progress)
         case Merged():
             turn.slices.append(step.slice)

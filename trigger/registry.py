@@ -40,6 +40,13 @@ class Registry:
         return self._known.tables
 
     @property
+    def unmatched(self) -> list[str]:
+        """What to say of patterns that no table matches by now."""
+        from icemirror.settings.expand import unmatched
+
+        return [] if self.problem else unmatched(self._known)
+
+    @property
     def groups(self) -> frozenset[str]:
         """The groups of the tables."""
         return frozenset(table.group for table in self.tables)

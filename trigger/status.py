@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from icemirror.errors import Kind
+from icemirror.errors import NEEDS_PERSON, Kind
 from icemirror.result import Behind, ErrorResult
 from icemirror.settings import TableSettings
 from icemirror.state.lag import Lag, lag_of, no_other
@@ -32,14 +32,12 @@ def table_status(
     row = rows.tables.get(table.name) or TableRow(table.name, group=table.group)
     behind = asked if isinstance(asked, Behind) else None
     refused = asked if isinstance(asked, ErrorResult) else None
-    error = row.error or row.look_error or _no_worker(row, rows, slots) or refused
+    error = row.error or row.look_error or _hopeless(refused) or _no_worker(row, rows, slots) or refused
     position = (behind and behind.position) or row.position
     return {
         "table": table.name,
-        "state": _state(row, rows, behind),
-        "lag": (
-            _asked_lag(behind, now) if behind else lag_of(row, now, lineages.left if lineages else no_other)
-        )._asdict(),
+        "state": _state(row, rows, behind, refused),
+        "lag": _lag(row, now, asked, lineages)._asdict(),
         "last_run": _last_run(row.last_run) if row.last_run else None,
         "failures": row.failures,
         "error": error.model_dump(mode="json") if error else None,
@@ -64,21 +62,37 @@ def fleet_status(
     return [table_status(table, rows, now, slots=slots, lineages=lineages) for table in tables]
 
 
-def _state(row: TableRow, rows: Rows, behind: Behind | None) -> str:
-    """Idle is only what is known to have nothing to do."""
+def _hopeless(error: ErrorResult | None) -> ErrorResult | None:
+    """The error, if trying again does not help."""
+    return error if error is not None and error.kind in NEEDS_PERSON else None
+
+
+def _state(row: TableRow, rows: Rows, behind: Behind | None, refused: ErrorResult | None) -> str:
+    """Idle is only what is known to have nothing to do. Where a replay waits, that may be the cure."""
     if row.owner is not None:
         return "running"
     if row.quarantined:
         return "quarantined"
     if row.paused:
         return "paused"
+    if row.replay is None and (_hopeless(row.look_error) or _hopeless(refused)):
+        return "needs-person"
     if row.dirty > row.covered:
         own = (slot for slot in rows.slots.values() if slot.id.group == row.group)
         return "launching" if any(slot.state is SlotState.LAUNCHING for slot in own) else "waiting"
-    if row.look_error is not None:
+    if row.look_error is not None or refused is not None:
         return "waiting"
     idle = row.dirty > 0 if behind is None else behind.snapshots == 0
     return "idle" if idle else "waiting"
+
+
+def _lag(row: TableRow, now: float, asked: Behind | ErrorResult | None, lineages: Lineages | None) -> Lag:
+    """What the tables say; of one that cannot be read, no more than since when a commit waits that was noticed."""
+    if isinstance(asked, Behind):
+        return _asked_lag(asked, now)
+    if row.dirty == row.covered and (asked is not None or row.look_error is not None):
+        return Lag()
+    return lag_of(row, now, lineages.left if lineages else no_other)
 
 
 def _asked_lag(behind: Behind, now: float) -> Lag:

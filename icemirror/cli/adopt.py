@@ -84,12 +84,12 @@ def _adopt(
 ) -> Adopted:
     from icemirror.telemetry.configured import start_logs
     from spark_job.adopt import adopt_table
-    from spark_job.iceberg.failures import named
+    from spark_job.iceberg.failures import named_for
     from spark_job.wiring import build_pipeline
 
     start_logs(settings, quiet=err.is_terminal and not as_json)
     pipeline = build_pipeline(settings, run_id=f"adopt-{uuid.uuid4()}")
-    with err.status(f"{table.name}: reading the key of every row"), named(table.name):
+    with err.status(f"{table.name}: reading the key of every row"), named_for(table.name):
         return adopt_table(pipeline, table, merged_up_to, dry_run=dry_run)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 import click
 from rich.console import Group
@@ -12,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from icemirror.cli.console import config_option, load, out, print_json
+from icemirror.cli.fitting import Column, fit
 from icemirror.errors import Exit, Invalid
 
 if TYPE_CHECKING:
-    from spark_job.inspect_index import IndexReport
+    from spark_job.inspect_index import IndexReport, RunReport
 
 _BAR = 24
 
@@ -34,13 +36,13 @@ def inspect_index(config: str | None, name: str, as_json: bool) -> int:
     if as_json:
         print_json(report.model_dump(mode="json"))
     else:
-        out.print(_render(report))
+        out.print(_render(report, out.width))
     return Exit.NEEDS_PERSON if report.unreadable else Exit.DONE
 
 
 def _inspect(config: str | None, name: str) -> IndexReport:
     from icemirror.cli.plan import choose_tables
-    from spark_job.iceberg.failures import named
+    from spark_job.iceberg.failures import named_for
     from spark_job.iceberg.mirror import read_mirror
     from spark_job.iceberg.tables import Catalogs
     from spark_job.inspect_index import inspect_index as inspect
@@ -50,14 +52,14 @@ def _inspect(config: str | None, name: str) -> IndexReport:
     loaded = Catalogs(settings).load_mirror(table)
     if loaded is None:
         raise Invalid(f"{table.name}: there is no mirror yet. `icemirror merge` makes it.")
-    with named(table.name):
+    with named_for(table.name):
         return inspect(table.name, read_mirror(loaded, table.name))
 
 
-def _render(report: IndexReport) -> Group:
-    parts: list[Table | Text] = [_facts(report)]
+def _render(report: IndexReport, width: int) -> Group:
+    parts: list[Table | Text | Group] = [_facts(report)]
     if report.runs:
-        parts += [Text(), _runs(report)]
+        parts += [Text(), _runs(report, width)]
     if report.unreadable:
         parts.append(Text())
     parts += [Text(f"unreadable: {one.path}: {one.what}", style="red") for one in report.unreadable]
@@ -96,36 +98,37 @@ def _facts(report: IndexReport) -> Table:
     return table
 
 
-def _runs(report: IndexReport) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("run", "tier", "segments", "entries", "tombstones", "size"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("bytes/key", justify="right")
-    for name in ("layout", "first key", "last key"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("files", justify="right")
-    for name in ("age", "merging"):
-        table.add_column(name, no_wrap=True)
-    largest = max(run.bytes for run in report.runs)
-    for run in report.runs:
-        table.add_row(
-            f"{run.run}",
-            f"{run.tier}",
-            f"{run.segments:,}",
-            f"{run.entries:,}",
-            f"{run.tombstones:,}",
-            decimal(run.bytes),
-            Text("█" * max(1, round(_BAR * run.bytes / max(largest, 1))), style="cyan"),
-            f"{run.bytes_per_key:g}",
-            "+".join(run.layouts),
-            _short(run.first_key),
-            _short(run.last_key),
-            f"{run.files:,}",
-            _age(run.written_at),
-            "" if run.merging_into is None else f"→ {run.merging_into}",
-        )
-    return table
+def _runs(report: IndexReport, width: int) -> Table | Group:
+    largest = max(max(run.bytes for run in report.runs), 1)
+    bars = [Text("█" * max(1, round(_BAR * run.bytes / largest)), style="cyan") for run in report.runs]
+    merging = ["" if run.merging_into is None else f"→ {run.merging_into}" for run in report.runs]
+
+    def column(
+        name: str,
+        cell: Callable[[RunReport], str],
+        justify: Literal["left", "right"] = "right",
+        spare: int = 0,
+    ) -> Column:
+        return Column(name, [Text(cell(run)) for run in report.runs], justify, spare)
+
+    columns = [
+        column("run", lambda run: f"{run.run}"),
+        column("tier", lambda run: f"{run.tier}"),
+        column("segments", lambda run: f"{run.segments:,}"),
+        column("entries", lambda run: f"{run.entries:,}"),
+        column("tombstones", lambda run: f"{run.tombstones:,}"),
+        column("size", lambda run: decimal(run.bytes)),
+        Column("", bars, spare=6),
+        column("bytes/key", lambda run: f"{run.bytes_per_key:g}"),
+        column("layout", lambda run: "+".join(run.layouts), "left", spare=4),
+        column("first key", lambda run: _short(run.first_key), "left", spare=5),
+        column("last key", lambda run: _short(run.last_key), "left", spare=5),
+        column("files", lambda run: f"{run.files:,}", spare=1),
+        column("age", lambda run: _age(run.written_at), "left", spare=2),
+    ]
+    if any(merging):
+        columns.append(Column("merging", [Text(text) for text in merging], spare=3))
+    return fit(columns, width)
 
 
 def _order(order: tuple[int, ...] | None) -> str:

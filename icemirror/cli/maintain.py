@@ -110,7 +110,7 @@ def _run(
     older_than_seconds: float,
 ) -> Iterator[MaintainResult]:
     from icemirror.errors import Invalid
-    from spark_job.iceberg.failures import named
+    from spark_job.iceberg.failures import named_for
     from spark_job.iceberg.tables import Catalogs
     from spark_job.maintenance.expire import expire
     from spark_job.maintenance.orphans import clean_orphans
@@ -123,7 +123,7 @@ def _run(
             raise Invalid(f"{table.name}: there is no such mirror yet; the first merge makes it.")
         return found
 
-    with named(table.name):
+    with named_for(table.name):
         for action in actions:
             if action == _EXPIRE:
                 yield expire(

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import click
+from rich.console import Group
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,8 +19,10 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from icemirror.cli.console import config_option, err, load, out, print_error, print_json
+from icemirror.cli.fitting import Column, fit
 from icemirror.cli.plan import choose_tables, explain
 from icemirror.cli.trouble import with_table
 from icemirror.errors import exit_of, worst
@@ -46,7 +49,8 @@ def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bo
         return explain(settings, tables, as_json=as_json)
     results = _merge(settings, tables, as_json=as_json)
     if not as_json:
-        out.print(_render(results))
+        if results:
+            out.print(render_results(results, out.width))
         for result in results:
             if result.error:
                 print_error(with_table(result.table, result.error.message))
@@ -91,22 +95,25 @@ def _show_slice(progress: Progress, task: TaskID, name: str, part: SliceResult) 
     )
 
 
-def _render(results: list[TableResult]) -> Table:
-    table = Table("table", "outcome", box=None, pad_edge=False, header_style="bold")
-    for name in ("commits", "events", "inserted", "updated", "deleted", "stale", "live rows", "seconds"):
-        table.add_column(name, justify="right")
+def render_results(results: list[TableResult], width: int) -> Table | Group:
+    """What came of each table."""
     styles = {"merged": "green", "up-to-date": "dim", "failed": "red"}
-    for result in results:
-        parts = result.slices
-        table.add_row(
-            result.table,
-            f"[{styles.get(result.outcome, 'default')}]{result.outcome}",
-            f"{len(parts):,}",
-            *(
-                f"{sum(getattr(part, name) for part in parts):,}"
-                for name in ("events", "inserted", "updated", "deleted", "stale")
-            ),
-            "" if result.live_rows is None else f"{result.live_rows:,}",
-            f"{result.seconds:.2f}",
+    counted = [
+        Column(
+            name,
+            [Text(f"{sum(getattr(part, name) for part in result.slices):,}") for result in results],
+            "right",
+            spare=1 if name == "stale" else 0,
         )
-    return table
+        for name in ("events", "inserted", "updated", "deleted", "stale")
+    ]
+    rows = ["" if result.live_rows is None else f"{result.live_rows:,}" for result in results]
+    columns = [
+        Column("table", [Text(result.table) for result in results]),
+        Column("outcome", [Text(result.outcome, styles.get(result.outcome, "")) for result in results]),
+        Column("commits", [Text(f"{len(result.slices):,}") for result in results], "right", spare=3),
+        *counted,
+        Column("live rows", [Text(text) for text in rows], "right"),
+        Column("seconds", [Text(f"{result.seconds:.2f}") for result in results], "right", spare=2),
+    ]
+    return fit(columns, width)

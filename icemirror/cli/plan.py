@@ -9,7 +9,15 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from icemirror.cli.console import config_option, load, out, print_error, print_json, print_json_error
+from icemirror.cli.console import (
+    config_option,
+    load,
+    out,
+    print_error,
+    print_hint,
+    print_json,
+    print_json_error,
+)
 from icemirror.errors import BadConfig, Exit, IcemirrorError, exit_code, worst
 
 if TYPE_CHECKING:
@@ -29,9 +37,12 @@ def plan(config: str | None, names: tuple[str, ...], as_json: bool) -> int:
 
 def choose_tables(settings: Settings, names: tuple[str, ...]) -> tuple[TableSettings, ...]:
     """The tables that were named, or all; discovered ones included."""
+    from icemirror.settings.expand import unmatched
     from spark_job.discover import discover_tables
 
     settings = discover_tables(settings)
+    for problem in unmatched(settings):
+        print_hint(f"discover: {problem}")
     return tuple(settings.table(name) for name in names) or settings.tables
 
 

@@ -143,13 +143,16 @@ def _ask(
     from icemirror.cli.replay_wait import await_end
     from icemirror.state.actions import Refused
     from icemirror.state.apply import apply
+    from icemirror.state.attendance import nobody_there
     from icemirror.state.configured import open_store, policy_of
     from icemirror.state.events import ReplayRequested
+    from icemirror.state.reads import EVERYTHING
     from icemirror.state.terms import terms_of
 
+    policy = policy_of(settings)
     with open_store(settings) as store:
         event = ReplayRequested(asked.requested_at, table.name, terms_of(table), asked)
-        match apply(store, event, policy_of(settings)).actions:
+        match apply(store, event, policy).actions:
             case (Refused(there),):
                 at = datetime.fromtimestamp(there.requested_at, UTC).isoformat(timespec="seconds")
                 print_error(
@@ -157,6 +160,8 @@ def _ask(
                     f"icemirror replay --table {table.name} --cancel"
                 )
                 return Exit.RETRY_LATER
+        if why := nobody_there(store.load(EVERYTHING), table.name, time.time(), policy):
+            print_hint(f"{table.name}: {why}")
         if wait:
             return await_end(store, table.name, asked, err, as_json=as_json)
     told: dict[str, Any] = {"table": table.name, "replay_id": asked.id, "outcome": "asked"}

@@ -25,6 +25,7 @@ from icemirror.state.store import Store
 
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 30.0  # before asking whether anybody is there at all
+_LINE_SECONDS = 10.0  # between two lines of progress, where there is no terminal for a bar
 
 
 def await_end(
@@ -45,7 +46,7 @@ def await_end(
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    waited, hinted = 0.0, False
+    waited, hinted, said_at = 0.0, False, -_LINE_SECONDS
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(table, total=None)
         while True:
@@ -63,9 +64,14 @@ def await_end(
                 completed=done.events if done else 0,
                 total=(done.of_events if done else None) or None,
             )
+            if not console.is_terminal and waited >= said_at + _LINE_SECONDS:
+                said_at = waited
+                print_hint(f"{table}: {_doing(row)}{_so_far(done)}")
             if not hinted and waited >= _PATIENCE_SECONDS and row.owner is None and done is None:
                 hinted = True
-                print_hint(f"{table}: nobody has taken it yet; does `icemirror watch` run?")
+                print_hint(
+                    f"{table}: nobody has taken it yet; does `icemirror watch` run? Or: `icemirror sweep`"
+                )
             sleep(_POLL_SECONDS)
             waited += _POLL_SECONDS
     return _conclude(table, asked, row.last_replay, as_json=as_json)
@@ -75,6 +81,10 @@ def _doing(row: TableRow) -> str:
     if row.owner is not None:
         return "rebuilding" if row.replay and row.replay.full else "replaying"
     return "waits to be tried again" if row.failures else "waits for a worker"
+
+
+def _so_far(progress: ReplayProgress | None) -> str:
+    return f", {progress.events:,} of {progress.of_events:,} events" if progress else ""
 
 
 def _conclude(table: str, asked: Replay, end: ReplayEnd | None, *, as_json: bool) -> Exit:

@@ -8,6 +8,7 @@ import click
 
 from icemirror.cli.chosen import choose, chosen_options
 from icemirror.cli.console import config_option, load, out
+from icemirror.state.attendance import WHAT_TAKES_IT
 from icemirror.state.rows import Row, TableRow
 
 
@@ -45,4 +46,4 @@ def _said(before: Row | None) -> str:
         case TableRow():
             return "takes work again"
         case _:
-            return "no trigger has looked at it yet; `icemirror watch` or `icemirror sweep` does"
+            return f"no trigger has looked at it yet; {WHAT_TAKES_IT}"

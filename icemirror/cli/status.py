@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 from rich.console import Group
 from rich.filesize import decimal
-from rich.table import Table
 from rich.text import Text
 
-from icemirror.cli.console import config_option, load, out, print_error, print_json
+from icemirror.cli.console import config_option, load, out, print_error, print_hint, print_json
+from icemirror.cli.fitting import Column, fit
 from icemirror.cli.trouble import with_table
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _STYLES = {
     "launching": "cyan",
     "waiting": "yellow",
     "quarantined": "red",
+    "needs-person": "red",
     "paused": "magenta",
 }
 
@@ -45,6 +47,8 @@ def status(config: str | None, as_json: bool) -> None:
         registry.refresh()
         if registry.problem is not None:
             print_error(f"discover: {registry.problem}")
+        for problem in registry.unmatched:
+            print_hint(f"discover: {problem}")
         tables = registry.tables
     now, slots = time.time(), policy_of(settings).slots
     found = [
@@ -55,7 +59,8 @@ def status(config: str | None, as_json: bool) -> None:
         for one in found:
             print_json(one)
         return
-    out.print(render_status(found, out.width))
+    if found:
+        out.print(render_status(found, out.width))
 
 
 def _ask(settings: Settings, tables: Sequence[TableSettings]) -> list[Behind | ErrorResult | None]:
@@ -71,13 +76,16 @@ def _ask(settings: Settings, tables: Sequence[TableSettings]) -> list[Behind | E
 
 def render_status(tables: Iterable[dict[str, Any]], width: int) -> Group:
     """The tables as one table for people, a line each as far as there is room; what is wrong stands below it."""
-    wanted = [column for column in _COLUMNS if width >= column.from_width]
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for column in wanted:
-        grid.add_column(column.name, justify=column.justify, no_wrap=True)
+    tables = list(tables)
+    grid = fit(
+        [
+            Column(column.name, [column.cell(one) for one in tables], column.justify, column.spare)
+            for column in _COLUMNS
+        ],
+        width,
+    )
     below: list[Text] = []
     for one in tables:
-        grid.add_row(*(column.cell(one) for column in wanted))
         if one["replay"]:
             below.append(Text(f"{one['table']}: {_replay(one['replay'])}", style="cyan"))
         elif one["last_replay"] and one["last_replay"]["error"]:
@@ -85,13 +93,16 @@ def render_status(tables: Iterable[dict[str, Any]], width: int) -> Group:
             below.append(Text(f"{one['table']}: {message}", style="yellow"))
         if one["error"]:
             below.append(Text(with_table(one["table"], one["error"]["message"]), style="red"))
+        if one["state"] == "quarantined":
+            resume = f"icemirror resume --table {shlex.quote(one['table'])}"
+            below.append(Text(f"  when that is mended: {resume}", style="dim"))
     return Group(grid, *below)
 
 
-class _Column(NamedTuple):
+class _Cell(NamedTuple):
     name: str
     cell: Callable[[dict[str, Any]], Text]
-    from_width: int = 0
+    spare: int = 0
     justify: Literal["left", "right"] = "left"
 
 
@@ -108,13 +119,13 @@ def _index(one: dict[str, Any]) -> Text:
 
 
 _COLUMNS = (
-    _Column("table", lambda one: Text(one["table"])),
-    _Column("state", _state),
-    _Column("lag", lambda one: Text(_seconds(one["lag"]["seconds"])), 60, "right"),
-    _Column("behind", lambda one: Text(_behind(one["lag"])), 40, "right"),
-    _Column("live rows", _live_rows, 70, "right"),
-    _Column("index", _index, 110, "right"),
-    _Column("last run", lambda one: Text(_last_run(one["last_run"])), 110),
+    _Cell("table", lambda one: Text(one["table"])),
+    _Cell("state", _state),
+    _Cell("lag", lambda one: Text(_seconds(one["lag"]["seconds"])), 2, "right"),
+    _Cell("behind", lambda one: Text(_behind(one["lag"])), 1, "right"),
+    _Cell("live rows", _live_rows, 3, "right"),
+    _Cell("index", _index, 4, "right"),
+    _Cell("last run", lambda one: Text(_last_run(one["last_run"])), 5),
 )
 
 

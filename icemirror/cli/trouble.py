@@ -38,3 +38,5 @@ def explain_trouble(fleet: Fleet, rows: Rows, found: Mapping[str, Standing], con
             print_hint(f"to go on with it: {resume}")
     if fleet.registry.problem is not None:
         print_error(f"discover: {fleet.registry.problem}")
+    for problem in fleet.registry.unmatched:
+        print_hint(f"discover: {problem}")

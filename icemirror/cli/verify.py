@@ -78,7 +78,7 @@ def verify(
 
 def _verify(settings: Settings, table: TableSettings, options: Options, *, as_json: bool) -> VerifyReport:
     from icemirror.telemetry.configured import start_logs
-    from spark_job.iceberg.failures import named
+    from spark_job.iceberg.failures import named_for
     from spark_job.verify.check import verify_table
     from spark_job.wiring import build_pipeline
 
@@ -91,7 +91,7 @@ def _verify(settings: Settings, table: TableSettings, options: Options, *, as_js
         def show(step: str, done: int, total: int) -> None:
             progress.update(task, description=f"{table.name}: {step}", completed=done, total=total or None)
 
-        with named(table.name):
+        with named_for(table.name):
             return verify_table(pipeline, table, options, show)
 
 

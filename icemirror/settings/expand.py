@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from icemirror.errors import Invalid
+from icemirror.settings.discovery import DiscoverSettings
 from icemirror.settings.model import Settings, mirror_clashes
+from icemirror.settings.tables import TableSettings
 
 ListTables = Callable[[str | None, str], Iterable[str]]
 """Catalog's name (None: the default one) and dotted namespace → the names of the tables in it."""
@@ -35,3 +37,18 @@ def expand_discovered(settings: Settings, list_tables: ListTables) -> Settings:
     for _, message in mirror_clashes(tables):
         raise Invalid(f"discover: {message}; list the table under `tables`, or narrow `match`")
     return settings.model_copy(update={"tables": tuple(tables)})
+
+
+def unmatched(settings: Settings) -> list[str]:
+    """What to say of the entries of `discover` to which none of the tables, found ones included, belongs."""
+    return [
+        f"no table of {entry.namespace} matches {entry.match}"
+        for entry in settings.discover
+        if not any(_belongs(table, entry) for table in settings.tables)
+    ]
+
+
+def _belongs(table: TableSettings, entry: DiscoverSettings) -> bool:
+    namespace, _, name = str(table.changelog_id).rpartition(".")
+    here = (table.changelog_catalog, namespace) == (entry.changelog_catalog, entry.namespace)
+    return here and entry.mirror_name(name) is not None

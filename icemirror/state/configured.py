@@ -20,11 +20,11 @@ _LAUNCH_SECONDS = {"local": 5.0, "emr-serverless": 60.0, "kubernetes": 30.0}
 _LOOKS_PER_RECHECK = 5
 
 
-def open_store(settings: Settings) -> Store:
-    """The store of `trigger.state`."""
+def open_store(settings: Settings, *, read_only: bool = False) -> Store:
+    """The store of `trigger.state`; one that is only read need not be writable."""
     match state := settings.trigger.state:
         case SqliteState():
-            return SqliteStore(state.path)
+            return SqliteStore(state.path, read_only=read_only)
         case DynamoDbState():
             from icemirror.state.dynamodb import open_dynamodb  # boto3 is slow to load, and not always there
 
@@ -40,7 +40,7 @@ def read_rows(settings: Settings) -> Rows:
     """The rows as they are; none, and none are made, where there is no state yet."""
     if _is_new(settings):
         return Rows({}, {})
-    with open_store(settings) as store:
+    with open_store(settings, read_only=True) as store:
         return store.load(EVERYTHING)
 
 
@@ -55,7 +55,7 @@ def read_letters(settings: Settings) -> tuple[Letter, ...]:
 def _is_new(settings: Settings) -> bool:
     """Opening the state would make it."""
     state = settings.trigger.state
-    return isinstance(state, SqliteState) and not state.path.exists()
+    return isinstance(state, SqliteState) and not (state.path.exists() and state.path.stat().st_size)
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -14,7 +14,7 @@ from icemirror.state.reads import Reads
 from icemirror.state.result_json import dump_result, load_result
 from icemirror.state.row_json import dump_row, load_slot, load_table
 from icemirror.state.rows import Row, Rows, TableRow
-from icemirror.state.sqlite_file import named_error, open_file
+from icemirror.state.sqlite_file import named_error, open_file, open_to_read
 from icemirror.state.store import ResultPage, RunResult
 
 _TABLE, _SLOT = "table", "slot"
@@ -28,6 +28,7 @@ class SqliteStore:
         self,
         path: Path,
         *,
+        read_only: bool = False,
         busy_seconds: float = 10.0,
         kept_results: int = _KEPT_RESULTS,
         kept_letters: int = MAX_LETTERS,
@@ -37,7 +38,7 @@ class SqliteStore:
         self._kept_letters = kept_letters
         self._lock = threading.RLock()
         with self._named_errors():
-            self._connection = open_file(path, busy_seconds)
+            self._connection = (open_to_read if read_only else open_file)(path, busy_seconds)
 
     def load(self, reads: Reads) -> Rows:
         """The rows asked for that exist, from one consistent snapshot."""

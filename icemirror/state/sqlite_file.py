@@ -21,6 +21,7 @@ _SCHEMA = (
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+_REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
 _ASIDE = "Move the file aside: without it the next sweep finds all that is to be merged"
 
 
@@ -39,6 +40,29 @@ def open_file(path: Path, busy_seconds: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    """A connection that writes nothing, for a state that is there; the file and its folder need not be writable."""
+    connection = _read_only(path, "mode=ro", busy_seconds)
+    try:
+        _looks_ours(connection, path)
+    except sqlite3.OperationalError as error:
+        connection.close()
+        log = path.with_name(f"{path.name}-wal")
+        if error.sqlite_errorcode & 0xFF not in _REFUSED or (log.exists() and log.stat().st_size):
+            raise
+        # SQLite wants to make its log's files even to read; there is no log, so the file has everything.
+        connection = _read_only(path, "immutable=1", busy_seconds)
+        _looks_ours(connection, path)
+    return connection
+
+
+def _read_only(path: Path, how: str, busy_seconds: float) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?{how}"
+    return sqlite3.connect(
+        address, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+    )
 
 
 def named_error(path: Path, error: sqlite3.Error) -> Exception:

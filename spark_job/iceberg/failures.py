@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
 
-from icemirror.errors import Corrupt, IcemirrorError, Invalid, Transient
+from icemirror.errors import Corrupt, IcemirrorError, Invalid, Transient, fill_in
 
 # Whose errors say that something could not be reached, or did not answer; by the module of any of their bases.
 _RETRY_MODULES = (
@@ -42,6 +42,17 @@ def named(what: str = "") -> Iterator[None]:
         if known is None:
             raise
         raise known from error
+
+
+@contextmanager
+def named_for(table: str) -> Iterator[None]:
+    """The same for a step of one table, which is also named in the commands that a message tells."""
+    try:
+        with named(table):
+            yield
+    except IcemirrorError as error:
+        fill_in(error, table)
+        raise
 
 
 @contextmanager

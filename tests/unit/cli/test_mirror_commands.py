@@ -74,6 +74,20 @@ def test_inspect_index_tells_of_runs_and_segments(lab: Lab, capsys: pytest.Captu
     assert "█" in text
 
 
+def test_inspect_index_cuts_no_number_on_a_plain_terminal(
+    lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.out, "_width", 80)
+    lab.merge()
+    assert command(lab, "inspect-index") == 0
+    text = capsys.readouterr().out
+    heads = "run tier segments entries tombstones size bytes/key"
+    assert heads in " ".join(text.split())
+    assert "█" not in text
+    assert "…" not in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
 def test_inspect_index_says_that_others_have_written(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.merge()
     foreign.append(lab.mirror, [(9, "theirs")])

@@ -24,7 +24,7 @@ from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.state.rows import SlotId, SlotRow, TableRow
 from icemirror.state.sqlite import SqliteStore
 from spark_job.replay import replay_step
-from tests.unit.merge.lab import Lab
+from tests.unit.merge.lab import ID_AND_NAME, Lab
 from tests.unit.state.samples import INVALID, TERMS, TRANSIENT
 
 
@@ -260,3 +260,36 @@ def test_a_worker_that_does_what_was_asked_ends_the_waiting(
         console = open_console(stderr=True, environ={})
         assert await_end(store, "lab.world", waiting, console, as_json=False) == 0
     assert "rebuilt from 2 events; it has 2 rows" in capfd.readouterr().out
+
+
+def test_waiting_without_a_terminal_tells_how_far_it_is_now_and_then(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    idle = [lambda store: None] * 25
+    story = Story(tmp_path, work, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
+    assert story.wait() == 0
+    shown = capfd.readouterr().err.splitlines()
+    assert shown == ["t: waits for a worker", "t: replaying, 4 of 9 events"]
+
+
+def test_a_replay_that_nobody_will_take_up_says_so_and_what_does(
+    lab: Lab, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    assert run(["replay", "--table", "lab.world", "--full"]) == 0
+    shown = capfd.readouterr().err
+    assert "lab.world: no trigger has looked at it yet; `icemirror watch` or `icemirror sweep` does" in shown
+
+
+def test_the_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    lab.catalog.drop_table("lab.world_changelog")
+    lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
+    command = "`icemirror replay --full --table lab.world`"
+    result = lab.try_merge()
+    assert result.error is not None
+    assert command in result.error.message
+    assert run(["plan"]) == 3
+    assert command in capfd.readouterr().err

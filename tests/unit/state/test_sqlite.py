@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
@@ -219,3 +220,36 @@ def test_a_row_that_is_newer_or_damaged_is_named(tmp_path: Path, body: str, word
     put_row(tmp_path / "s.db", "table", "t", body)
     with SqliteStore(tmp_path / "s.db") as store, pytest.raises(Invalid, match=words):
         store.load(EVERYTHING)
+
+
+def test_a_state_is_read_where_nothing_may_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SqliteStore(path) as store:
+        assert store.compare_and_set(TableRow("shop.orders", dirty=1))
+    with SqliteStore(path, read_only=True) as store:
+        assert store.load(EVERYTHING).tables["shop.orders"].dirty == 1
+        with pytest.raises(Invalid, match="cannot be opened for writing"):
+            store.compare_and_set(TableRow("shop.items"))
+
+
+def _read_as_nobody(path: Path) -> None:
+    if os.geteuid() == 0:
+        os.setuid(65534)
+    with SqliteStore(path, read_only=True) as store:
+        assert "shop.orders" in store.load(EVERYTHING).tables
+
+
+def test_a_state_is_read_in_a_folder_of_somebody_else() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with SqliteStore(folder / "state.db") as store:
+            assert store.compare_and_set(TableRow("shop.orders", dirty=1))
+        (folder / "state.db").chmod(0o444)
+        folder.chmod(0o555)
+        child = multiprocessing.get_context("spawn").Process(
+            target=_read_as_nobody, args=(folder / "state.db",)
+        )
+        child.start()
+        child.join(60)
+        folder.chmod(0o755)
+        assert child.exitcode == 0

@@ -173,6 +173,7 @@ def test_status_for_people_shows_state_and_error(folder: Path, capfd: pytest.Cap
     shown = capfd.readouterr().out
     assert "quarantined" in shown
     assert "a key is NULL" in shown
+    assert "when that is mended: icemirror resume --table shop.orders" in shown
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "160"])
@@ -186,6 +187,7 @@ def test_status_has_one_line_for_each_table_and_what_is_wrong_below(
     assert [line.split()[0] for line in lines[:3]] == ["table", "shop.orders", "shop.items"]
     assert all(len(line) <= int(columns) for line in lines)
     assert "shop.items: a key is NULL" in lines
+    assert not any("…" in line for line in lines)
 
 
 def test_resume_lifts_quarantines_of_tables_and_of_their_workers(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.result import Behind, Left, Position
+from icemirror.result import Behind, ErrorResult, Left, Position
 from icemirror.settings import TableSettings
 from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.state.rows import Planned, SlotRow, SlotState, TableRow
@@ -112,7 +112,10 @@ def test_what_cannot_be_known_is_null(table: TableSettings) -> None:
         (dirty(), slot(SlotState.RUNNING), "waiting"),
         (owned(), slot(SlotState.RUNNING), "running"),
         (dirty(quarantined=True, error=INVALID), None, "quarantined"),
-        (TableRow("shop.orders", look_error=INVALID), None, "waiting"),
+        (TableRow("shop.orders", look_error=INVALID), None, "needs-person"),
+        (TableRow("shop.orders", look_error=TRANSIENT), None, "waiting"),
+        (dirty(look_error=INVALID), slot(SlotState.LAUNCHING), "needs-person"),
+        (dirty(look_error=INVALID, replay=Replay("r", 1.0)), None, "waiting"),
     ],
 )
 def test_the_state_in_one_word(
@@ -184,7 +187,25 @@ def test_what_the_tables_themselves_say_counts_more_than_what_the_state_remember
 
 def test_a_table_that_cannot_be_asked_is_not_idle_and_says_why(table: TableSettings) -> None:
     found = table_status(table, rows(), 100.0, asked=INVALID)
-    assert (found["state"], found["error"]["message"]) == ("waiting", "a key is NULL")
+    assert (found["state"], found["error"]["message"]) == ("needs-person", "a key is NULL")
+
+
+@pytest.mark.parametrize(("why", "state"), [(INVALID, "needs-person"), (TRANSIENT, "waiting")])
+def test_a_table_that_was_merged_and_cannot_be_asked_now_is_not_idle_and_its_lag_is_unknown(
+    table: TableSettings, why: ErrorResult, state: str
+) -> None:
+    row = TableRow("shop.orders", dirty=3, covered=3, position=POSITION)
+    unknown = {"seconds": None, "snapshots": None, "events": None}
+    found = table_status(table, rows(row), 100.0, asked=why)
+    assert (found["state"], found["lag"]) == (state, unknown)
+    found = table_status(table, rows(replace(row, look_error=why)), 100.0)
+    assert (found["state"], found["lag"]) == (state, unknown)
+
+
+def test_what_a_person_must_mend_is_told_before_workers_that_do_not_come_up(table: TableSettings) -> None:
+    lost = SlotRow(SLOT, quarantined=True, error="a job ended early")
+    found = table_status(table, rows(dirty(), lost), 100.0, asked=INVALID)
+    assert found["error"]["message"] == "a key is NULL"
 
 
 def test_every_configured_table_is_listed(tmp_path: Path) -> None:

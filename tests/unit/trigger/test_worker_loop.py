@@ -384,3 +384,6 @@ def test_a_rebuild_is_told_as_one(bench: Bench) -> None:
     bench.replays = [ReplayStep(ReplayProgress(9, 9), done=True, position=POSITION, rebuilt=True)]
     bench.run()
     assert bench.results() == [("t", "rebuilt", 0)]
+    run = bench.table().last_run
+    assert run is not None
+    assert (run.outcome, run.events) == ("rebuilt", 9)
