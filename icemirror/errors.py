@@ -124,4 +124,4 @@ def unexpected_text(error: BaseException) -> str:
     while trace is not None:
         where = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return f"unexpected {type(error).__name__} at {where}; the job's log says more"
+    return f"unexpected {type(error).__name__} at {where}"

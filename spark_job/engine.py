@@ -20,6 +20,7 @@ from spark_job.doubtful import NeedsHistory
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
 from spark_job.index_merge import IndexMerge, merged_paths, run_merge
+from spark_job.interrupt import was_interrupted
 from spark_job.key_index.codec import Encoding
 from spark_job.key_index.compaction import MergedPiece
 from spark_job.key_index.damage import DamagedSegment
@@ -83,13 +84,13 @@ class LazyEngine:
 
     def _ask(self, ask: Callable[[Engine], list[Answer]]) -> list[Answer]:
         """What the engine answers. One that fails without a name may be dead: the next work gets a new one."""
-        engine = self._started()
         try:
-            return ask(engine)
-        except IcemirrorError:
-            raise
-        except Exception:
-            self._engine = None
+            return ask(self._started())
+        except Exception as error:
+            if was_interrupted():
+                raise KeyboardInterrupt from error
+            if not isinstance(error, IcemirrorError):
+                self._engine = None
             raise
 
     def _started(self) -> Engine:

@@ -40,7 +40,8 @@ def merge_table(
         except Exception as error:  # a defect of ours, or of a library: this table fails, the others go on
             log.failure("merge failed unexpectedly", error)
             report(error)
-            failure = ErrorResult(kind=Kind.UNEXPECTED, message=unexpected_text(error))
+            text = f"{unexpected_text(error)}; ICEMIRROR_DEBUG=1 shows more"
+            failure = ErrorResult(kind=Kind.UNEXPECTED, message=text)
     return TableResult(
         table=table.name,
         outcome="failed" if failure else "merged" if slices else "up-to-date",

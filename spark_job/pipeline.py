@@ -7,7 +7,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
 from icemirror.crash import reach
-from icemirror.errors import MAKE_ANEW, Conflict, Corrupt, IcemirrorError, Invalid
+from icemirror.errors import Conflict, Corrupt, IcemirrorError
 from icemirror.result import Advance, Merged, PlanResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
@@ -194,17 +194,7 @@ class Pipeline:
         return Merged(slice=result, position=position_after(part, outcome))
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
-        if changes := prepared.mirror_changes:
-            raise Invalid(
-                f"{prepared.settings.name}: the mirror's own columns were changed ({'; '.join(changes)}), by another "
-                "engine than icemirror; nothing was merged. Drop columns that were added; where one was dropped, "
-                f"{MAKE_ANEW}."
-            )
-        if changes := prepared.schema_changes:
-            raise Invalid(
-                f"{prepared.settings.changelog_id}: its schema changed ({'; '.join(changes)}). "
-                "Following schema changes is not supported by this version; nothing was merged."
-            )
+        prepared.require_same_columns()
         if prepared.mirror is None or (prepared.mirror.head is None and not prepared.staged):
             schema, ids = mirror_schema(
                 prepared.changelog.schema(), prepared.shape.row_ids, prepared.shape.key_ids

@@ -151,9 +151,22 @@ def _find_stage(
 
 def _read_stage(stage: Stage, name: str) -> Mirror:
     table = stage.table
-    if table.current_snapshot() is not None:
-        return read_mirror(table, name)
+    return read_mirror(table, name) if table.current_snapshot() is not None else _emptied(table)
+
+
+def _emptied(table: Table) -> Mirror:
+    """As if nothing had been merged yet."""
     return Mirror(table, None, None, 0, None, load_map(table.metadata.properties[FIELD_MAP]))
+
+
+def survey_rebuild(pipeline: Pipeline, table: TableSettings) -> Prepared:
+    """What a rebuild that begins now would merge; refuses what no rebuild of this mirror can do."""
+    mirror = pipeline.catalogs.load_mirror(table)
+    is_ours = mirror is not None and FIELD_MAP in mirror.metadata.properties
+    with named(table.name):
+        prepared = pipeline.survey(table, _emptied(mirror) if mirror is not None and is_ours else None)
+        prepared.require_same_columns()
+    return prepared
 
 
 def _survey(pipeline: Pipeline, table: TableSettings, stage: Stage) -> Prepared:

@@ -21,7 +21,7 @@ from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.replay_range import find_range
 from spark_job.pipeline import Done, Pipeline, Task
 from spark_job.plan import Slice, cut_files
-from spark_job.rebuild import rebuild_step
+from spark_job.rebuild import rebuild_step, survey_rebuild
 from spark_job.stock import Prepared
 from spark_job.support import require_supported
 
@@ -61,7 +61,7 @@ def plan_replay(pipeline: Pipeline, table: TableSettings, replay: Replay) -> Rep
     """What a replay would read; changes nothing."""
     require_supported(table)
     if replay.full:
-        prepared = pipeline.survey(table, None)
+        prepared = survey_rebuild(pipeline, table)
         files = [file for part in prepared.slices for file in part.files]
         ends, slices = None, len(prepared.slices)
     else:

@@ -15,6 +15,7 @@ from icemirror.errors import Invalid
 from icemirror.safe_path import keep_off_working_directory
 from icemirror.spark_properties import AT_START
 from icemirror.telemetry.logs import get_log
+from spark_job.interrupt import own_interrupts
 from spark_job.java import fits, set_java_home
 
 if TYPE_CHECKING:
@@ -68,9 +69,10 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
     at_start = SparkConf(loadDefaults=False)
     at_start.setAll([setting for setting in conf.getAll() if setting[0].startswith(AT_START)])
     try:
-        with _tamed_java():
-            SparkContext._ensure_initialized(conf=at_start)
-        return SparkContext.getOrCreate(conf)
+        with own_interrupts():
+            with _tamed_java():
+                SparkContext._ensure_initialized(conf=at_start)
+            return SparkContext.getOrCreate(conf)
     except Exception as error:
         raise Invalid(
             f"Spark did not start: {error}. Check job.spark in the configuration and the Java in JAVA_HOME."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyiceberg.table import Table
 
-from icemirror.errors import REBUILD, Invalid
+from icemirror.errors import MAKE_ANEW, REBUILD, Invalid
 from icemirror.settings import TableSettings
 from spark_job.change_file import ChangeFile
 from spark_job.field_map import mirror_changes, schema_changes
@@ -47,6 +47,20 @@ class Prepared:
         if self.mirror is None:
             return ()
         return mirror_changes(self.changelog.schema(), self.mirror.table.schema(), self.mirror.field_map)
+
+    def require_same_columns(self) -> None:
+        """Refuses a mirror whose columns are not the changelog's: neither a merge nor a rebuild changes them."""
+        if changes := self.mirror_changes:
+            raise Invalid(
+                f"{self.settings.name}: the mirror's own columns were changed ({'; '.join(changes)}), by another "
+                "engine than icemirror; nothing was merged. Drop columns that were added; where one was dropped, "
+                f"{MAKE_ANEW}."
+            )
+        if changes := self.schema_changes:
+            raise Invalid(
+                f"{self.settings.changelog_id}: its schema changed ({'; '.join(changes)}). This version does not "
+                f"follow schema changes; nothing was merged. Change it back, or {MAKE_ANEW}."
+            )
 
     def merged_files(self) -> list[ChangeFile]:
         """The changelog's files up to the cursor."""

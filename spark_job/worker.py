@@ -149,7 +149,9 @@ def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOu
     except Exception as error:
         log.failure("merge failed unexpectedly", error)
         around.report(error)
-        turn.error = ErrorResult(kind=Kind.TRANSIENT, message=unexpected_text(error))
+        turn.error = ErrorResult(
+            kind=Kind.TRANSIENT, message=f"{unexpected_text(error)}; the job's log says more"
+        )
         return MergeFailed(turn.error)
     turn.position, turn.left = step.position or turn.position, None
     match step:

@@ -100,10 +100,12 @@ class Fleet:
             event = Unown(self.clock(), row.name, self.jitter(), self._log_of(runs.get(row.owner)))
             if self._matters(event, rows):
                 reach("unown")
-                self._apply(event)
+                applied = self._apply(event)
                 reach("unowned")
-                with bind(table=row.name):
-                    log.warning("the job ended while it had this table")
+                match applied.after:
+                    case TableRow(owner=None, error=ErrorResult() as error):
+                        with bind(table=row.name):
+                            log.warning("the job ended while it had this table", reason=error.message)
 
     def dispatch(self, group: str, rows: Rows) -> bool:
         """2. Launches a worker if one is wanted; whether anything was done."""

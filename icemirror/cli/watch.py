@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -47,6 +48,8 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
     settings = load(config)
     live = err.is_terminal
     start_logs(settings, quiet=live)
+    if live:  # the table on the screen shows it
+        logging.getLogger(Reporting.__module__).setLevel(logging.CRITICAL)
     stop, interrupted = threading.Event(), threading.Event()
 
     def on_signal(number: int, _: object) -> None:

@@ -84,6 +84,58 @@ def test_an_interrupt_while_spark_starts_leaves_no_java_behind() -> None:
     raise AssertionError("Java is still there")
 
 
+_AT_WORK = """
+import sys, time
+from pathlib import Path
+from icemirror.cli.main import conclude
+from icemirror.telemetry.logs import configure
+from spark_job.engine import LazyEngine
+from spark_job.session import open_spark
+
+def linger(path):
+    Path(path).touch()
+    time.sleep(20)
+
+class Engine:
+    def __init__(self):
+        self.spark = open_spark({"spark.driver.memory": "512m"})
+
+    def run(self, path):
+        shared = self.spark.broadcast(1)
+        try:
+            return self.spark.parallelize([path], 1).map(linger).collect()
+        finally:
+            shared.unpersist()
+
+class Work(str):
+    files = background = ()
+
+configure(project_ref="", environment="")
+try:
+    LazyEngine(Engine).run(Work(sys.argv[1]))
+except BaseException as error:
+    sys.exit(conclude(error, debug=False))
+"""
+
+
+def test_an_interrupt_while_spark_works_is_an_interruption_and_nothing_else(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _AT_WORK, str(begun)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 120
+    while not begun.exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    interrupted_at = time.monotonic()
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.strip()) == (130, "interrupted")
+    assert time.monotonic() - interrupted_at < 15, "it did not wait for the task"
+
+
 _KILLED = """
 import os, signal
 from spark_job.engine import LazyEngine

@@ -212,7 +212,11 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     ),
     "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*rebuild the mirror"),
     "expired cursor": (expire_cursor, Kind.INVALID, "expired.*rebuild the mirror"),
-    "another schema": (add_column, Kind.INVALID, r"its schema changed \(new column more \(long\)\)"),
+    "another schema": (
+        add_column,
+        Kind.INVALID,
+        r"its schema changed \(new column more \(long\)\).*Change it back, or drop the mirror",
+    ),
     "column added to the mirror": (
         add_column_to_the_mirror,
         Kind.INVALID,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -198,6 +199,32 @@ def test_an_engine_that_failed_without_a_name_is_started_anew(
         engine.run(work)
     engine.run(work)
     assert len(started) == starts
+
+
+@pytest.mark.parametrize("error", [Transient("lost"), RuntimeError("Answer from Java side is empty")])
+def test_after_an_interrupt_whatever_fails_is_the_interruption(
+    lab: Lab, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(InProcess):
+        def run(self, work: Work[Result]) -> list[Result]:
+            raise error
+
+    def start() -> InProcess:
+        if interrupted.is_set() and isinstance(error, RuntimeError):
+            raise error
+        return Failing()
+
+    interrupted = threading.Event()
+    monkeypatch.setattr("spark_job.interrupt._received", interrupted)
+    lab.tell("I1@1")
+    lab.merge()
+    lab.tell("U1@3")
+    work = next_work(lab)
+    with pytest.raises(type(error)):
+        LazyEngine(start).run(work)
+    interrupted.set()
+    with pytest.raises(KeyboardInterrupt):
+        LazyEngine(start).run(work)
 
 
 def test_every_error_that_a_task_may_raise_is_the_same_on_the_driver() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyiceberg.types import LongType
 
 from icemirror.errors import CommitUnknown, Corrupt, Invalid
 from icemirror.state.replay import Replay, ReplayProgress, ReplayStep
@@ -303,6 +304,24 @@ def test_a_dry_run_tells_what_would_be_read(tmp_path: Path) -> None:
     assert (plan.full, plan.snapshots, plan.files, plan.events) == (True, 3, 5, 11)
     assert plan.bytes > 0
     assert plan.slices > 2
+
+
+def test_a_rebuild_that_other_columns_or_another_key_forbid_is_refused_when_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    lab = make(tmp_path)
+    other = lab.reconfigure("primary_keys: [name]")
+    with pytest.raises(Invalid, match=r"Set primary_keys back, or drop the mirror"):
+        plan_replay(other.pipeline, other.table, FULL)
+    with lab.changelog.update_schema() as update:
+        update.add_column("more", LongType())
+    with pytest.raises(
+        Invalid, match=r"its schema changed \(new column more \(long\)\).* or drop the mirror, then"
+    ):
+        plan_replay(lab.pipeline, lab.table, FULL)
+    lab.catalog.drop_table(lab.mirror.name())
+    assert plan_replay(lab.pipeline, lab.table, FULL).events > 0
+    assert lab.try_merge().error is None
 
 
 def test_rows_of_version_3_are_numbered_anew_and_only_once(tmp_path: Path) -> None:

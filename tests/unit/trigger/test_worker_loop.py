@@ -225,6 +225,7 @@ def test_an_unexpected_error_is_named_by_type_and_place_but_not_by_its_text(benc
     error = bench.table("bad").error
     assert error is not None
     assert error.message.startswith("unexpected ZeroDivisionError at ")
+    assert error.message.endswith("; the job's log says more")
     assert "4711" not in error.message
 
 
