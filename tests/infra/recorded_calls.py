@@ -44,7 +44,15 @@ class Recorder:
     def _resources(self, service: str, given: dict[str, Any]) -> Iterator[str]:
         here = f"{self.region}:{self.account}"
         match service, given:
-            case "glue", {"DatabaseName": database, "Name": table}:
+            case "glue", {"Name": database, **rest} | {"DatabaseInput": {"Name": database}, **rest} if (
+                "DatabaseName" not in rest
+            ):
+                yield f"arn:aws:glue:{here}:catalog"
+                yield f"arn:aws:glue:{here}:database/{database}"
+            case "glue", {"DatabaseName": database, "Name": table} | {
+                "DatabaseName": database,
+                "TableInput": {"Name": table},
+            }:
                 yield f"arn:aws:glue:{here}:catalog"
                 yield f"arn:aws:glue:{here}:database/{database}"
                 yield f"arn:aws:glue:{here}:table/{database}/{table}"

@@ -13,7 +13,6 @@ from tests.infra.terraform import OURS, Terraform, Unavailable, find_mirror
 from tests.need import do_without
 
 MODULES = [OURS, *sorted((OURS / "modules").iterdir())]
-EXAMPLES = ("minimal", "production")
 BLOCK = re.compile(r'^(variable|output) "(\w+)" \{\n(.*?)^\}', re.MULTILINE | re.DOTALL)
 
 
@@ -36,9 +35,9 @@ def test_everything_is_in_terraforms_own_form(terraform: Terraform) -> None:
     assert terraform.run("fmt", "-check", "-recursive", "-list=true") == ""
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_valid(terraform: Terraform, example: str) -> None:
-    at = f"examples/{example}"
+def test_the_example_production_is_valid(terraform: Terraform) -> None:
+    """The example `minimal` is applied: test_terraform_apply.py."""
+    at = "examples/production"
     ready(terraform, at)
     terraform.run("validate", at=at)
 

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow as pa
 import pytest
+import yaml
+from pyiceberg.catalog import load_catalog
 
 from icemirror.cli.main import run
 from icemirror.settings import load_settings
@@ -217,6 +220,53 @@ def test_the_triggers_role_allows_what_it_calls_and_little_else(
     assert {"emr-serverless:StartJobRun", "glue:GetTable", "dynamodb:Query"} <= called
     granted = {action for one in statements(policies["trigger"]) for action in one["Action"]}
     assert granted - called <= RARELY | OF_LAMBDA
+
+
+def test_the_jobs_role_allows_what_a_merge_calls_and_writes(
+    policies: dict[str, str], config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3, policy = boto3.client("s3"), policies["job"]
+    content = yaml.safe_load(config.read_text())
+    content["iceberg"]["catalog"]["s3.endpoint"] = os.environ["AWS_ENDPOINT_URL"]  # names buckets in paths
+    config.write_text(yaml.safe_dump(content))
+    catalog = load_catalog("lake", **load_settings(config, {}).catalog_properties(None))
+    catalog.drop_table("raw.items_changelog")
+    schema = pa.schema(
+        [
+            pa.field(name, kind, nullable=False)
+            for name, kind in (("id", pa.int64()), ("sequence_number", pa.int64()))
+        ]
+        + [pa.field("cdc_operation", pa.string(), nullable=False)]
+    )
+    changelog = catalog.create_table(
+        "raw.items_changelog", schema, location=f"s3://{LAKE}/raw/items_changelog"
+    )
+    with changelog.update_schema() as update:
+        update.set_identifier_fields("id")
+    before = keys_of(s3)
+    recorder = Recorder(ACCOUNT, REGION)
+    for sequence, operation in enumerate(("INSERT", "UPDATE", "DELETE")):
+        rows = pa.table([[1, 2, 3], [sequence] * 3, [operation] * 3], schema=schema)
+        catalog.load_table("raw.items_changelog").append(rows)
+        changed = keys_of(s3)
+        with monkeypatch.context() as watched:
+            recorder.watch(watched)
+            assert run(["-c", str(config), "merge", "-t", "shop.items"]) == 0
+        written = keys_of(s3) - changed
+        assert written
+        assert [
+            key for key in written if not allows(policy, "s3:PutObject", f"arn:aws:s3:::{LAKE}/{key}")
+        ] == []
+    read = {key for key in keys_of(s3) - before if key.startswith("raw/")}
+    assert [key for key in read if not allows(policy, "s3:GetObject", f"arn:aws:s3:::{LAKE}/{key}")] == []
+    assert [one for one in sorted(recorder.calls) if not allows(policy, one.action, one.resource)] == []
+    assert {"glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"} <= {
+        one.action for one in recorder.calls
+    }
+
+
+def keys_of(s3: Any) -> set[str]:
+    return {one["Key"] for one in s3.list_objects_v2(Bucket=LAKE).get("Contents", ())}
 
 
 def test_a_commit_becomes_a_row_and_a_job(applied: Terraform, config: Path, environ: dict[str, str]) -> None:
