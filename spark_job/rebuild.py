@@ -163,7 +163,7 @@ def survey_rebuild(pipeline: Pipeline, table: TableSettings) -> Prepared:
     """What a rebuild that begins now would merge; refuses what no rebuild of this mirror can do."""
     mirror = pipeline.catalogs.load_mirror(table)
     is_ours = mirror is not None and FIELD_MAP in mirror.metadata.properties
-    with named(table.name):
+    with named_for(table.name):
         prepared = pipeline.survey(table, _emptied(mirror) if mirror is not None and is_ours else None)
         prepared.require_same_columns()
     return prepared
