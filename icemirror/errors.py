@@ -42,6 +42,10 @@ MAKE_ANEW = "drop the mirror, then `icemirror resume`: the next merge makes it a
 """What to do where the table itself is not what it has to be."""
 
 
+NO_MIRROR_YET = "there is no mirror yet; the first merge that finds events in the changelog makes it"
+"""Nothing is wrong where the changelog is empty still."""
+
+
 class IcemirrorError(Exception):
     """Root of all named errors. The message says what was expected, what was found and what to do."""
 

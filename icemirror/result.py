@@ -54,7 +54,7 @@ class TableResult(_Frozen):
 
 
 class PlanResult(_Frozen):
-    """What a merge of one table would do."""
+    """What a merge of one table would do. `fills_mirror`: it is there and was never merged into."""
 
     table: str
     snapshots: int
@@ -64,6 +64,7 @@ class PlanResult(_Frozen):
     slices: int
     schema_changes: tuple[str, ...] = ()
     creates_mirror: bool
+    fills_mirror: bool = False
     touched_files: int | None = None
     estimated_seconds: float | None = None
 

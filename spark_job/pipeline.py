@@ -139,6 +139,9 @@ class Pipeline:
                 *prepared.schema_changes,
             ),
             creates_mirror=prepared.mirror is None and bool(prepared.slices),
+            fills_mirror=prepared.mirror is not None
+            and prepared.mirror.head is None
+            and bool(prepared.slices),
         )
 
     def clock(self) -> float:

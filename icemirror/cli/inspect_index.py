@@ -14,7 +14,7 @@ from rich.text import Text
 
 from icemirror.cli.console import config_option, load, out, print_json
 from icemirror.cli.fitting import Column, fit
-from icemirror.errors import Exit, Invalid
+from icemirror.errors import NO_MIRROR_YET, Exit, Invalid
 
 if TYPE_CHECKING:
     from spark_job.inspect_index import IndexReport, RunReport
@@ -51,7 +51,7 @@ def _inspect(config: str | None, name: str) -> IndexReport:
     (table,) = choose_tables(settings, (name,))
     loaded = Catalogs(settings).load_mirror(table)
     if loaded is None:
-        raise Invalid(f"{table.name}: there is no mirror yet. `icemirror merge` makes it.")
+        raise Invalid(f"{table.name}: {NO_MIRROR_YET}.")
     with named_for(table.name):
         return inspect(table.name, read_mirror(loaded, table.name))
 

@@ -18,7 +18,7 @@ from icemirror.cli.console import (
     print_json_error,
 )
 from icemirror.cli.plan import choose_tables
-from icemirror.errors import Exit, IcemirrorError, exit_code, worst
+from icemirror.errors import NO_MIRROR_YET, Exit, IcemirrorError, Invalid, exit_code, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,10 @@ _EXPIRE = "expire"
 _CLEAN_ORPHANS = "clean-orphans"
 _LEAST_AGE = "7h"  # a worker gives up a slice after six
 _SHOWN = 20
+
+
+class _NoMirrorYet(Invalid):
+    """Wrong only for who asked for this very table."""
 
 
 @click.command()
@@ -63,7 +67,7 @@ def maintain(
                    that a job was not allowed to delete
 
     Merges expire by themselves; this is for tables that nobody merges into, and for roles that may delete where
-    jobs may not. Safe beside running merges.
+    jobs may not. Safe beside running merges. Without --table, tables that have no mirror yet are skipped.
     """
     settings = load(config)
     seconds = _age(older_than)
@@ -77,6 +81,9 @@ def maintain(
                 if as_json:
                     print_json(result.model_dump(mode="json"))
         except IcemirrorError as error:
+            if isinstance(error, _NoMirrorYet) and not names:
+                print_hint(f"{error} Skipped.")
+                continue
             codes.append(exit_code(error))
             print_error(str(error))
             if as_json:
@@ -109,7 +116,6 @@ def _run(
     dry_run: bool,
     older_than_seconds: float,
 ) -> Iterator[MaintainResult]:
-    from icemirror.errors import Invalid
     from spark_job.iceberg.failures import named_for
     from spark_job.iceberg.tables import Catalogs
     from spark_job.maintenance.expire import expire
@@ -120,7 +126,7 @@ def _run(
     def load_mirror() -> IcebergTable:
         found = catalogs.load_mirror(table)
         if found is None:
-            raise Invalid(f"{table.name}: there is no such mirror yet; the first merge makes it.")
+            raise _NoMirrorYet(f"{table.name}: {NO_MIRROR_YET}.")
         return found
 
     with named_for(table.name):

@@ -21,11 +21,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from icemirror.cli.console import config_option, err, load, out, print_error, print_json
+from icemirror.cli.console import config_option, err, load, out, print_error, print_hint, print_json
 from icemirror.cli.fitting import Column, fit
 from icemirror.cli.plan import choose_tables, explain
 from icemirror.cli.trouble import with_table
-from icemirror.errors import exit_of, worst
+from icemirror.errors import IcemirrorError, exit_of, worst
 
 if TYPE_CHECKING:
     from icemirror.result import SliceResult, TableResult
@@ -47,6 +47,8 @@ def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bo
     tables = choose_tables(settings, names)
     if dry_run:
         return explain(settings, tables, as_json=as_json)
+    for name in _paused(settings, tables):
+        print_hint(f"{name}: is paused for the trigger; it is merged all the same")
     results = _merge(settings, tables, as_json=as_json)
     if not as_json:
         if results:
@@ -55,6 +57,20 @@ def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bo
             if result.error:
                 print_error(with_table(result.table, result.error.message))
     return worst([exit_of(result.error.kind) for result in results if result.error])
+
+
+def _paused(settings: Settings, tables: tuple[TableSettings, ...]) -> list[str]:
+    """The paused ones among the tables, as far as a state on this machine tells: a merge depends on no other."""
+    from icemirror.settings.trigger import SqliteState
+    from icemirror.state.configured import read_rows
+
+    if not isinstance(settings.trigger.state, SqliteState):
+        return []
+    try:
+        rows = read_rows(settings)
+    except IcemirrorError:
+        return []
+    return [table.name for table in tables if rows.table(table.name).paused]
 
 
 def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bool) -> list[TableResult]:

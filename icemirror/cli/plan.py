@@ -84,6 +84,8 @@ def _does(result: PlanResult) -> Text:
         return Text(f"stops: {changes}", style="red")
     if changes:
         return Text(f"nothing; with the next events it stops: {changes}", style="yellow")
+    if result.fills_mirror:
+        return Text("fills the mirror, which is empty")
     return Text("creates the mirror" if result.creates_mirror else "merges" if result.slices else "nothing")
 
 

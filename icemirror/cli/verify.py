@@ -98,7 +98,8 @@ def _verify(settings: Settings, table: TableSettings, options: Options, *, as_js
 def _render(report: VerifyReport) -> Group:
     checked = report.checked
     looked = f"{checked.data_files:,} data files, {checked.segments:,} segments"
-    looked += f", {checked.rows:,} rows and {checked.entries:,} index entries"
+    counts = f"{checked.rows:,} rows and {checked.entries:,} index entries"
+    looked += f", {counts}" if report.mode == "deep" else f"; samples: {counts} drawn"
     if checked.events:
         looked += f" against {checked.events:,} events"
     verdict = Text("equal", style="bold green") if report.equal else Text("different", style="bold red")

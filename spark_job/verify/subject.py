@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Source
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import NO_MIRROR_YET, Corrupt, Invalid
 from icemirror.settings import TableSettings
 from spark_job.catch_up import compare
 from spark_job.change_file import ChangeFile
@@ -62,7 +62,7 @@ def open_subject(pipeline: Pipeline, table: TableSettings) -> Subject:
     """Loads everything that metadata tell, and checks root, cursor and counts."""
     loaded = pipeline.catalogs.load_mirror(table)
     if loaded is None:
-        raise Invalid(f"{table.name}: there is no mirror yet. `icemirror merge` makes it.")
+        raise Invalid(f"{table.name}: {NO_MIRROR_YET}.")
     findings: list[Finding] = []
     try:
         mirror = read_mirror(loaded, table.name)

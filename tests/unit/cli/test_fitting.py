@@ -10,6 +10,7 @@ from rich.text import Text
 
 from icemirror.cli.fitting import Column, fit
 from icemirror.cli.merge import render_results
+from icemirror.cli.status import render_status
 from icemirror.result import SliceResult, TableResult
 
 COUNTS = {"events": 12_345_678, "inserted": 10_000_001, "updated": 2_345_677, "deleted": 1_000_009}
@@ -64,3 +65,22 @@ def test_what_a_merge_came_to_is_never_cut(name: str, width: int) -> None:
     assert all(len(line) <= width for line in lines)
     assert "…" not in "".join(lines)
     assert {name, "merged", "98,765,432", *(f"{count:,}" for count in COUNTS.values())} <= set(words)
+
+
+@pytest.mark.parametrize("width", [70, 80, 160])
+def test_the_status_of_a_table_with_a_long_name_is_never_cut(width: int) -> None:
+    name = "a_long_namespace.and_a_table_with_a_very_long_name_indeed"
+    one = {
+        "table": name,
+        "state": "quarantined",
+        "lag": {"seconds": 86_400.5, "snapshots": 3, "events": 12_345_678},
+        "live_rows": 98_765_432,
+        "index_bytes": 1_234_567,
+        "last_run": None,
+        "replay": None,
+        "last_replay": None,
+        "error": None,
+    }
+    lines = drawn(render_status([one], width), width)
+    assert "…" not in "".join(lines)
+    assert {name, "quarantined"} <= set(" ".join(lines).split())

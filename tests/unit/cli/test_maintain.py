@@ -94,26 +94,33 @@ def test_bad_usage_is_exit_code_2(lab: Lab, arguments: list[str]) -> None:
 
 def test_a_mirror_that_is_not_there_needs_a_person(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.catalog.drop_table("lab.world")
-    assert run(["maintain", "--json"]) == 3
+    assert run(["maintain", "--table", "lab.world", "--json"]) == 3
     (result,) = printed(capsys)
-    assert result["error"] == {
-        "kind": "invalid",
-        "message": "lab.world: there is no such mirror yet; the first merge makes it.",
-    }
+    told = "lab.world: there is no mirror yet; the first merge that finds events in the changelog makes it."
+    assert result["error"] == {"kind": "invalid", "message": told}
+
+
+def test_among_all_tables_one_without_a_mirror_is_skipped_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path)
+    for json_too in ([], ["--json"]):
+        assert run(["maintain", "-c", str(lab.settings.source_path), *json_too]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert "lab.world: there is no mirror yet" in shown.err
+        assert "Skipped." in shown.err
 
 
 def test_secrets_in_errors_are_masked(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.catalog.drop_table("lab.world")
-    register_secret("no such mirror")
+    register_secret("no mirror")
     try:
-        assert run(["maintain", "--json"]) == 3
+        assert run(["maintain", "--table", "lab.world", "--json"]) == 3
     finally:
         forget_secrets()
     (result,) = printed(capsys)
-    assert result["error"] == {
-        "kind": "invalid",
-        "message": "lab.world: there is *** yet; the first merge makes it.",
-    }
+    assert result["error"]["message"].startswith("lab.world: there is *** yet;")
 
 
 @pytest.mark.parametrize("age", ["1h", "6h", "25199s"])

@@ -76,3 +76,28 @@ def test_a_failed_merge_is_logged_with_its_kind_and_traceback(
     lab.try_merge()
     (record,) = [record for record in caplog.records if record.getMessage() == "merge failed"]
     assert record.exc_info is not None
+
+
+def test_a_paused_table_is_merged_by_hand_with_a_note(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Lab.make(tmp_path)  # without events: nothing needs Spark
+    config = ["-c", str(tmp_path / "icemirror.yaml")]
+    assert run(["merge", *config]) == 0
+    assert "paused" not in capfd.readouterr().err
+    assert run(["pause", "-t", "lab.world", *config]) == 0
+    assert run(["merge", *config]) == 0
+    assert "lab.world: is paused for the trigger; it is merged all the same" in capfd.readouterr().err
+
+
+def test_an_empty_mirror_that_a_failed_first_merge_left_is_merged_into(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1")
+    lab.merge()
+    lab.catalog.drop_table("lab.world")
+    prepared = lab.pipeline.prepare(lab.table)
+    lab.pipeline._ensure_mirror(prepared)
+    assert "lab.world fills the mirror, which is empty 1 1" in plan(tmp_path, capfd)[1]
+    assert lab.merge().live_rows == 1
