@@ -147,9 +147,10 @@ def _operations(column: pa.Array, shape: ChangelogShape, path: str) -> NDArray[n
         if operation is None:
             known = ", ".join(sorted(shape.operations))
             row = int(np.flatnonzero(indices == at)[0])
-            raise Invalid(
-                f"{path}: unknown operation {value!r} in row {row}; known are {known} (operation_values)"
-            )
+            what = "NULL" if value is None else repr(value)
+            add = "add it to operation_values, then `icemirror resume`; if not, the row is wrong"
+            advice = "" if value is None else f". If it means one of these, {add}"
+            raise Invalid(f"{path}: unknown operation {what} in row {row}; known are {known}{advice}")
         codes[at] = operation
     return codes[indices]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from icemirror.errors import BadConfig, IcemirrorError, Kind, unexpected_text
+from icemirror.errors import BadConfig, IcemirrorError
 from icemirror.result import ErrorResult, Merged, Position, SliceResult, TableResult
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import bind, get_log
-from icemirror.telemetry.redaction import redact
+from spark_job.failure import failure_of
 from spark_job.pipeline import Pipeline
+
+_MORE = "ICEMIRROR_DEBUG=1 shows more"
 
 log = get_log(__name__)
 
@@ -36,12 +38,11 @@ def merge_table(
         except IcemirrorError as error:
             log.failure("merge failed", error)
             report(error)
-            failure = ErrorResult(kind=error.kind, message=redact(str(error)))
+            failure = failure_of(error, _MORE)
         except Exception as error:  # a defect of ours, or of a library: this table fails, the others go on
             log.failure("merge failed unexpectedly", error)
             report(error)
-            text = f"{unexpected_text(error)}; ICEMIRROR_DEBUG=1 shows more"
-            failure = ErrorResult(kind=Kind.UNEXPECTED, message=text)
+            failure = failure_of(error, _MORE)
     return TableResult(
         table=table.name,
         outcome="failed" if failure else "merged" if slices else "up-to-date",

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.errors import Corrupt, Invalid, Transient
+from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.projection import field_id_of, nested_ids
 
 _DAMAGED = (
@@ -47,7 +47,11 @@ def open_parquet(
             _check_rows(parquet.metadata, path, rows)
             yield parquet
     except FileNotFoundError as error:
-        raise Corrupt(f"{path}: the file is gone, although the table still names it") from error
+        raise Corrupt(
+            f"{path}: the file is gone, although the table still names it. Restore it, then `icemirror resume`. If it "
+            f"is lost for good and the mirror's, {REBUILD}; if it is the changelog's, create the changelog anew from "
+            "its source first."
+        ) from error
     except _DAMAGED as error:
         raise Corrupt(f"{path}: not a readable Parquet file ({type(error).__name__})") from error
     except MemoryError as error:

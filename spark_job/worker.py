@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from icemirror.crash import reach
-from icemirror.errors import Conflict, IcemirrorError, Invalid, Kind, Transient, unexpected_text
-from icemirror.result import Advance, ErrorResult, Merged, UpToDate
+from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
+from icemirror.result import Advance, Merged, UpToDate
 from icemirror.state.actions import Action
 from icemirror.state.apply import apply
 from icemirror.state.events import Event, Holder, Names, TurnEnded
@@ -33,13 +33,14 @@ from icemirror.state.worker import (
     told,
 )
 from icemirror.telemetry.logs import bind, get_log
-from icemirror.telemetry.redaction import redact
+from spark_job.failure import failure_of
 from spark_job.heartbeat import Heartbeat
 from spark_job.turn import Turn
 
 _LOOK_SECONDS = 0.25  # how often a lingering worker looks for work
 _LONGEST_SLICE_SECONDS = 6 * 3600.0
 _STATE_ATTEMPTS = 5
+_MORE = "the job's log says more"
 
 log = get_log(__name__)
 
@@ -140,18 +141,16 @@ def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOu
     try:
         step = around.replay(turn.table, replay) if replay else around.advance(turn.table)
     except Conflict as error:
-        return Overtaken(_named(error))
+        return Overtaken(failure_of(error, _MORE))
     except IcemirrorError as error:
         log.failure("merge failed", error)
         around.report(error)
-        turn.error = _named(error)
+        turn.error = failure_of(error, _MORE)
         return MergeFailed(turn.error)
     except Exception as error:
         log.failure("merge failed unexpectedly", error)
         around.report(error)
-        turn.error = ErrorResult(
-            kind=Kind.TRANSIENT, message=f"{unexpected_text(error)}; the job's log says more"
-        )
+        turn.error = failure_of(error, _MORE)
         return MergeFailed(turn.error)
     turn.position, turn.left = step.position or turn.position, None
     match step:
@@ -166,10 +165,6 @@ def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOu
             return SliceDone()
         case UpToDate():
             return NothingLeft(step.head)
-
-
-def _named(error: IcemirrorError) -> ErrorResult:
-    return ErrorResult(kind=error.kind, message=redact(str(error)))
 
 
 def _record(turn: Turn, around: Surroundings) -> None:

@@ -79,8 +79,9 @@ def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bo
     from spark_job.wiring import build_pipeline
 
     people = err.is_terminal and not as_json
-    start_logs(settings, quiet=people)
-    if people:  # a failed table is told below, once
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    start_logs(settings, quiet=people, debug=debug)
+    if people and not debug:  # a failed table is told below, once
         logging.getLogger(merge_table.__module__).setLevel(logging.CRITICAL)
     report = open_report(settings)
     pipeline = build_pipeline(settings, run_id=f"merge-{uuid.uuid4()}")

@@ -82,6 +82,8 @@ def _message(details: ErrorDetails, walk: SchemaWalk) -> str:
             return f"expected lower-case letters, digits and dashes, 31 at most{found}"
         case "missing" if "description" in node:
             return f"missing: {node['description']}"
+        case "list_type" | "tuple_type" if isinstance(details["input"], str):
+            return f"{_EXPECTED[kind]}: [{details['input']}]"
         case _ if kind in _EXPECTED:
             return f"{_EXPECTED[kind]}{found if kind.endswith('parsing') else ''}"
         case _:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from icemirror.settings import Settings
 
 
-def start_logs(settings: Settings, *, quiet: bool = False) -> None:
+def start_logs(settings: Settings, *, quiet: bool = False, debug: bool = False) -> None:
     """Sends logs to stderr, secrets masked; `quiet`, for people before a live display: warnings, as text.
 
     A terminal has a person before it, who gets text unless the configuration itself says otherwise.
@@ -28,6 +28,7 @@ def start_logs(settings: Settings, *, quiet: bool = False) -> None:
         log_level="warning" if quiet else telemetry.log_level,
         project_ref=settings.project_ref,
         environment=settings.environment,
+        debug=debug,
     )
 
 

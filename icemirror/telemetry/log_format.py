@@ -31,10 +31,11 @@ def _message(record: logging.LogRecord) -> str:
 class JsonFormatter(logging.Formatter):
     """One JSON object, in one line, whatever is logged."""
 
-    def __init__(self, labels: Mapping[str, str], bound: Bound) -> None:
+    def __init__(self, labels: Mapping[str, str], bound: Bound, *, debug: bool = False) -> None:
         super().__init__()
         self._labels = labels
         self._bound = bound
+        self._debug = debug
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -60,7 +61,8 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and (error := record.exc_info[1]):
             kind = error.kind if isinstance(error, IcemirrorError) else None
             line["error"] = {"kind": kind, "type": type(error).__name__, "message": str(error)}
-            line["traceback"] = self.formatException(record.exc_info)
+            if self._debug or kind is None:  # a named error says itself what to do
+                line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(redact_tree(line))
 
 

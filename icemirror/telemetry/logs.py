@@ -130,13 +130,23 @@ def bound() -> Mapping[str, str]:
 
 
 def configure(
-    *, log_format: LogFormat = "json", log_level: str = "info", project_ref: str, environment: str
+    *,
+    log_format: LogFormat = "json",
+    log_level: str = "info",
+    project_ref: str,
+    environment: str,
+    debug: bool = False,
 ) -> None:
-    """Send all logs of the process, our own and those of libraries, to stderr in this form."""
+    """Send all logs of the process, our own and those of libraries, to stderr in this form.
+
+    `debug`, or the level of that name: JSON has a traceback of named errors, too.
+    """
     labels = {"project_ref": project_ref, "environment": environment}
     handler = _Stderr()
     handler.setFormatter(
-        JsonFormatter(labels, bound) if log_format == "json" else TextFormatter(bound, _colours)
+        JsonFormatter(labels, bound, debug=debug or log_level == "debug")
+        if log_format == "json"
+        else TextFormatter(bound, _colours)
     )
     root = logging.getLogger()
     for old in [old for old in root.handlers if isinstance(old, _Stderr)]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -87,8 +88,11 @@ def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schem
     for number, wanted in enumerate(partition_by):
         column = next((field for field in schema.fields if field.name == wanted.column), None)
         if column is None:
+            names = [field.name for field in schema.fields]
+            near = difflib.get_close_matches(wanted.column, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names[:20])}"
             raise Invalid(
-                f"{name}: partition_by names column {wanted.column}, which the mirror does not have"
+                f"{name}: partition_by names column {wanted.column}, which the mirror does not have; {hint}"
             )
         text = wanted.transform if wanted.argument is None else f"{wanted.transform}[{wanted.argument}]"
         transform = parse_transform(text)

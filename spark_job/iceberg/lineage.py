@@ -129,7 +129,7 @@ def _way_back(before: int | None) -> str:
     back = "before that" if before is None else str(before)
     return (
         "Keep the mirror: one that is built anew stops here as well. Roll the changelog back to the snapshot "
-        f"{back} and append what is missing, or create the changelog anew; then `icemirror resume`."
+        f"{back} and append what is missing, then `icemirror resume`; or create the changelog anew, then {REBUILD}."
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +58,20 @@ class Catalogs:
         found = self._load(table.changelog_catalog, table.changelog_id)
         if found is None:
             raise Invalid(
-                f"{table.changelog_id}: there is no such table in the catalog, so {table.name} has no changelog. "
-                "Check changelog_table and namespace, or wait until the writer has created it."
+                f"{table.changelog_id}: there is no such table in the catalog{self._nearest(table)}, so {table.name} "
+                "has no changelog. Check changelog_table and namespace, or wait until the writer has created it."
             )
         return found
+
+    def _nearest(self, table: TableSettings) -> str:
+        """` (did you mean …?)`, where a table beside it has a similar name."""
+        wanted = table.changelog_id
+        beside: list[str] = []
+        with suppress(Exception):  # a hint, no more: some may load tables but not list them
+            beside = [one[-1] for one in self.get(table.changelog_catalog).list_tables(wanted.namespace)]
+        beside = [name for name in beside if name != table.mirror_id.name]
+        near = difflib.get_close_matches(wanted.name, beside, n=1, cutoff=0.75)
+        return f" (did you mean {near[0]}?)" if near else ""
 
     def load_mirror(self, table: TableSettings) -> Table | None:
         """The mirror, if it exists; a catalog of its own may come into being with it."""

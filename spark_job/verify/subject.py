@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Source
-from icemirror.errors import NO_MIRROR_YET, Corrupt, Invalid
+from icemirror.errors import NO_MIRROR_YET, REBUILD, Corrupt, Invalid
 from icemirror.settings import TableSettings
 from spark_job.catch_up import compare
 from spark_job.change_file import ChangeFile
@@ -167,7 +167,10 @@ def _with_counts(subject: Subject) -> Subject:
     if subject.mirror.foreign:
         notes.append("others have written since the index was made; the next merge leaves it as it is")
     if subject.history is None:
-        notes.append("rows cannot be compared with the changelog: the cursor is not in its history")
+        notes.append(
+            "rows cannot be compared with the changelog: the cursor is not in its history. To go on, "
+            f"{REBUILD}."
+        )
     if root is None or subject.index_files is None:
         if root is not None:
             notes.append("the index cannot be compared: the snapshot that it belongs to has expired")

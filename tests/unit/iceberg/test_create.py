@@ -84,6 +84,11 @@ def test_several_expressions_keep_their_order() -> None:
     assert [field[3] for field in spec_of("day(ts)", "name")] == [1000, 1001]
 
 
+def test_the_nearest_column_is_named_for_one_that_is_misspelt() -> None:
+    with pytest.raises(Invalid, match=r"partition_by names column idd, .*; did you mean id\?"):
+        spec_of("idd")
+
+
 def test_without_expressions_a_mirror_is_not_partitioned() -> None:
     assert spec_of() == []
 

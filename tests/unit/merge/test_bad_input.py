@@ -77,6 +77,10 @@ def drop_changelog(lab: Lab) -> None:
     lab.catalog.drop_table("lab.world_changelog")
 
 
+def rename_changelog(lab: Lab) -> None:
+    lab.catalog.rename_table("lab.world_changelog", "lab.world_changelogs")
+
+
 def make_changelog_anew(lab: Lab) -> None:
     lab.catalog.drop_table("lab.world_changelog")
     lab.changelog = lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
@@ -163,6 +167,11 @@ def remove_data_file(lab: Lab) -> None:
 
 BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "missing changelog": (drop_changelog, Kind.INVALID, "there is no such table.*Check changelog_table"),
+    "misspelt changelog": (
+        rename_changelog,
+        Kind.INVALID,
+        r"there is no such table in the catalog \(did you mean world_changelogs\?\)",
+    ),
     "changelog made anew": (
         make_changelog_anew,
         Kind.INVALID,
@@ -171,9 +180,13 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "unknown operation": (
         told_badly("cdc_operation", "TRUNCATE"),
         Kind.INVALID,
-        r"lab\.world_changelog: .*unknown operation 'TRUNCATE' in row 1; known are DELETE.*Roll the changelog back to",
+        r"lab\.world_changelog: .*unknown operation 'TRUNCATE' .*known.*operation_values.*Roll the changelog back",
     ),
-    "no operation": (told_badly("cdc_operation", None), Kind.INVALID, "unknown operation None"),
+    "no operation": (
+        told_badly("cdc_operation", None),
+        Kind.INVALID,
+        "unknown operation NULL in row 1; known are [A-Z, ]+. Roll the changelog back",
+    ),
     "NULL key": (
         told_badly("id", None),
         Kind.INVALID,
@@ -187,7 +200,11 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     ),
     "truncated file": (truncate_file, Kind.CORRUPT, r"\.parquet: not a readable Parquet file"),
     "unreadable file": (garble_file, Kind.CORRUPT, r"\.parquet: not a readable Parquet file"),
-    "missing file": (remove_file, Kind.CORRUPT, r"\.parquet: the file is gone"),
+    "missing file": (
+        remove_file,
+        Kind.CORRUPT,
+        r"\.parquet: the file is gone.*Restore it.*create the changelog anew",
+    ),
     "file without the key": (remove_key_column, Kind.INVALID, "has no column with field id 1"),
     "missing key column": (
         with_options("primary_keys: [idd]"),
@@ -208,7 +225,7 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "rows deleted from the changelog": (
         delete_from_changelog,
         Kind.INVALID,
-        r"may only be appended. Keep the mirror: .* Roll the changelog back to the snapshot \d+ ",
+        r"may only be appended. Keep the mirror: .* Roll the changelog back to the snapshot \d+ .*anew, then rebuild",
     ),
     "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*rebuild the mirror"),
     "expired cursor": (expire_cursor, Kind.INVALID, "expired.*rebuild the mirror"),
@@ -233,7 +250,7 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
         "has the key of.*delete one of them",
     ),
     "foreign table": (put_another_table_in_its_place, Kind.INVALID, "icemirror did not make it. Drop it"),
-    "missing data file": (remove_data_file, Kind.CORRUPT, "the file is gone"),
+    "missing data file": (remove_data_file, Kind.CORRUPT, "the file is gone.*Restore it.*rebuild the mirror"),
 }
 
 

@@ -286,6 +286,7 @@ def test_a_cursor_that_is_not_in_the_history_is_found(lab: Lab) -> None:
 
     set_cursor(lab, elsewhere)
     assert counts(fast(lab)) == counts(deep(lab)) == {Kind.CURSOR: 1}
+    assert any("To go on, rebuild the mirror" in note for note in fast(lab).notes)
 
 
 def test_a_cursor_of_another_table_is_found(lab: Lab) -> None:

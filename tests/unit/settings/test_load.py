@@ -41,7 +41,7 @@ trigger:
         "icemirror.yaml:4: iceberg.catlogs: unknown key; did you mean catalogs?",
         "icemirror.yaml:5: poll_interval: unknown key; it belongs under trigger",
         "icemirror.yaml:9: tables[0].mirorr_table: unknown key; did you mean mirror_table?",
-        "icemirror.yaml:10: tables[0].primary_keys: expected a list",
+        "icemirror.yaml:10: tables[0].primary_keys: expected a list: [id]",
         (
             "icemirror.yaml:11: tables[0].profile: expected supabase-etl, debezium, dms, kafka-connect or generic; "
             "found 'supabase'; did you mean supabase-etl?"

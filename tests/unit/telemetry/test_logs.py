@@ -150,7 +150,7 @@ def test_configuring_twice_does_not_double_the_lines(capsys: pytest.CaptureFixtu
     assert len(json_lines(capsys.readouterr().err)) == 1
 
 
-def test_failure_carries_kind_message_and_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_carries_kind_and_message(capsys: pytest.CaptureFixture[str]) -> None:
     use_json()
     error = thrown(Invalid("shop.orders: no key column, expected id"))
     get_log("x").failure("table failed", error, table="shop.orders")
@@ -160,8 +160,20 @@ def test_failure_carries_kind_message_and_traceback(capsys: pytest.CaptureFixtur
         "type": "Invalid",
         "message": "shop.orders: no key column, expected id",
     }
-    assert "Traceback" in str(line["traceback"])
     assert line["table"] == "shop.orders"
+
+
+@pytest.mark.parametrize(
+    ("error", "level", "traced"),
+    [(Invalid("named"), "info", False), (Invalid("named"), "debug", True), (KeyError("x"), "info", True)],
+)
+def test_a_traceback_is_for_what_was_not_expected_and_for_debugging(
+    capsys: pytest.CaptureFixture[str], error: Exception, level: str, traced: bool
+) -> None:
+    use_json(level)
+    get_log("x").failure("table failed", thrown(error))
+    (line,) = json_lines(capsys.readouterr().err)
+    assert ("traceback" in line) is traced
 
 
 def test_text_lines_are_short_and_for_people(capsys: pytest.CaptureFixture[str]) -> None:

@@ -224,6 +224,8 @@ def test_an_unexpected_error_is_named_by_type_and_place_but_not_by_its_text(benc
     bench.run()
     error = bench.table("bad").error
     assert error is not None
+    assert error.kind == "unexpected"
+    assert (bench.table("bad").failures, bench.table("bad").quarantined) == (1, False), "it is tried again"
     assert error.message.startswith("unexpected ZeroDivisionError at ")
     assert error.message.endswith("; the job's log says more")
     assert "4711" not in error.message
