@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from icemirror.errors import CommitUnknown, Conflict, Invalid, Transient
+from icemirror.errors import CommitUnknown, Conflict, Corrupt, Invalid, Transient
 from icemirror.state.replay import Replay, ReplayStep
 from spark_job.replay import replay_step
 from spark_job.stage import read_stage
@@ -112,6 +112,12 @@ class ReplayedWorld(World):
             # A changelog that is shown as it was does not have the snapshots yet: somebody has to ask once more.
             if asked.full or self.catalog.fault is not Fault.STALE or "has no snapshot" not in str(error):
                 raise
+            return f"{what}: {error}"
+        except Corrupt as error:
+            # A file of the stage was damaged: the mirror stays as it is, and somebody asks once more.
+            if "written for the rebuild, is gone" not in str(error) or not self.judge.damaged:
+                raise
+            self._full, self._leaky = None, True
             return f"{what}: {error}"
         except (CommitUnknown, Transient, Conflict) as error:
             unlearned = isinstance(error, CommitUnknown) and self._forgetful and not self._depth
