@@ -14,6 +14,6 @@ FOUND_BY: dict[str, int] = {
     "directory of a segment not compared with its checksum": 22,
     "root not compared with its checksum": 62,
     "places beyond the end of a file asked for": 64,
-    "blocks of the index not compared with their checksums": 142,
+    "blocks of the index not compared with their checksums": 483,
     "pages not compared with their checksums": 292,
 }
