@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from icemirror.errors import IcemirrorError
+from icemirror.failure import failure_of
 from icemirror.result import Behind, ErrorResult
 from icemirror.settings import Settings, TableSettings
-from icemirror.telemetry.redaction import redact
 from spark_job.left import left_after
 from spark_job.pipeline import Pipeline
 from spark_job.slice_result import position_of
@@ -23,6 +23,6 @@ class LagMeter:
         try:
             prepared = self._pipeline.prepare(table)
         except IcemirrorError as error:
-            return ErrorResult(kind=error.kind, message=redact(str(error)))
+            return failure_of(error)
         left = left_after(prepared, None)
         return Behind(**left.model_dump(), position=position_of(prepared.mirror))

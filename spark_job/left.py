@@ -27,6 +27,8 @@ def _done(prepared: Prepared, part: Slice | None) -> int:
 
 def _since(prepared: Prepared, slices: tuple[Slice, ...]) -> float | None:
     """When the oldest commit was made that is not merged; where it has expired, the oldest that is left."""
+    if not slices:
+        return None
     made_at = {one.snapshot_id: one.timestamp_ms / 1000 for one in prepared.changelog.metadata.snapshots}
     for part in slices:
         for snapshot_id in (*(file.snapshot_id for file in part.files), part.cursor.source.snapshot_id):

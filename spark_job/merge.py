@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from icemirror.errors import BadConfig, IcemirrorError
+from icemirror.failure import failure_of
 from icemirror.result import ErrorResult, Merged, Position, SliceResult, TableResult
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import bind, get_log
-from spark_job.failure import failure_of
 from spark_job.pipeline import Pipeline
 
 _MORE = "ICEMIRROR_DEBUG=1 shows more"

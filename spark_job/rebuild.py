@@ -48,6 +48,7 @@ from spark_job.iceberg.swap import Swap
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_location import index_location
 from spark_job.key_index.root import Root, write_root
+from spark_job.left import left_after
 from spark_job.pipeline import Pipeline, next_task
 from spark_job.round_trips import for_each
 from spark_job.stage import Stage, begin_stage, find_stage
@@ -219,8 +220,8 @@ def _merge(pipeline: Pipeline, table: TableSettings, mirror: Table, stage: Stage
     location = index_location(mirror.metadata, pipeline.settings.index_location)
     kept = stage.save(location, part.events)
     reach("stage-kept")
-    left = sum(one.events for one in done.task.prepared.slices) - part.events
-    progress = ReplayProgress(events=kept.events, of_events=kept.events + left, mark=kept.path)
+    left = left_after(done.task.prepared, part)
+    progress = ReplayProgress(events=kept.events, of_events=kept.events + left.events, mark=kept.path)
     return ReplayStep(progress, done=False)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from icemirror.crash import reach
 from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
+from icemirror.failure import failure_of
 from icemirror.result import Advance, Merged, UpToDate
 from icemirror.state.actions import Action
 from icemirror.state.apply import apply
@@ -33,7 +34,6 @@ from icemirror.state.worker import (
     told,
 )
 from icemirror.telemetry.logs import bind, get_log
-from spark_job.failure import failure_of
 from spark_job.heartbeat import Heartbeat
 from spark_job.turn import Turn
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from icemirror.crash import reach
 from icemirror.errors import IcemirrorError
+from icemirror.failure import failure_of
 from icemirror.result import ErrorResult
 from icemirror.run_request import RunRequest
 from icemirror.state.actions import Action, Cancel, Launch
@@ -121,7 +122,7 @@ class Fleet:
     def _look(self, table: TableSettings, head: Head, rows: Rows) -> None:
         now, terms = self.clock(), terms_of(table)
         if isinstance(head, IcemirrorError):
-            failure = ErrorResult(kind=head.kind, message=redact(str(head)))
+            failure = failure_of(head)
             if self._matters(event := LookFailed(now, table.name, terms, failure), rows):
                 self._apply(event)
                 log.warning("changelog cannot be looked at", reason=failure.message)

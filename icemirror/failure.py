@@ -7,7 +7,7 @@ from icemirror.result import ErrorResult
 from icemirror.telemetry.redaction import redact
 
 
-def failure_of(error: Exception, more: str) -> ErrorResult:
+def failure_of(error: Exception, more: str = "") -> ErrorResult:
     """Kind and message; `more` says where to learn more of one that nobody expected.
 
     An unexpected one is a defect, of ours or of a library. A worker tries it again all the same, as often as what
