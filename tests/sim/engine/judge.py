@@ -92,8 +92,9 @@ class Judge:
             raise Divergence(f"nobody made snapshot {head.snapshot_id}")
         summary = head.summary.additional_properties
         source = Cursor.model_validate_json(summary[CURSOR]).source
-        replayed, healed = summary.get(REPLAY, ""), commit.healed
+        replayed = summary.get(REPLAY, "")
         parent = self._built_on(commit.before)
+        healed = commit.healed or parent.unseen
         merged = self.journal.merged(source)
         done = float("inf") if source.files_done is None else source.files_done
         position = (source.sequence_number, done)
@@ -133,9 +134,9 @@ class Judge:
         missing = {one.path for one in root.segments if one.path not in self.io.files} - self.damaged
         if missing:
             raise Divergence(f"the root names {missing}, which are gone")
-        if self.damaged.isdisjoint(one.path for one in root.segments):
-            state = self._judge_index(commit.after, root, contents, state, healed)
-        return state
+        if not self.damaged.isdisjoint(one.path for one in root.segments):
+            return replace(state, unseen=True)
+        return self._judge_index(commit.after, root, contents, state, healed)
 
     def _built_on(self, metadata: TableMetadata) -> State:
         """What a merge builds on: the head.
@@ -179,7 +180,7 @@ class Judge:
         state = self._let_go(state, orders, root.expired)
         if healed:
             self._judge_healed(state, orders)
-            return replace(state, orders=orders)
+            return replace(state, orders=orders, unseen=False)
         if orders != state.orders:
             raise Divergence(f"key → order (index, oracle): {_differences(orders, state.orders)}")
         return state

@@ -21,7 +21,8 @@ class State:
     """One snapshot. `orders` are those of the last merge at or before it, of live rows and tombstones alike.
 
     `touched`: keys whose order is not the changelog's, because others wrote or deleted their rows. `expired`: orders of
-    tombstones that the index has let go, and of which the changelog still tells.
+    tombstones that the index has let go, and of which the changelog still tells. `unseen`: damage hid from the judge
+    which tombstones the last merge let go.
     """
 
     merged: int = 0
@@ -30,6 +31,7 @@ class State:
     rows: Mapping[Key, Row] = field(default_factory=dict)
     touched: frozenset[Key] = frozenset()
     expired: Mapping[Key, Order] = field(default_factory=dict)
+    unseen: bool = False
 
     @property
     def greatest(self) -> Order:
@@ -62,4 +64,4 @@ class State:
                     rows.pop(event.key, None)
                 else:
                     rows[event.key] = event.row
-        return State(merged, position, orders, rows, frozenset(touched), expired)
+        return State(merged, position, orders, rows, frozenset(touched), expired, self.unseen)
