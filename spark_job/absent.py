@@ -10,7 +10,9 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from icemirror.errors import Invalid
@@ -25,6 +27,18 @@ def initial_defaults(schema: Schema) -> Absent:
         field.field_id: field.initial_default
         for field in _fields(schema.as_struct())
         if field.initial_default is not None
+    }
+
+
+def identity_columns(specs: Mapping[int, PartitionSpec]) -> dict[int, tuple[tuple[int, int], ...]]:
+    """By partition spec: the places and field ids of the columns that are partitioned by as they are."""
+    return {
+        spec_id: tuple(
+            (place, one.source_id)
+            for place, one in enumerate(spec.fields)
+            if isinstance(one.transform, IdentityTransform)
+        )
+        for spec_id, spec in specs.items()
     }
 
 

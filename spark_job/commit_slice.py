@@ -13,17 +13,16 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
 from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
+from spark_job.commit_root import FileChanges, check_counts, commit_root
 from spark_job.dead_files import choose_dead, deletes_only_of
 from spark_job.delete_tiers import plan_deletes
 from spark_job.deletes import write_deletes
 from spark_job.iceberg.discard import discard
-from spark_job.iceberg.mirror import Mirror, remember_root, stamp
-from spark_job.iceberg.row_delta import RowDelta
+from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_merge import MergedIndex
-from spark_job.key_index.root import IndexedFile, Root, forget_files, write_root
+from spark_job.key_index.root import IndexedFile, Root, forget_files
 from spark_job.key_index.segment import SegmentInfo
-from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.plan import Slice
 from spark_job.recount import recount
 from spark_job.shard import ShardResult
@@ -72,7 +71,6 @@ def commit_slice(
     written = [path for shard in shards for path in shard.paths]
     written.extend(segment.path for segment in merged.added)
     snapshot_id = table.metadata.new_snapshot_id()
-    delta: RowDelta | None = None
     try:
         began = time.perf_counter()
         live = recount(io, live_files(io, mirror.head), mirror.root)
@@ -88,52 +86,30 @@ def commit_slice(
         delete_files = write_deletes(io, table.metadata, deletes.positions, kept, written)
         reach("deletes-written")
         root = next_root(mirror, shards, merged, doomed, dead.keys(), snapshot_id)
-        _check_counts(root, kept, shards, lose)
-        root_path = f"{index_location}/{root.epoch:010d}-{snapshot_id}.root.puffin"
-        written.append(root_path)
-        root_bytes = write_root(io, root_path, root)
-        reach("root-written")
-        prepared = time.perf_counter()
-        expiry = choose_expired(table)
-        changes_files = bool(data_files or delete_files)
-        stamped = stamp(table, root, root_path, part.cursor, run_id, changes_files=changes_files)
-        delta = RowDelta(
-            table=table,
-            head=mirror.head,
-            snapshot_id=snapshot_id,
-            data_files=data_files,
-            delete_files=delete_files,
-            summary={**stamped.summary, **_counts(_tally(shards)), **labels},
-            properties=stamped.properties,
+        check_counts(root, kept, data_files, lose)
+        files = FileChanges(
+            data_files,
+            delete_files,
             replaced=(*deletes.replaced, *deletes_only_of(dead.values(), kept.values())),
             removed=tuple(dead.values()),
-            expired=expiry.snapshot_ids,
         )
-        reach("commit")
-        after = delta.commit()
-        reach("committed")
+        prepared = time.perf_counter()
+        told = {**_counts(_tally(shards)), **labels}
+        committed = commit_root(mirror, root, files, part.cursor, run_id, index_location, told)
     except (CommitUnknown, Contested):
         raise
     except Exception:
-        discard(io, [*written, *(delta.written if delta else ())])
+        discard(io, written)
         raise
-    committed = time.perf_counter()
-    remember_root(root_path, root)
     discard(io, _passing(merged, root))
-    clean_up(table, expiry, after, index_location)
-    seconds = {
-        "deletes": prepared - began,
-        "commit": committed - prepared,
-        "expire": time.perf_counter() - committed,
-    }
     return Outcome(
         snapshot_id=snapshot_id,
         tally=_tally(shards),
-        data_files=delta.data_files,
+        data_files=data_files,
         delete_files=delete_files,
         root=root,
-        index_bytes=root_bytes + sum(segment.bytes for segment in _new_segments(shards, merged)),
-        seconds={**_slowest(shards), **seconds},
+        index_bytes=committed.root_bytes + sum(segment.bytes for segment in _new_segments(shards, merged)),
+        seconds={**_slowest(shards), "deletes": prepared - began, **committed.seconds},
     )
 
 
@@ -229,24 +205,6 @@ def _check_shards(mirror: Mirror, shards: Sequence[ShardResult]) -> None:
             raise Corrupt(
                 f"{'.'.join(mirror.table.name())}: a shard should have {expected}, but has {found}; "
                 f"nothing was committed. If it happens again, {REBUILD}."
-            )
-
-
-def _check_counts(
-    root: Root,
-    live: Mapping[str, LiveFile],
-    shards: Sequence[ShardResult],
-    doomed: Mapping[str, NDArray[np.int64]],
-) -> None:
-    """Entries of each data file in the index = its rows − its deleted rows in the table, this commit included."""
-    expected = {path: file.rows - file.deleted - len(doomed.get(path, ())) for path, file in live.items()}
-    expected.update((file.file_path, file.record_count) for shard in shards for file in shard.data_files)
-    counted = {file.path: file.live for file in root.files if not file.gone}
-    for path in expected.keys() | counted.keys():
-        if expected.get(path) != counted.get(path):
-            raise Corrupt(
-                f"{path}: the table has {expected.get(path)} live rows there, the key index {counted.get(path)}; "
-                f"nothing was committed. To go on, {REBUILD}."
             )
 
 

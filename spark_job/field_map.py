@@ -22,31 +22,31 @@ def mirror_schema(
     ]
     source = Schema(*fields, identifier_field_ids=list(key_ids))
     fresh = assign_fresh_schema_ids(source)
-    return fresh, dict(zip(_ids(source.as_struct()), _ids(fresh.as_struct()), strict=True))
+    return fresh, dict(zip(field_ids(source.as_struct()), field_ids(fresh.as_struct()), strict=True))
 
 
-def _ids(kind: IcebergType) -> Iterator[int]:
+def field_ids(kind: IcebergType) -> Iterator[int]:
     """All field ids below a type, in the order of the schema."""
     match kind:
         case StructType():
             for field in kind.fields:
                 yield field.field_id
-                yield from _ids(field.field_type)
+                yield from field_ids(field.field_type)
         case ListType():
             yield kind.element_id
-            yield from _ids(kind.element_type)
+            yield from field_ids(kind.element_type)
         case MapType():
             yield kind.key_id
             yield kind.value_id
-            yield from _ids(kind.key_type)
-            yield from _ids(kind.value_type)
+            yield from field_ids(kind.key_type)
+            yield from field_ids(kind.value_type)
         case _:
             return
 
 
 def renumber(ids: FieldMap, mirror: Schema) -> FieldMap:
     """The map to the ids that a catalog gave the fields of a new mirror: some number them in an order of their own."""
-    given = list(_ids(mirror.as_struct()))
+    given = list(field_ids(mirror.as_struct()))
     return dict(zip(ids, given, strict=True)) if len(given) == len(ids) else ids
 
 
@@ -91,7 +91,7 @@ def schema_changes(
 
 def mirror_changes(changelog: Schema, mirror: Schema, ids: FieldMap) -> tuple[str, ...]:
     """How others changed the mirror's fields, at any depth, in words."""
-    made, there = set(ids.values()), set(_ids(mirror.as_struct()))
+    made, there = set(ids.values()), set(field_ids(mirror.as_struct()))
     added = [mirror.find_column_name(field_id) for field_id in sorted(there - made)]
     dropped = [
         changelog.find_column_name(source) or f"with field id {target}"

@@ -13,6 +13,7 @@ from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.catch_up import catch_up
 from spark_job.commit_slice import NO_LABELS, commit_slice
+from spark_job.compaction.compact import Compacted, compact
 from spark_job.doubtful import NeedsHistory
 from spark_job.engine import LazyEngine, run_beside
 from spark_job.field_map import mirror_schema
@@ -61,7 +62,8 @@ class Pipeline:
         prepared = done.task.prepared
         if done.merged is not None:
             return done.merged.model_copy(update={"left": left_after(prepared, done.task.part)})
-        return UpToDate(head=prepared.changelog.metadata_location, position=position_of(prepared.mirror))
+        mirror = self._tidy(prepared)
+        return UpToDate(head=prepared.changelog.metadata_location, position=position_of(mirror))
 
     def carry_out(self, table: TableSettings, plan: Callable[[], Task]) -> Done:
         """Does what was planned, in one commit, and plans again where that was overtaken."""
@@ -195,6 +197,28 @@ class Pipeline:
             result = slice_result(part, outcome, planned, self.clock() - began)
             log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
         return Merged(slice=result, position=position_after(part, outcome))
+
+    def _tidy(self, prepared: Prepared) -> Mirror | None:
+        """Once nothing is left to merge, puts small data files together; the mirror after it. Nothing fails by it."""
+        mirror = prepared.mirror
+        if mirror is None or not prepared.settings.compact:
+            return mirror
+        try:
+            with named_for(prepared.settings.name):
+                done = self.compact(prepared)
+        except IcemirrorError as error:
+            log.warning("small data files left as they are", reason=str(error))
+            return mirror
+        return replace(mirror, root=done.root) if done else mirror
+
+    def compact(self, prepared: Prepared) -> Compacted | None:
+        """Puts small data files of a mirror together in one commit; None where none are due."""
+        mirror = prepared.mirror
+        if mirror is None:
+            return None
+        metadata = mirror.table.metadata
+        location = index_location(metadata, self.settings.index_location)
+        return compact(mirror, prepared.shape.of_mirror(metadata.table_uuid), location, self.run_id)
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
         prepared.require_same_columns()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
@@ -22,7 +23,7 @@ from spark_job.parquet_columns import column_names, open_parquet, read_at
 from spark_job.projection import FIELD_ID
 from spark_job.round_trips import for_each
 
-# Reserved field ids of the spec. The second one is always NULL here: a row that is written was changed.
+# Reserved field ids of the spec. The second one is NULL for a row that was changed: its file's number counts.
 _COLUMNS = {"_row_id": 2147483540, "_last_updated_sequence_number": 2147483539}
 ROW_ID = _COLUMNS["_row_id"]
 LINEAGE_IDS = frozenset(_COLUMNS.values())
@@ -75,6 +76,23 @@ def _written_ids(io: FileIO, path: str, rows: NDArray[np.int64]) -> pa.Array | N
     return written
 
 
+def with_lineage(schema: Schema) -> Schema:
+    """The schema with the columns of lineage."""
+    return _extended(schema, list(_COLUMNS))
+
+
+def settle_lineage(rows: pa.Table, first_row_id: int, number: int, positions: NDArray[np.int64]) -> pa.Table:
+    """The rows of one file with the lineage that they inherit from it written out, since they move to another."""
+    inherited = {
+        "_row_id": pa.array(first_row_id + positions),
+        "_last_updated_sequence_number": pa.scalar(number),
+    }
+    for name, value in inherited.items():
+        place = rows.column_names.index(name)
+        rows = rows.set_column(place, rows.field(place), pc.coalesce(rows[name], value))
+    return rows
+
+
 def with_row_ids(rows: pa.Table, row_ids: pa.Array) -> pa.Table:
     """The rows with their ids, and with the sequence number of their last change to be inherited."""
     if len(row_ids) != rows.num_rows:
@@ -88,9 +106,13 @@ def with_row_ids(rows: pa.Table, row_ids: pa.Array) -> pa.Table:
 
 def written_schema(schema: Schema, rows: pa.Table) -> Schema:
     """The table's schema, with the columns of lineage where the rows have them."""
+    return _extended(schema, [name for name in _COLUMNS if name in rows.column_names])
+
+
+def _extended(schema: Schema, names: Sequence[str]) -> Schema:
     lineage = [
-        NestedField(field_id, name, LongType(), required=False)
-        for name, field_id in _COLUMNS.items()
-        if name in rows.column_names and name not in schema.column_names
+        NestedField(_COLUMNS[name], name, LongType(), required=False)
+        for name in names
+        if name not in schema.column_names
     ]
     return Schema(*schema.fields, *lineage) if lineage else schema

@@ -47,7 +47,7 @@ def read_rows(
         listed = files[int(ordinal)]
         rows = row[file == ordinal].astype(np.int64)
         with open_parquet(io, listed.path, listed.events) as parquet:
-            for table in _read_file(io, parquet, rows, projection_of(listed, ids, defaults), target):
+            for table in read_picked(io, parquet, rows, projection_of(listed, ids, defaults), target):
                 tables.append(table)
                 held += table.nbytes
                 if most_bytes is not None and held > most_bytes and len(row) > 1:
@@ -62,10 +62,10 @@ def projection_of(file: ChangeFile, ids: FieldMap, defaults: Absent | None = Non
     return Projection(file.path, ids, mapped)
 
 
-def _read_file(
+def read_picked(
     io: FileIO, parquet: pq.ParquetFile, rows: NDArray[np.int64], by: Projection, target: pa.Schema
 ) -> Iterator[pa.Table]:
-    """The rows of one file, a row group at a time; row groups without a winner are not read."""
+    """The rows of one file at these positions, ascending, a row group at a time; the others are not read."""
     path = by.path
     sources = source_columns(parquet, by)
     starts = row_group_starts(parquet)

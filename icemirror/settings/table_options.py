@@ -156,6 +156,11 @@ class TableOptions(Section):
         description="How long the index remembers deleted keys at least. An insert of such a key that is late by more "
         "costs a look into the changelog.",
     )
+    compact: bool = Field(
+        default=True,
+        description="Put small data files of the mirror together now and then, in commits of their own that change no "
+        "row.",
+    )
     group: Group = Field(default="default", description="Tables of one group share a warm Spark job.")
     table_properties: Properties = Field(default={}, description="Iceberg properties of the mirror.")
 

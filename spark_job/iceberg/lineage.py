@@ -10,11 +10,11 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from icemirror.cursor import Source
 from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
+from spark_job.absent import identity_columns
 from spark_job.change_file import ChangeFile
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
@@ -49,18 +49,7 @@ def history_since(table: Table, name: str, source: Source | None) -> History:
     whole = bool(walked) and stands_for_all(table.io, walked[0], by_id, source)
     for snapshot in walked[1:] if whole else walked:
         refuse_changes(name, snapshot)
-    return History(tuple(walked), whole, _identities(table))
-
-
-def _identities(table: Table) -> dict[int, tuple[tuple[int, int], ...]]:
-    return {
-        spec_id: tuple(
-            (place, one.source_id)
-            for place, one in enumerate(spec.fields)
-            if isinstance(one.transform, IdentityTransform)
-        )
-        for spec_id, spec in table.specs().items()
-    }
+    return History(tuple(walked), whole, identity_columns(table.specs()))
 
 
 def walk_back(table: Table, name: str, source: Source | None) -> list[Snapshot]:

@@ -87,7 +87,8 @@ class RowDelta:
     """A snapshot in the making. `snapshot_id` identifies this attempt, whatever the catalog answers.
 
     `replaced` are deletes of the head that `delete_files` take the place of, or whose data files go: `removed`.
-    `expired` are snapshots that the same commit removes. `schema` becomes the current one.
+    `expired` are snapshots that the same commit removes. `schema` becomes the current one. `same_rows`: those of the
+    data files that come are those of the data files that go.
     """
 
     table: Table
@@ -101,6 +102,7 @@ class RowDelta:
     removed: Sequence[LiveFile] = ()
     expired: Sequence[int] = ()
     schema: Schema | None = None
+    same_rows: bool = False
     written: list[str] = field(default_factory=list)
 
     def commit(self) -> TableMetadata:
@@ -316,7 +318,9 @@ class RowDelta:
         counts = count_changes(self.table.metadata, added, self.replaced, self.removed)
         operation = Operation.OVERWRITE if self.delete_files or self.removed else Operation.APPEND
         previous = self.head.summary if self.head else None
-        return update_snapshot_summaries(Summary(operation, **counts, **self.summary), previous)
+        summary = update_snapshot_summaries(Summary(operation, **counts, **self.summary), previous)
+        # PyIceberg itself does not count for a replacement.
+        return Summary(Operation.REPLACE, **summary.additional_properties) if self.same_rows else summary
 
 
 def next_time_ms(metadata: TableMetadata) -> int:

@@ -64,7 +64,7 @@ class LiveFile:
     """A data file that the snapshot reads. `deletes` is its deletion vector alone if it has one.
 
     `deleted` is what its deletes count together. Others may have deleted a row twice: see `recount`. `added_by` is the
-    snapshot that the table says added it, `manifest` the one that names it.
+    snapshot that the table says added it, `number` the sequence number of its rows, `manifest` the one that names it.
     """
 
     path: str
@@ -75,6 +75,7 @@ class LiveFile:
     first_row_id: int | None = None
     deletes: tuple[LiveDelete, ...] = ()
     added_by: int | None = None
+    number: int = 0
     manifest: str = ""
     bytes: int = 0
 
@@ -224,6 +225,7 @@ def _data_file(entry: ManifestEntry, manifest: str) -> LiveFile:
         partition=file.partition,
         first_row_id=first_row_id(file),
         added_by=entry.snapshot_id,
+        number=entry.sequence_number or 0,
         manifest=manifest,
         bytes=file.file_size_in_bytes,
     )

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from tests.sim.engine import bugs_of_index, bugs_of_merge, bugs_of_replay
+from tests.sim.engine import bugs_of_compaction, bugs_of_index, bugs_of_merge, bugs_of_replay
 from tests.sim.engine.bugs_of_merge import FOUR_BITS
 from tests.sim.engine.planting import BUGS, Bug
 
-__all__ = ["BUGS", "FOUR_BITS", "Bug", "bugs_of_index", "bugs_of_merge", "bugs_of_replay"]
+__all__ = [
+    "BUGS",
+    "FOUR_BITS",
+    "Bug",
+    "bugs_of_compaction",
+    "bugs_of_index",
+    "bugs_of_merge",
+    "bugs_of_replay",
+]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icemirror.cursor import Cursor
 from spark_job.iceberg.ancestors import walk_ancestors
@@ -92,19 +92,21 @@ class Judge:
             raise Divergence(f"nobody made snapshot {head.snapshot_id}")
         summary = head.summary.additional_properties
         source = Cursor.model_validate_json(summary[CURSOR]).source
-        replayed = summary.get(REPLAY, "")
+        replayed, moved = summary.get(REPLAY, ""), head.summary.operation is Operation.REPLACE
         parent = self._built_on(commit.before)
         healed = commit.healed or parent.unseen
         merged = self.journal.merged(source)
         done = float("inf") if source.files_done is None else source.files_done
         position = (source.sequence_number, done)
-        stays = position == parent.position if replayed else position <= parent.position
+        stays = position == parent.position if replayed or moved else position <= parent.position
         if replayed.startswith(FULL):
             if merged < parent.merged:
                 raise Divergence(f"rebuilt up to {merged} files, although {parent.merged} were merged")
             state = State().after_merge(self.journal.files[:merged], merged, position)
             healed |= self.journal.rewritten
-        elif parent.merged > merged or ((parent.orders or parent.merged) and stays != bool(replayed)):
+        elif parent.merged > merged or (
+            (parent.orders or parent.merged) and stays != bool(replayed or moved)
+        ):
             raise Divergence(f"the cursor moved from {parent.position} to {position}")
         else:
             files = self.journal.files[parent.merged : merged]
@@ -116,7 +118,8 @@ class Judge:
             raise Divergence(
                 f"{summary[LIVE_ROWS]} live rows in the summary, {len(contents.rows)} in the table"
             )
-        if not replayed.startswith(FULL):  # the last slice of a stage may have been one of deletes
+        # The last slice of a stage may have been one of deletes, and who moves rows looks at few files.
+        if not replayed.startswith(FULL) and not moved:
             _no_dead_files(summary, contents)
         # What was on its way lands on its head after all, if what came instead was rolled back.
         epoch, last = (
@@ -280,10 +283,10 @@ class Judge:
 
 
 def _unsure(parent: State, state: State, contents: Contents) -> set[Key]:
-    """Rows of others that were not turned back: once their orders are lost they may count as the newest."""
+    """What others wrote or deleted and was not turned back: once its order is lost it may count as the newest."""
     rows = contents.by_key()
-    kept = {key for key in parent.touched & parent.rows.keys() if rows.get(key) == parent.rows[key]}
-    return {key for key in kept if rows[key] != state.rows.get(key)}
+    kept = {key for key in parent.touched if rows.get(key) == parent.rows.get(key)}
+    return {key for key in kept if rows.get(key) != state.rows.get(key)}
 
 
 def _epochs(metadata: TableMetadata) -> list[int]:

@@ -16,6 +16,7 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 
 from spark_job import catch_up, commit_slice, immutable, pipeline
+from spark_job.compaction import choose, compact
 from spark_job.immutable import forget_everything
 from spark_job.key_index import blocks, compaction, lookup, scan, segment, tiers
 from tests.sim.engine.setting import Setting
@@ -41,6 +42,9 @@ NAMES = (
     "delete-expired",
     "expired-deleted",
 )
+
+
+COMPACTION_NAMES = ("write-moved", "moved-written", "moved-indexed")
 
 
 class Points:
@@ -128,9 +132,10 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
                     set_to(module, name, value)
         for module in _WITH_BLOCKS:
             set_to(module, "BLOCK_ROWS", setting.block_rows)
-        for module in (commit_slice, catch_up, pipeline):
+        for module in (commit_slice, catch_up, compact, pipeline):
             set_to(module, "time", clock)
         set_to(uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
+        set_to(choose, "FAN_IN", setting.data_fan_in)
         set_to(tiers, "FAN_IN", setting.fan_in)
         set_to(tiers, "_SMALLEST_TIER", setting.smallest_tier)
         set_to(tiers, "_LEAST_WORK", setting.least_work)

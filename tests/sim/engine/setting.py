@@ -59,6 +59,7 @@ class Setting:
     most_files: int
     calm: bool  # nobody dies, nothing is lost or damaged: then no file may be left behind
     pool: tuple[Key, ...]
+    data_fan_in: int = 0  # how many small data files are put together; 0: none
 
     @classmethod
     def choose(cls, dice: random.Random) -> Setting:
@@ -97,7 +98,8 @@ class Setting:
 
     @property
     def settings(self) -> Settings:
-        options = f"format_version: {self.version}\n{self.partition}"
+        compact = str(bool(self.data_fan_in)).lower()
+        options = f"format_version: {self.version}\ncompact: {compact}\n{self.partition}"
         return _settings(options, f"batch_size: {self.batch_size}\n")
 
     def key_arrays(self, keys: list[Key]) -> list[pa.Array]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from icemirror.errors import IcemirrorError
-from tests.sim.engine.bugs import BUGS, bugs_of_replay
+from tests.sim.engine.bugs import BUGS, bugs_of_compaction, bugs_of_replay
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.story import FIRST_WITH_REPLAYS, run_seed
+from tests.sim.engine.world import FIRST_WITH_COMPACTION
 from tests.soak.campaign import Campaign
 
 MOST_SEEDS = 500
@@ -30,7 +31,11 @@ ENGINE = Campaign(
 
 def first_seed_that_finds(name: str, most: int = MOST_SEEDS) -> int | None:
     """The first seed in which a planted mistake shows."""
-    first, step = (FIRST_WITH_REPLAYS, 2) if name in bugs_of_replay.NAMES else (0, 1)
+    first, step = 0, 1
+    if name in bugs_of_replay.NAMES:
+        first, step = FIRST_WITH_REPLAYS, 2
+    elif name in bugs_of_compaction.NAMES:
+        first = FIRST_WITH_COMPACTION
     for seed in range(first, first + step * most, step):
         try:
             run_seed(seed, BUGS[name])

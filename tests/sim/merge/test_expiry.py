@@ -22,7 +22,8 @@ from tests.referenced import referenced_files, stored_files
 from tests.unit.merge.lab import Lab, local_path
 
 KEPT = 20
-OPTIONS = f"""table_properties:
+OPTIONS = f"""compact: false
+table_properties:
   icemirror.max-snapshots: "{KEPT}"
   history.expire.min-snapshots-to-keep: "5"
 """

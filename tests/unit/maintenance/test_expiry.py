@@ -155,15 +155,15 @@ def test_a_file_that_somebody_took_out_and_put_back_stays(lab: Lab) -> None:
 def test_a_tag_that_comes_during_the_merge_is_seen(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     merge_often(lab, 5)
     oldest = lab.mirror.metadata.snapshots[0].snapshot_id
-    from spark_job import commit_slice
+    from spark_job import commit_root
 
-    choose = commit_slice.choose_expired
+    choose = commit_root.choose_expired
 
     def tag_first(table: Table) -> object:
         lab.mirror.manage_snapshots().create_tag(oldest, "late").commit()
         return choose(table)
 
-    monkeypatch.setattr(commit_slice, "choose_expired", tag_first)
+    monkeypatch.setattr(commit_root, "choose_expired", tag_first)
     lab.tell("U1@6")
     lab.merge()
     assert lab.mirror.metadata.snapshot_by_id(oldest) is not None
@@ -217,16 +217,16 @@ def test_a_property_that_is_no_number_stops_expiry_but_not_merges(lab: Lab) -> N
     merge_often(lab, 1)
     with lab.mirror.transaction() as transaction:
         transaction.set_properties({"icemirror.max-snapshots": "many"})
-    merge_often(lab, 8, first=2)
-    assert len(lab.mirror.metadata.snapshots) == 9
+    merge_often(lab, 6, first=2)
+    assert len(lab.mirror.metadata.snapshots) == 7
 
 
 def test_files_that_other_tables_may_use_stay(lab: Lab) -> None:
     merge_often(lab, 1)
     with lab.mirror.transaction() as transaction:
         transaction.set_properties({"gc.enabled": "false"})
-    merge_often(lab, 8, first=2)
-    assert len(lab.mirror.metadata.snapshots) == 9
+    merge_often(lab, 6, first=2)
+    assert len(lab.mirror.metadata.snapshots) == 7
 
 
 @pytest.mark.parametrize("landed", [False, True])

@@ -13,7 +13,6 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 
 from icemirror.cursor import Cursor
 from icemirror.errors import Conflict, Corrupt, Kind
-from spark_job import commit_slice as module
 from spark_job.commit_slice import commit_slice, next_root
 from spark_job.engine import Engine, InProcess
 from spark_job.iceberg.mirror import Anchor, Mirror
@@ -379,13 +378,15 @@ def test_a_commit_that_lands_after_it_was_given_up_finds_its_files(
     assert started.merge().outcome == "up-to-date"
 
 
-@pytest.mark.parametrize("step", ["write_deletes", "write_root", "live_files"])
+@pytest.mark.parametrize(
+    "step", ["commit_slice.write_deletes", "commit_root.write_root", "commit_slice.live_files"]
+)
 def test_a_failure_before_the_commit_leaves_no_file_and_running_again_is_enough(
     started: Lab, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     before = started.files_on_disk()
     with monkeypatch.context() as patched:
-        patched.setattr(module, step, _refuse(OSError(errno.ENOSPC, "No space left on device")))
+        patched.setattr(f"spark_job.{step}", _refuse(OSError(errno.ENOSPC, "No space left on device")))
         result = started.try_merge()
     assert result.error is not None
     assert (result.error.kind, "Free some space" in result.error.message) == (Kind.TRANSIENT, True)

@@ -63,6 +63,7 @@ def test_the_contracts_example_loads_word_for_word() -> None:
                 "name_case": "preserve",
                 "min_interval": "0s",
                 "tombstone_retention": "7d",
+                "compact": True,
                 "group": "default",
                 "table_properties": {},
             }
@@ -92,6 +93,7 @@ def test_the_contracts_example_loads_word_for_word() -> None:
                 "name_case": "preserve",
                 "min_interval": "0s",
                 "tombstone_retention": "7d",
+                "compact": True,
                 "group": "default",
                 "table_properties": {},
             }

@@ -1,0 +1,145 @@
+"""Moves the live rows of some data files into new ones, each by its exact place in the key index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
+
+from icemirror.crash import reach
+from icemirror.errors import REBUILD, Corrupt
+from spark_job.absent import identity_columns, initial_defaults
+from spark_job.bulk import piece_bytes
+from spark_job.catch_up import greatest_order
+from spark_job.data_files import write_rows
+from spark_job.field_map import field_ids
+from spark_job.iceberg.mirror import Mirror
+from spark_job.iceberg.view import LiveFile
+from spark_job.key_index.keys import Keys, concat_keys
+from spark_job.key_index.numbered import write_entries
+from spark_job.key_index.root import Root
+from spark_job.key_index.segment import Entries, SegmentInfo
+from spark_job.locate import Index, look_up
+from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.projection import Projection
+from spark_job.round_trips import for_each
+from spark_job.row_lineage import require_free_names, settle_lineage, with_lineage
+from spark_job.shape import ChangelogShape
+from spark_job.source_rows import TooMuch, read_picked
+from spark_job.vectors import deleted_positions
+
+
+@dataclass(frozen=True)
+class MovedRows:
+    """The new data files, and the segment that has the keys of their rows."""
+
+    data_files: tuple[DataFile, ...]
+    segment: SegmentInfo
+
+
+def move_rows(
+    mirror: Mirror,
+    root: Root,
+    shape: ChangelogShape,
+    chosen: Sequence[LiveFile],
+    location: str,
+    written: list[str],
+) -> MovedRows:
+    """Writes the live rows of these files anew, and indexes them. Paths are noted in `written`.
+
+    Raises `TooMuch` where the rows take far more memory than the size of their files tells.
+    """
+    table = mirror.table
+    rows = _read(mirror, root, shape, chosen)
+    order = rows.keys.argsort()
+    keys, file, pos = rows.keys.take(order), rows.file[order], rows.pos[order]
+    newest = greatest_order(root, shape.sequence.parts + 1)
+    known = look_up(Index(table.io, root.segments, root.gone), keys, newest)
+    astray = np.flatnonzero((known.file != file) | (known.pos != pos))
+    if len(astray):
+        at = int(astray[0])
+        raise Corrupt(
+            f"{root.files[int(file[at])].path}: the key index does not know row {int(pos[at])} at its place; nothing "
+            f"was moved. To go on, {REBUILD}."
+        )
+    reach("write-moved")
+    # Neighbouring keys at neighbouring positions: the index stores them as runs, and readers skip by them.
+    arranged = rows.table.take(pa.array(order)) if shape.codec.lossless else rows.table
+    new = write_rows(table.io, table.metadata, arranged, written)
+    place = slice(None) if shape.codec.lossless else order
+    reach("moved-written")
+    first = len(root.files)
+    paths = {first + at: file.file_path for at, file in enumerate(new.files)}
+    entries = Entries(keys, (first + new.file[place]).astype(np.int32), new.pos[place], known.orders)
+    segment = write_entries(table.io, location, entries, shape.recipe, paths)
+    if segment is None:
+        raise Corrupt(f"{'.'.join(table.name())}: files that were to be put together have no rows")
+    written.append(segment.path)
+    reach("moved-indexed")
+    return MovedRows(new.files, segment)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Live rows, their keys, and where each is: the ordinal of its file in the root, and its position."""
+
+    table: pa.Table
+    keys: Keys
+    file: NDArray[np.int32]
+    pos: NDArray[np.int64]
+
+
+def _read(mirror: Mirror, root: Root, shape: ChangelogShape, chosen: Sequence[LiveFile]) -> _Rows:
+    io, metadata = mirror.table.io, mirror.table.metadata
+    schema, has_lineage = metadata.schema(), metadata.format_version >= 3
+    if has_lineage:
+        require_free_names(".".join(mirror.table.name()), schema)
+        schema = with_lineage(schema)
+    target = schema_to_pyarrow(schema)
+    ids = {one: one for one in field_ids(schema.as_struct())}
+    defaults, identities = initial_defaults(schema), identity_columns(metadata.specs())
+    key_ids = [mirror.field_map[key_id] for key_id in shape.key_ids]
+    deleted = deleted_positions(io, {file.path: file for file in chosen if file.deleted})
+    ordinals = {file.path: ordinal for ordinal, file in enumerate(root.files)}
+    most = piece_bytes(sum(file.bytes for file in chosen))
+
+    def read(file: LiveFile) -> _Rows:
+        live = np.ones(file.rows, dtype=np.bool_)
+        live[deleted.get(file.path, [])] = False
+        pos = np.flatnonzero(live)
+        absent = {
+            **defaults,
+            **{field_id: file.partition[place] for place, field_id in identities[file.spec_id]},
+        }
+        with open_parquet(io, file.path, file.rows) as parquet:
+            columns = read_columns(parquet, file.path, key_ids)
+            pieces = read_picked(io, parquet, pos, Projection(file.path, ids, absent), target)
+            table = pa.concat_tables([target.empty_table(), *_up_to(most, pieces)])
+        if has_lineage:
+            table = settle_lineage(table, file.first_row_id or 0, file.number, pos)
+        keys = shape.codec.encode([column.take(pa.array(pos)) for column in columns])
+        return _Rows(table, keys, np.full(len(pos), ordinals[file.path], dtype=np.int32), pos)
+
+    parts = for_each(read, [file for file in chosen if file.rows > file.deleted], chosen[0].path)
+    if sum(part.table.nbytes for part in parts) > most:
+        raise TooMuch
+    return _Rows(
+        pa.concat_tables([part.table for part in parts]),
+        concat_keys([part.keys for part in parts]),
+        np.concatenate([part.file for part in parts]),
+        np.concatenate([part.pos for part in parts]),
+    )
+
+
+def _up_to(most_bytes: int, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    held = 0
+    for piece in pieces:
+        held += piece.nbytes
+        if held > most_bytes:
+            raise TooMuch
+        yield piece

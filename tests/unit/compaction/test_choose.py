@@ -1,0 +1,99 @@
+"""Which small data files are put together."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from pyiceberg.typedef import Record
+
+from spark_job.compaction import choose
+from spark_job.compaction.choose import FAN_IN, choose_small
+from spark_job.iceberg.view import LiveFile
+
+KB, MB = 1 << 10, 1 << 20
+
+
+def files(
+    count: int, size: int, *, partition: int = 0, spec_id: int = 0, rows: int = 100, deleted: int = 0
+) -> list[LiveFile]:
+    return [
+        LiveFile(
+            path=f"{partition}-{size}-{rows}-{deleted}-{at}",
+            rows=rows,
+            deleted=deleted,
+            spec_id=spec_id,
+            partition=Record(partition),
+            first_row_id=at,
+            bytes=size,
+        )
+        for at in range(count)
+    ]
+
+
+def chosen(live: list[LiveFile]) -> list[LiveFile]:
+    return list(choose_small(live, 0, with_row_ids=False))
+
+
+def test_nothing_is_done_before_there_are_enough_of_a_size() -> None:
+    few = files(FAN_IN - 1, 20 * KB) + files(FAN_IN - 1, 200 * KB) + files(100, 40 * MB)
+    assert chosen(few) == []
+    assert len(chosen([*few, *files(1, 21 * KB)])) == FAN_IN
+
+
+def test_only_files_of_one_partition_count_together() -> None:
+    apart = [one for partition in range(50) for one in files(FAN_IN - 1, KB, partition=partition)]
+    assert chosen(apart) == []
+    more = [*apart, *files(2, 2 * KB, partition=7)]
+    assert Counter(one.partition for one in chosen(more)) == {Record(7): FAN_IN + 1}
+
+
+def test_a_large_file_with_few_rows_left_is_a_small_one() -> None:
+    sparse = files(FAN_IN, 64 * MB, rows=100_000, deleted=99_990)
+    assert chosen(sparse) == sparse
+    assert chosen(files(FAN_IN, 64 * MB, rows=100_000, deleted=10)) == []
+
+
+def test_files_without_any_row_are_not_put_together_with_nothing() -> None:
+    dead = files(FAN_IN, KB, deleted=100)
+    assert chosen(dead) == []
+    assert len(chosen([*dead, *files(1, KB)])) == FAN_IN + 1
+
+
+def test_files_of_an_older_spec_are_left_alone_and_rows_without_ids_in_v3() -> None:
+    assert chosen(files(FAN_IN, KB, spec_id=1)) == []
+    unnumbered = [
+        LiveFile(path=str(at), rows=1, deleted=0, spec_id=0, partition=Record(), bytes=KB) for at in range(9)
+    ]
+    assert len(choose_small(unnumbered, 0, with_row_ids=False)) == 9
+    assert choose_small(unnumbered, 0, with_row_ids=True) == ()
+
+
+def test_one_commit_takes_no_more_than_it_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = files(100, 3 * MB)
+    taken = chosen(many)
+    assert FAN_IN <= len(taken) < 100
+    assert sum(one.bytes for one in taken) <= 32 * MB
+    monkeypatch.setattr(choose, "_MOST_FILES", 20)
+    assert len(chosen(files(100, KB))) == 20
+    two = files(12, KB, partition=1) + files(12, 2 * KB, partition=2)
+    assert {one.partition for one in chosen(two)} == {Record(1), Record(2)}
+    monkeypatch.setattr(choose, "_MOST_FILES", 15)
+    assert Counter(one.partition for one in chosen(two)) == {Record(1): 12}, "three files are not worth it"
+
+
+def test_rows_are_written_anew_once_for_each_tier() -> None:
+    """A thousand small files, one after the other: few stay, and each row moves a few times."""
+    live: list[LiveFile] = []
+    moved = 0
+    for at in range(1000):
+        live += files(1, 15 * KB, rows=500 + at)
+        taken = chosen(live)
+        if taken:
+            gone = {one.path for one in taken}
+            moved += len(taken) and sum(one.bytes for one in taken) // (15 * KB)
+            size = sum(one.bytes for one in taken)
+            live = [one for one in live if one.path not in gone]
+            live += [LiveFile(f"merged-{at}", 1, 0, 0, Record(0), first_row_id=0, bytes=size)]
+    assert len(live) <= 4 * FAN_IN
+    assert moved <= 3 * 1000
