@@ -110,7 +110,23 @@ class OrphansResult(_Frozen):
     paths: tuple[str, ...] = ()
 
 
-MaintainResult = ExpireResult | OrphansResult
+class CompactResult(_Frozen):
+    """`maintain compact` of one table: so many data files became so many, over all commits.
+
+    `waits`: other writers' files, or a lost index, come first: with the next merge that finds changes.
+    """
+
+    table: str
+    action: Literal["compact"] = "compact"
+    dry_run: bool
+    commits: int
+    files_before: int
+    files_after: int
+    rows: int
+    waits: bool = False
+
+
+MaintainResult = ExpireResult | OrphansResult | CompactResult
 
 
 class Position(_Frozen):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 import click
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table as IcebergTable
 
-    from icemirror.result import ExpireResult, MaintainResult, OrphansResult
+    from icemirror.result import CompactResult, ExpireResult, MaintainResult, OrphansResult
     from icemirror.settings import Settings, TableSettings
 
 _EXPIRE = "expire"
 _CLEAN_ORPHANS = "clean-orphans"
+_COMPACT = "compact"
+_ALL = (_EXPIRE, _CLEAN_ORPHANS, _COMPACT)
 _LEAST_AGE = "7h"  # a worker gives up a slice after six
 _SHOWN = 20
 
@@ -41,8 +44,8 @@ class _NoMirrorYet(Invalid):
 @click.command()
 @config_option
 @click.option("-t", "--table", "names", multiple=True, metavar="T", help="Only this table; may be repeated.")
-@click.argument("action", required=False, type=click.Choice([_EXPIRE, _CLEAN_ORPHANS]))
-@click.option("--dry-run", is_flag=True, help="Show what would go, remove nothing.")
+@click.argument("action", required=False, type=click.Choice(_ALL))
+@click.option("--dry-run", is_flag=True, help="Show what would be done, change nothing.")
 @click.option(
     "--older-than",
     default="24h",
@@ -59,19 +62,21 @@ def maintain(
     older_than: str,
     as_json: bool,
 ) -> int:
-    """Remove what mirrors do not need any more. Without an ACTION, both.
+    """Remove what mirrors do not need any more, and put small files together. Without an ACTION, all of it.
 
     \b
     expire         old snapshots, by the properties of the table, and the files that only they reached
     clean-orphans  files in the table's places that nothing names: those of crashed attempts, and those
                    that a job was not allowed to delete
+    compact        small data files become fewer, larger ones; no row changes, and the key index follows
 
-    Merges expire by themselves; this is for tables that nobody merges into, and for roles that may delete where
-    jobs may not. Safe beside running merges. Without --table, tables that have no mirror yet are skipped.
+    Merges expire and compact by themselves; this is for tables that nobody merges into, or that have `compact: false`,
+    and for roles that may delete where jobs may not. Safe beside running merges. Without --table, tables that have no
+    mirror yet are skipped.
     """
     settings = load(config)
     seconds = _age(older_than)
-    actions = (action,) if action else (_EXPIRE, _CLEAN_ORPHANS)
+    actions = (action,) if action else _ALL
     results: list[MaintainResult] = []
     codes: list[Exit] = []
     for table in choose_tables(settings, names):
@@ -116,10 +121,12 @@ def _run(
     dry_run: bool,
     older_than_seconds: float,
 ) -> Iterator[MaintainResult]:
+    from spark_job.compaction.all_due import compact_all
     from spark_job.iceberg.failures import named_for
     from spark_job.iceberg.tables import Catalogs
     from spark_job.maintenance.expire import expire
     from spark_job.maintenance.orphans import clean_orphans
+    from spark_job.wiring import build_pipeline
 
     catalogs = Catalogs(settings)
 
@@ -138,6 +145,11 @@ def _run(
                     configured_index=settings.index_location,
                     dry_run=dry_run,
                 )
+            elif action == _COMPACT:
+                load_mirror()
+                yield compact_all(
+                    build_pipeline(settings, run_id=f"maintain-{uuid.uuid4()}"), table, dry_run=dry_run
+                )
             else:
                 yield clean_orphans(
                     load_mirror,
@@ -149,8 +161,9 @@ def _run(
 
 
 def _show(results: list[MaintainResult]) -> None:
-    from icemirror.result import ExpireResult, OrphansResult
+    from icemirror.result import CompactResult, ExpireResult, OrphansResult
 
+    compacted = [result for result in results if isinstance(result, CompactResult)]
     expired = [result for result in results if isinstance(result, ExpireResult)]
     orphans = [result for result in results if isinstance(result, OrphansResult)]
     if expired:
@@ -159,6 +172,10 @@ def _show(results: list[MaintainResult]) -> None:
         out.print()
     if orphans:
         out.print(_render_orphans(orphans))
+    if compacted:
+        if expired or orphans:
+            out.print()
+        out.print(_render_compacted(compacted))
     for result in orphans:
         for path in result.paths[:_SHOWN] if result.dry_run else ():
             out.print(f"  {path}", soft_wrap=True)
@@ -166,10 +183,15 @@ def _show(results: list[MaintainResult]) -> None:
             out.print(f"  … and {result.files - _SHOWN:,} more (--json lists up to 1,000)")
         for place in result.unlisted:
             print_hint(f"{result.table}: {place} was left alone: not all that belongs there is known")
-    if any(result.left for result in results):
+    for one in compacted:
+        if one.waits:
+            print_hint(
+                f"{one.table}: the next merge that finds changes indexes what others wrote; compact after that"
+            )
+    if any(result.left for result in expired) or any(result.left for result in orphans):
         print_hint("Files were left where storage refused to delete them; run this with a role that may.")
     if any(result.dry_run for result in results):
-        print_hint("Nothing was removed (--dry-run).")
+        print_hint("Nothing was changed (--dry-run).")
 
 
 def _render_expired(results: list[ExpireResult]) -> Table:
@@ -179,6 +201,18 @@ def _render_expired(results: list[ExpireResult]) -> Table:
     for result in results:
         counts = (result.snapshots, result.retained, result.files, result.left)
         table.add_row(result.table, *(f"{count:,}" for count in counts))
+    return table
+
+
+def _render_compacted(results: list[CompactResult]) -> Table:
+    table = Table("table", box=None, pad_edge=False, header_style="bold")
+    for name in ("small files", "became", "rows moved", "commits"):
+        table.add_column(name, justify="right")
+    for result in results:
+        after = "–" if result.dry_run else f"{result.files_after:,}"
+        table.add_row(
+            result.table, f"{result.files_before:,}", after, f"{result.rows:,}", f"{result.commits:,}"
+        )
     return table
 
 

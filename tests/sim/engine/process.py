@@ -136,6 +136,7 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
             set_to(module, "time", clock)
         set_to(uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
         set_to(choose, "FAN_IN", setting.data_fan_in)
+        set_to(choose, "_MOST_FILES", setting.data_most)
         set_to(tiers, "FAN_IN", setting.fan_in)
         set_to(tiers, "_SMALLEST_TIER", setting.smallest_tier)
         set_to(tiers, "_LEAST_WORK", setting.least_work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ _KINDS: dict[str, tuple[tuple[tuple[str, IcebergType], ...], tuple[Key, ...]]] =
         tuple((number, text) for number in (1, 12, 123) for text in ("", "2", "23", "3", "x", "y", "z")),
     ),
 }
+FIRST_WITH_COMPACTION = 7000  # stories of the seeds before that are told without
 PARTITIONS = ("", 'partition_by: ["bucket[2](c)"]', 'partition_by: ["c"]')
 
 
@@ -59,7 +60,8 @@ class Setting:
     most_files: int
     calm: bool  # nobody dies, nothing is lost or damaged: then no file may be left behind
     pool: tuple[Key, ...]
-    data_fan_in: int = 0  # how many small data files are put together; 0: none
+    data_fan_in: int = 0  # how many small data files are put together at least; 0: none
+    data_most: int = 0  # and at most
 
     @classmethod
     def choose(cls, dice: random.Random) -> Setting:
@@ -82,6 +84,13 @@ class Setting:
             calm=dice.random() < 0.25,
             pool=tuple(keys[: dice.choice([6, 12, 20])]),
         )
+
+    def with_compaction(self, seed: int) -> Setting:
+        """By the seed alone, so that the rest of its story is what it was."""
+        if seed < FIRST_WITH_COMPACTION:
+            return self
+        least = (2, 3, 8, 0)[seed % 4]
+        return replace(self, data_fan_in=least, data_most=least if seed // 4 % 2 else 256)
 
     @property
     def key_columns(self) -> tuple[tuple[str, IcebergType], ...]:

@@ -7,8 +7,8 @@ from collections import Counter
 from icemirror.errors import IcemirrorError
 from tests.sim.engine.bugs import BUGS, bugs_of_compaction, bugs_of_replay
 from tests.sim.engine.reader import Divergence
+from tests.sim.engine.setting import FIRST_WITH_COMPACTION
 from tests.sim.engine.story import FIRST_WITH_REPLAYS, run_seed
-from tests.sim.engine.world import FIRST_WITH_COMPACTION
 from tests.soak.campaign import Campaign
 
 MOST_SEEDS = 500

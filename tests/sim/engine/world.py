@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 
 from pyiceberg.exceptions import CommitFailedException
@@ -31,12 +31,6 @@ from tests.sim.engine.strict import Strict
 
 CHANGELOG, MIRROR = ("lab", "world_changelog"), ("lab", "world")
 STEPS = 60
-FIRST_WITH_COMPACTION = 7000  # stories of the seeds before that are told without
-
-
-def _data_fan_in(seed: int) -> int:
-    """By the seed alone, so that the rest of its story is what it was."""
-    return (2, 3, 8, 0)[seed % 4] if seed >= FIRST_WITH_COMPACTION else 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,7 @@ class World:
         self.seed = seed
         self.bug = bug or Bug(())
         self.dice = random.Random(seed)
-        self.setting = replace(Setting.choose(self.dice), data_fan_in=_data_fan_in(seed))
+        self.setting = Setting.choose(self.dice).with_compaction(seed)
         self.story = [repr(self.setting)]
         self.points = Points()
         self.io = MemoryIO()

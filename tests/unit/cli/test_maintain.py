@@ -14,6 +14,7 @@ from icemirror.settings.quantities import parse_seconds
 from icemirror.telemetry.redaction import forget_secrets, register_secret
 from spark_job.worker import _LONGEST_SLICE_SECONDS
 from tests.referenced import referenced_files, stored_files
+from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab, local_path
 
 
@@ -65,7 +66,7 @@ def test_clean_orphans_removes_what_nothing_names(lab: Lab, capsys: pytest.Captu
     assert run(["maintain", "-t", "lab.world", "clean-orphans", "--dry-run"]) == 0
     shown = capsys.readouterr()
     assert "left.parquet" in shown.out
-    assert "Nothing was removed" in shown.err
+    assert "Nothing was changed" in shown.err
     assert left_file(lab).exists()
     assert run(["maintain", "-t", "lab.world", "clean-orphans", "--older-than", "2d", "--json"]) == 0
     assert run(["maintain", "-t", "lab.world", "clean-orphans", "--json"]) == 0
@@ -75,7 +76,7 @@ def test_clean_orphans_removes_what_nothing_names(lab: Lab, capsys: pytest.Captu
     assert not left_file(lab).exists()
 
 
-def test_without_an_action_both_are_done(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_action_all_is_done(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["maintain"]) == 0
     shown = capsys.readouterr().out
     assert "snapshots expired" in shown
@@ -84,7 +85,7 @@ def test_without_an_action_both_are_done(lab: Lab, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    "arguments", [["compact"], ["clean-orphans", "--older-than", "5m"], ["--older-than", "x"]]
+    "arguments", [["squash"], ["clean-orphans", "--older-than", "5m"], ["--older-than", "x"]]
 )
 def test_bad_usage_is_exit_code_2(lab: Lab, arguments: list[str]) -> None:
     before = lab.files_on_disk()
@@ -137,3 +138,25 @@ def test_files_that_other_tables_may_use_need_a_person(lab: Lab, capsys: pytest.
         transaction.set_properties({"gc.enabled": "false"})
     assert run(["maintain", "expire"]) == 3
     assert "gc.enabled is false" in capsys.readouterr().err
+
+
+def test_compact_puts_small_files_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path, options="compact: false")
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
+    for number in range(1, 21):
+        lab.tell(f"I{number}@{number}")
+        lab.merge()
+    rows = lab.rows()
+    assert run(["maintain", "compact", "--dry-run", "--json"]) == 0
+    assert run(["maintain", "compact", "--json"]) == 0
+    assert run(["maintain", "compact", "--json"]) == 0
+    dry, real, nothing = printed(capsys)
+    assert (dry["files_before"], dry["commits"]) == (20, 0)
+    assert (real["files_before"], real["files_after"], real["rows"], real["commits"]) == (20, 1, 20, 1)
+    assert (nothing["files_before"], nothing["commits"], nothing["waits"]) == (0, 0, False)
+    assert lab.rows() == rows
+    foreign.append(lab.mirror, [(99, "theirs")])
+    assert run(["maintain", "compact"]) == 0
+    assert "compact after that" in capsys.readouterr().err

@@ -1,0 +1,45 @@
+"""`maintain compact`: puts together all that is due, commit by commit."""
+
+from __future__ import annotations
+
+from icemirror.errors import Conflict
+from icemirror.result import CompactResult
+from icemirror.settings import TableSettings
+from spark_job.compaction.compact import find_due
+from spark_job.iceberg.failures import named_for
+from spark_job.pipeline import Pipeline
+
+_MOST_CONFLICTS = 8
+
+
+def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> CompactResult:
+    """What became of the table's small data files; with `dry_run` only what the first commit would take."""
+    commits = before = after = rows = conflicts = 0
+    with named_for(table.name):
+        while True:
+            prepared = pipeline.prepare(table)
+            mirror = prepared.mirror
+            waits = mirror is not None and (mirror.foreign or mirror.lost)
+            if dry_run:
+                before = len(find_due(mirror)) if mirror else 0
+                break
+            try:
+                done = pipeline.compact(prepared)
+            except Conflict:
+                conflicts += 1
+                if conflicts == _MOST_CONFLICTS:
+                    raise
+                continue
+            if done is None:
+                break
+            commits += 1
+            before, after, rows = before + done.files_before, after + done.files_after, rows + done.rows
+    return CompactResult(
+        table=table.name,
+        dry_run=dry_run,
+        commits=commits,
+        files_before=before,
+        files_after=after,
+        rows=rows,
+        waits=waits,
+    )

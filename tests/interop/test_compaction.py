@@ -1,0 +1,79 @@
+"""Small data files that were put together, judged by Iceberg Java: the same rows, ids and changes, and work goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.table.snapshots import Operation
+
+from spark_job.compaction import choose
+from spark_job.iceberg.view import live_files
+from tests.interop.cases import CASES, V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
+from tests.interop.iceberg_java import IcebergJava
+from tests.interop.spark_sql import SparkSql
+from tests.interop.test_vectors import INT, STRING, check_lineage, lineage_at
+from tests.mirrors import MirroredWorld
+
+BY_NAME = {case.name: case for case in (*CASES, *V3_CASES)}
+CHOSEN = [BY_NAME[name] for name in ("int_by_number", "uuid_in_buckets", "int_v3", "composite_v3")]
+
+
+def compact(lab: MirroredWorld) -> int:
+    """How many files the mirror has fewer."""
+    before = live_files(lab.mirror.io, lab.mirror.current_snapshot())
+    assert lab.pipeline.compact(lab.pipeline.prepare(lab.table)) is not None
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.operation is Operation.REPLACE
+    return len(before) - len(live_files(lab.mirror.io, head))
+
+
+def assert_right(lab: MirroredWorld, java: IcebergJava) -> None:
+    for verdict in (
+        lab.world.verdict(lab.mirror),
+        lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows),
+    ):
+        assert verdict.equal, verdict
+
+
+@pytest.mark.parametrize("case", CHOSEN, ids=str)
+def test_all_readers_find_the_rows_where_they_moved_to(
+    tmp_path: Path, java: IcebergJava, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make_lab(tmp_path, case)
+    monkeypatch.setattr(choose, "FAN_IN", 2)
+    assert compact(lab) > 0
+    assert_right(lab, java)
+    for _ in range(3):
+        commit_and_merge(lab)
+    assert_right(lab, java)
+
+
+@pytest.mark.parametrize("case", [INT, STRING], ids=str)
+def test_a_row_keeps_its_id_and_the_time_of_its_last_change(
+    tmp_path: Path, java: IcebergJava, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make_lab(tmp_path, case, merges=5)
+    spark = SparkSql.on(java, lab)
+    before = lineage_at(spark, snapshot_ids(lab.mirror)[-1])
+    monkeypatch.setattr(choose, "FAN_IN", 2)
+    assert compact(lab) > 0
+    assert lineage_at(spark, snapshot_ids(lab.mirror)[-1]) == before
+    commit_and_merge(lab)
+    check_lineage(lab, spark, snapshot_ids(lab.mirror))
+
+
+def test_iceberg_java_goes_on_with_what_was_put_together(
+    tmp_path: Path, java: IcebergJava, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make_lab(tmp_path, BY_NAME["uuid_in_buckets"])
+    spark = SparkSql.on(java, lab)
+    monkeypatch.setattr(choose, "FAN_IN", 2)
+    compact(lab)
+    spark.call("rewrite_data_files(table => {table}, options => map('rewrite-all', 'true'))")
+    commit_and_merge(lab)
+    spark.call("expire_snapshots(table => {table}, retain_last => 1)")
+    commit_and_merge(lab)
+    assert_right(lab, java)
