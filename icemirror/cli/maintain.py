@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _EXPIRE = "expire"
 _CLEAN_ORPHANS = "clean-orphans"
 _COMPACT = "compact"
-_ALL = (_EXPIRE, _CLEAN_ORPHANS, _COMPACT)
+_USUAL = (_EXPIRE, _CLEAN_ORPHANS)
 _LEAST_AGE = "7h"  # a worker gives up a slice after six
 _SHOWN = 20
 
@@ -44,7 +44,7 @@ class _NoMirrorYet(Invalid):
 @click.command()
 @config_option
 @click.option("-t", "--table", "names", multiple=True, metavar="T", help="Only this table; may be repeated.")
-@click.argument("action", required=False, type=click.Choice(_ALL))
+@click.argument("action", required=False, type=click.Choice([*_USUAL, _COMPACT]))
 @click.option("--dry-run", is_flag=True, help="Show what would be done, change nothing.")
 @click.option(
     "--older-than",
@@ -62,7 +62,7 @@ def maintain(
     older_than: str,
     as_json: bool,
 ) -> int:
-    """Remove what mirrors do not need any more, and put small files together. Without an ACTION, all of it.
+    """Remove what mirrors do not need any more, or put small files together. Without an ACTION, the first two:
 
     \b
     expire         old snapshots, by the properties of the table, and the files that only they reached
@@ -71,12 +71,12 @@ def maintain(
     compact        small data files become fewer, larger ones; no row changes, and the key index follows
 
     Merges expire and compact by themselves; this is for tables that nobody merges into, or that have `compact: false`,
-    and for roles that may delete where jobs may not. Safe beside running merges. Without --table, tables that have no
-    mirror yet are skipped.
+    and for roles that may delete where jobs may not; who compacts must also be able to read the changelog. Safe beside
+    running merges. Without --table, tables that have no mirror yet are skipped.
     """
     settings = load(config)
     seconds = _age(older_than)
-    actions = (action,) if action else _ALL
+    actions = (action,) if action else _USUAL
     results: list[MaintainResult] = []
     codes: list[Exit] = []
     for table in choose_tables(settings, names):

@@ -58,11 +58,6 @@ def moved_rows_indexed_behind_the_others(next_root: Any) -> Any:
     return wrong
 
 
-@plant((compact, "find_due"))
-def files_of_others_moved_before_they_are_indexed(find_due: Any) -> Any:
-    return lambda mirror: find_due(replace(mirror, foreign=False))
-
-
 @plant((compact, "next_root"))
 def epoch_not_raised_when_rows_move(next_root: Any) -> Any:
     def wrong(mirror: Any, before: Any, moved: Any, gone: Any) -> Any:

@@ -84,4 +84,12 @@ FOUND_BY: dict[str, int] = {
     "replay moves the cursor back": 1000,
     "replay takes what waits to be merged": 1000,
     "stage forgets its last slice": 1000,
+    "a file forgotten when rows move": 7000,
+    "deleted rows moved with the others": 7000,
+    "deletes of others go with files that moved": 7132,
+    "epoch not raised when rows move": 7000,
+    "files of an unknown compaction discarded": 7070,
+    "files that moved stay in the index": 7000,
+    "moved rows indexed behind the others": 7000,
+    "moved rows lose their order": 7000,
 }

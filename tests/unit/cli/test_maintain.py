@@ -76,7 +76,7 @@ def test_clean_orphans_removes_what_nothing_names(lab: Lab, capsys: pytest.Captu
     assert not left_file(lab).exists()
 
 
-def test_without_an_action_all_is_done(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_action_both_are_done(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["maintain"]) == 0
     shown = capsys.readouterr().out
     assert "snapshots expired" in shown
