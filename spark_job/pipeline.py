@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from icemirror.crash import reach
 from icemirror.errors import Conflict, Corrupt, IcemirrorError
@@ -55,12 +55,16 @@ class Pipeline:
     engine: LazyEngine
     run_id: str
     key_check_rows: int | None = SAMPLE_ROWS
+    _untidy: set[str] = field(
+        default_factory=set
+    )  # tables that were merged into since files were put together
 
     def advance(self, table: TableSettings) -> Advance:
         """Merges the next slice of a table, or finds that there is none."""
         done = self.carry_out(table, lambda: next_task(self.prepare(table)))
         prepared = done.task.prepared
         if done.merged is not None:
+            self._untidy.add(table.name)
             return done.merged.model_copy(update={"left": left_after(prepared, done.task.part)})
         mirror = self._tidy(prepared)
         return UpToDate(head=prepared.changelog.metadata_location, position=position_of(mirror))
@@ -199,12 +203,17 @@ class Pipeline:
         return Merged(slice=result, position=position_after(part, outcome))
 
     def _tidy(self, prepared: Prepared) -> Mirror | None:
-        """Once nothing is left to merge, puts small data files together; the mirror after it. Nothing fails by it."""
-        mirror = prepared.mirror
-        if mirror is None or not prepared.settings.compact:
+        """Once nothing is left to merge, puts small data files together; the mirror after it.
+
+        Not before something was merged: looking at all files would be most of the work of a look that finds nothing.
+        Nothing fails by it.
+        """
+        mirror, name = prepared.mirror, prepared.settings.name
+        if mirror is None or name not in self._untidy or not prepared.settings.compact:
             return mirror
+        self._untidy.remove(name)
         try:
-            with named_for(prepared.settings.name):
+            with named_for(name):
                 done = self.compact(prepared)
         except IcemirrorError as error:
             log.warning("small data files left as they are", reason=str(error))

@@ -88,6 +88,20 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
     )
 
 
+def test_a_look_that_finds_nothing_reads_no_manifests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab.make(tmp_path, options=OFF)
+    grow(lab)
+    lab = lab.reconfigure()
+
+    def refuse(_mirror: object) -> None:
+        raise AssertionError("looked at all files")
+
+    monkeypatch.setattr("spark_job.compaction.compact.find_due", refuse)
+    assert lab.merge().outcome == "up-to-date"
+
+
 def test_the_snapshot_says_that_no_row_changed(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     rows = grow(lab)
@@ -183,18 +197,18 @@ def test_whoever_is_quicker_wins_and_nothing_is_left_behind(
 
     def overtaken(delta: RowDelta) -> object:
         if delta.same_rows:
-            foreign.append(lab.mirror, [(7000, "quicker")])
+            foreign.append(lab.mirror, [(7000 + len(lab.mirror.snapshots()) - FAN_IN, "quicker")])
         return commit(delta)
 
     before = lab.files_on_disk()
     monkeypatch.setattr(RowDelta, "commit", overtaken)
     with pytest.raises(Conflict):
         compacted(lab)
-    theirs = {path for path in lab.files_on_disk() - before if "_icemirror_index" in path}
-    assert not theirs
-    result = lab.merge()
-    assert result.outcome == "up-to-date"
+    assert not {path for path in lab.files_on_disk() - before if "_icemirror_index" in path}
     assert lab.rows() == {**rows, 7000: "quicker"}
+    lab.tell("U7000@99")
+    assert lab.merge().outcome == "merged", "nothing fails by it"
+    assert lab.rows()[7000] == "U7000@99"
 
 
 def test_an_answer_that_was_lost_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,13 +218,16 @@ def test_an_answer_that_was_lost_does_no_harm(tmp_path: Path, monkeypatch: pytes
     commit = RowDelta.commit
 
     def unanswered(delta: RowDelta) -> object:
-        commit(delta)
-        raise CommitUnknown("the line went dead")
+        after = commit(delta)
+        if delta.same_rows:
+            raise CommitUnknown("the line went dead")
+        return after
 
     with monkeypatch.context() as patched:
         patched.setattr(RowDelta, "commit", unanswered)
-        assert lab.merge().outcome == "up-to-date"
-    assert lab.rows() == rows
+        lab.tell("U80@98")
+        assert lab.merge().outcome == "merged"
+    assert lab.rows() == {**rows, 80: "U80@98"}
     assert data_files(lab) == 1
     lab.tell("U80@99")
     lab.merge()
