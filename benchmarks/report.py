@@ -11,7 +11,16 @@ from benchmarks.index_report import write_lookups, write_memory, write_reading, 
 from benchmarks.markdown import write_section, write_table
 from benchmarks.result import Absent, Conditions, Run, WorkloadRun
 from benchmarks.runner import CROWDED_CORES
-from benchmarks.summary import around, by_events, repeated, spread, steps_of, warm_seconds
+from benchmarks.summary import (
+    HUNDRED,
+    around,
+    by_events,
+    mean_before,
+    repeated,
+    spread,
+    steps_of,
+    warm_seconds,
+)
 from benchmarks.systems.catalogue import OURS, SYSTEMS
 from benchmarks.trigger_report import write_fleet, write_latency
 
@@ -108,12 +117,18 @@ def _many(run: Run) -> str:
         return ""
     last = len(many.batches)
     places = [number for number in (10, 100, 300, 1000) if number < last] + [last]
-    rows = [[f"{number:,}", f"{around(many, number):.2f}"] for number in places]
-    words = f"{many.title}, again and again. A row is the median of the nine merges around it."
+    rows = [
+        [f"{number:,}", f"{around(many, number):.3f}", f"{mean_before(many, number):.3f}"]
+        for number in places
+    ]
+    words = (
+        f"{many.title}, again and again. A row is the median of the nine merges around it, and the mean of up to "
+        f"{HUNDRED} before it: small data files are put together after some of them, which is in the mean."
+    )
     return write_section(
         "Merge after merge",
         words,
-        write_table(["merge", "seconds"], rows),
+        write_table(["merge", "median, s", "mean, s"], rows),
         "![Merge after merge](img/repeated.svg)",
     )
 

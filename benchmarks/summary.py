@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from benchmarks.messages import Timed
 from benchmarks.result import Run, WorkloadRun
 from benchmarks.systems.catalogue import OURS
 
 _AROUND = 9  # merges whose median stands for one of many
+HUNDRED = 100
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ def around(run: WorkloadRun, number: int) -> float:
     first = max(1, min(number - _AROUND // 2, len(run.batches) - _AROUND + 1))
     near = run.batches[first - 1 : first - 1 + _AROUND]
     return median([batch.seconds for batch in near])
+
+
+def mean_before(run: WorkloadRun, number: int) -> float:
+    """The mean of up to a hundred merges up to one: what is done after some of them only is in it."""
+    return fmean(batch.seconds for batch in run.batches[max(1, number - HUNDRED) : number])
 
 
 def repeated(run: Run) -> WorkloadRun | None:

@@ -102,7 +102,8 @@ def _render(report: VerifyReport) -> Group:
     looked += f", {counts}" if report.mode == "deep" else f"; samples: {counts} drawn"
     if checked.events:
         looked += f" against {checked.events:,} events"
-    verdict = Text("equal", style="bold green") if report.equal else Text("different", style="bold red")
+    right = "equal" if report.mode == "deep" else "index and rows agree"
+    verdict = Text(right, style="bold green") if report.equal else Text("different", style="bold red")
     lines = [
         Text(f"{report.table}: ")
         .append_text(verdict)
@@ -111,6 +112,8 @@ def _render(report: VerifyReport) -> Group:
     for found in report.findings:
         lines += _explain(found)
     lines += [Text(f"note: {note}", style="yellow") for note in report.notes]
+    if report.mode != "deep":
+        lines.append(Text("--deep compares every row with the changelog as well", style="dim"))
     return Group(*lines)
 
 
