@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from urllib.parse import unquote
 
@@ -14,6 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 from icemirror.crash import reach
 from icemirror.errors import Corrupt, Transient
 from icemirror.result import OrphansResult
+from icemirror.telemetry.logs import get_log
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.listing import StoredFile, list_files
 from spark_job.iceberg.mirror import INDEX_ROOT
@@ -28,6 +30,8 @@ from spark_job.stage_files import named_by
 _OURS = (".parquet", ".orc", ".avro", ".puffin", ".stats", *METADATA)
 _SHOWN = 1000
 _MOST_LOOKS = 5
+
+log = get_log(__name__)
 
 
 def clean_orphans(
@@ -45,9 +49,9 @@ def clean_orphans(
     """
     table = load()
     require_own_files(table.metadata, name)
-    now = time.time()
     places, unlisted = places_of(table.metadata)
     index_place = index_location(table.metadata, configured_index)
+    now = time.time() if dry_run else storage_time(table.io, index_place)
     stored = [file for place in places for file in list_files(table.io, place)]
     indexes = list(list_files(table.io, index_place))
     metadata_place = table.metadata.properties.get(METADATA_PATH, "").rstrip("/")
@@ -79,6 +83,23 @@ def clean_orphans(
         unlisted=unlisted,
         paths=tuple(file.path for file in orphans[:_SHOWN]),
     )
+
+
+def storage_time(io: FileIO, place: str) -> float:
+    """The time, by this machine or by storage, whichever is behind: the ages of files are told by the clock of storage.
+
+    Storage is asked by a file that is written, listed and deleted again; where that is refused, this machine's counts.
+    """
+    mark = f"{place}/{uuid.uuid4()}.clock.puffin"
+    try:
+        with io.new_output(mark).create() as stream:
+            stream.write(b"now")
+        times = [file.modified_at for file in list_files(io, place) if file.path == mark]
+    except OSError as error:
+        log.warning("the clock of storage cannot be asked", reason=f"{type(error).__name__}: {error}")
+        times = []
+    discard(io, [mark])
+    return min([time.time(), *(one for one in times if one is not None)])
 
 
 def _unknown_metadata(files: Iterable[StoredFile], referenced: set[str]) -> list[str]:

@@ -90,6 +90,18 @@ def test_young_files_stay(merged: Lab) -> None:
     assert left[0].exists()
 
 
+def test_young_files_stay_though_this_machines_clock_is_ahead(
+    merged: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young = local_path(merged.mirror.location()) / "data" / "young.parquet"
+    young.write_bytes(b"x")
+    before = merged.files_on_disk()
+    ahead = time.time() + 30 * DAY
+    monkeypatch.setattr("spark_job.maintenance.orphans.time.time", lambda: ahead)
+    assert clean(merged).files == 0
+    assert merged.files_on_disk() == before
+
+
 def test_files_of_other_kinds_stay(merged: Lab) -> None:
     """Somebody else's notes, version hints and checksums."""
     for name in ("metadata/version-hint.text", "data/README.md", "metadata/.left.avro.crc"):
