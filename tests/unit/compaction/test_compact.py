@@ -16,6 +16,7 @@ from spark_job.compaction.compact import Compacted, find_due
 from spark_job.iceberg.mirror import CURSOR, EPOCH, LIVE_ROWS, read_mirror
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import live_files
+from spark_job.immutable import forget_everything
 from spark_job.vectors import deleted_positions
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge import foreign
@@ -276,3 +277,22 @@ def test_a_damaged_file_fails_no_merge(tmp_path: Path) -> None:
     result = lab.merge()
     assert result.outcome == "merged"
     assert data_files(lab) == FAN_IN + 1
+
+
+def test_a_row_of_others_that_moved_is_not_turned_back_though_the_index_is_lost(tmp_path: Path) -> None:
+    """The changelog's late event lost against it, and has no say in its order once that is gone."""
+    lab = Lab.make(tmp_path, options=OFF)
+    grow(lab)
+    foreign.append(lab.mirror, [(5000, "theirs")])
+    lab.tell("I6000@90")
+    lab.merge()
+    assert compacted(lab) is not None
+    lab.tell("U5000@5 I6001@95")  # late: their row counts as the newest change merged before it
+    lab.merge()
+    assert lab.rows()[5000] == "theirs"
+    for path in (tmp_path / "warehouse").rglob("*.segment.puffin"):
+        path.unlink()
+    forget_everything()
+    lab.tell("U5000@7")
+    lab.merge()
+    assert lab.rows()[5000] == "theirs"
