@@ -91,8 +91,8 @@ def write_reading(run: Run) -> str:
             ]
         )
     words = (
-        f"Full scans after {found.merges} merges ({found.title}), before any compaction, and of a copy that was "
-        "written anew."
+        f"Full scans after {found.merges} merges ({found.title}), with no compaction but their own, and of a copy that "
+        "was written anew."
     )
     left_out = "\n".join(f"- Left out: {name}: {reason}" for name, reason in found.left_out.items())
     header = ["reader", "mirror, s", "copy, s", "ratio"]
