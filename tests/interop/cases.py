@@ -56,8 +56,9 @@ class Case:
 
     @property
     def options(self) -> str:
-        """The table's settings."""
+        """The table's settings. What merges write is asked about as they write it; see `test_compaction`."""
         lines = [
+            "compact: false",
             f"format_version: {self.format_version}",
             f"partition_by: [{', '.join(repr(field) for field in self.partition_by)}]",
         ]
