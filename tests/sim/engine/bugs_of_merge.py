@@ -227,7 +227,7 @@ def _forgetful(locate_keys: Any) -> Any:
 
 
 BUGS["lookup forgets rows, and no count is checked"] = Bug(
-    ((shard, "locate_keys", _forgetful), (commit_slice, "_check_counts", instead(None)))
+    ((shard, "locate_keys", _forgetful), (commit_slice, "check_counts", instead(None)))
 )
 
 
