@@ -30,7 +30,7 @@ from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile
 from spark_job.index_location import index_location
 from spark_job.key_index.orders import greatest_order
-from spark_job.key_index.root import IndexedFile, Root, write_root
+from spark_job.key_index.root import IndexedFile, Root, root_path, write_root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.little import run_here_or
 from spark_job.locate import Index
@@ -142,12 +142,12 @@ def _commit(
     delta: RowDelta | None = None
     try:
         root = _root(candidate, segments, snapshot_id, work)
-        root_path = f"{work.location}/{root.epoch:010d}-{snapshot_id}.root.puffin"
-        written.append(root_path)
-        size = write_root(io, root_path, root) + root.bytes
+        path = root_path(work.location, root)
+        written.append(path)
+        size = write_root(io, path, root) + root.bytes
         reach("adopt-root-written")
         cursor, run_id = candidate.cursor, pipeline.run_id
-        stamped = stamp(table, root, root_path, cursor, run_id, changes_files=False)
+        stamped = stamp(table, root, path, cursor, run_id, changes_files=False)
         delta = RowDelta(
             table=table,
             head=table.current_snapshot(),

@@ -15,7 +15,7 @@ from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror, remember_root, stamp
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveDelete, LiveFile
-from spark_job.key_index.root import Root, write_root
+from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.position_deletes import Positions
 
@@ -74,15 +74,15 @@ def commit_root(
     On a conflict the root is removed again; while the outcome is unknown it is not.
     """
     table, io = mirror.table, mirror.table.io
-    root_path = f"{index_location}/{root.epoch:010d}-{root.snapshot_id}.root.puffin"
+    path = root_path(index_location, root)
     delta: RowDelta | None = None
     began = time.perf_counter()
     try:
-        root_bytes = write_root(io, root_path, root)
+        root_bytes = write_root(io, path, root)
         reach("root-written")
         expiry = choose_expired(table)
         changes_files = bool(files.data_files or files.delete_files)
-        stamped = stamp(table, root, root_path, cursor, run_id, changes_files=changes_files)
+        stamped = stamp(table, root, path, cursor, run_id, changes_files=changes_files)
         delta = RowDelta(
             table=table,
             head=mirror.head,
@@ -102,10 +102,10 @@ def commit_root(
     except (CommitUnknown, Contested):
         raise
     except Exception:
-        discard(io, [root_path, *(delta.written if delta else ())])
+        discard(io, [path, *(delta.written if delta else ())])
         raise
     committed = time.perf_counter()
-    remember_root(root_path, root)
+    remember_root(path, root)
     clean_up(table, expiry, after, index_location)
     seconds = {"commit": committed - began, "expire": time.perf_counter() - committed}
     return Committed(root_bytes, seconds)

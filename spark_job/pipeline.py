@@ -55,9 +55,8 @@ class Pipeline:
     engine: LazyEngine
     run_id: str
     key_check_rows: int | None = SAMPLE_ROWS
-    _untidy: set[str] = field(
-        default_factory=set
-    )  # tables that were merged into since files were put together
+    # Tables that were merged into since files were put together.
+    _untidy: set[str] = field(default_factory=set)
 
     def advance(self, table: TableSettings) -> Advance:
         """Merges the next slice of a table, or finds that there is none."""

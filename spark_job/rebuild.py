@@ -47,7 +47,7 @@ from spark_job.iceberg.mirror import (
 from spark_job.iceberg.swap import Swap
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_location import index_location
-from spark_job.key_index.root import Root, write_root
+from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.left import left_after
 from spark_job.pipeline import Pipeline, next_task
 from spark_job.round_trips import for_each
@@ -236,13 +236,13 @@ def _swap(
     location = index_location(mirror.metadata, pipeline.settings.index_location)
     epoch = greatest_epoch(mirror.metadata) + 1
     root = built.root.model_copy(update={"snapshot_id": snapshot_id, "epoch": epoch})
-    root_path = f"{location}/{epoch:010d}-{snapshot_id}.root.puffin"
+    path = root_path(location, root)
     _require_files(io, table.name, [*live_files(io, built.head).values()], root)
-    written, swap = [root_path], None
+    written, swap = [path], None
     try:
-        write_root(io, root_path, root)
+        write_root(io, path, root)
         reach("swap-root-written")
-        stamped = stamp(mirror, root, root_path, built.cursor, pipeline.run_id, changes_files=True)
+        stamped = stamp(mirror, root, path, built.cursor, pipeline.run_id, changes_files=True)
         swap = Swap(
             table=mirror,
             head=mirror.current_snapshot(),
@@ -265,9 +265,9 @@ def _swap(
     except Exception:
         discard(io, [*written, *(swap.written if swap else ())])
         raise
-    remember_root(root_path, root)
+    remember_root(path, root)
     log.info("mirror rebuilt", replay=stage.request, live_rows=root.live_rows, events=stage.events)
-    _clean_up(stage, mirror, root_path)
+    _clean_up(stage, mirror, path)
     return Position(cursor=built.cursor, live_rows=root.live_rows, index_bytes=root.bytes)
 
 
@@ -284,10 +284,10 @@ def _require_files(io: FileIO, name: str, live: Sequence[LiveFile], root: Root) 
             )
 
 
-def _clean_up(stage: Stage, mirror: Table, root_path: str) -> None:
+def _clean_up(stage: Stage, mirror: Table, path: str) -> None:
     """What only the stage needed. A rebuild that is done does not fail because tidying up did."""
     try:
-        discard(mirror.io, left_over(mirror.io, stage, root_path))
+        discard(mirror.io, left_over(mirror.io, stage, path))
     except Exception as error:
         log.warning("files of the rebuild left", reason=f"{type(error).__name__}: {error}")
     reach("stage-removed")

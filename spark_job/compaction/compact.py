@@ -39,24 +39,21 @@ class Compacted:
 
 def find_due(mirror: Mirror) -> tuple[LiveFile, ...]:
     """The files to put together next. None where the index does not know the head, or has to be rebuilt."""
-    if mirror.root is None or mirror.cursor is None or mirror.foreign:
-        return ()
-    metadata = mirror.table.metadata
-    live = _live(mirror).values()
-    return choose_small(live, metadata.default_spec_id, with_row_ids=metadata.format_version >= 3)
+    return _choose(mirror, _live(mirror))
 
 
 def compact(mirror: Mirror, shape: ChangelogShape, location: str, run_id: str) -> Compacted | None:
     """Puts files together in one commit; None where none are due."""
     began = time.perf_counter()
-    chosen = find_due(mirror)
+    live = _live(mirror)
+    chosen = _choose(mirror, live)
     if not chosen or mirror.root is None or mirror.cursor is None:
         return None
     io, written = mirror.table.io, list[str]()
     try:
         moved = move_rows(mirror, mirror.root, shape, chosen, location, written)
         gone = {file.path for file in chosen}
-        kept = {path: file for path, file in _live(mirror).items() if path not in gone}
+        kept = {path: file for path, file in live.items() if path not in gone}
         _check_moved(moved, chosen)
         root = next_root(mirror, mirror.root, moved, gone)
         check_counts(root, kept, moved.data_files, {})
@@ -97,7 +94,16 @@ def _check_moved(moved: MovedRows, chosen: Sequence[LiveFile]) -> None:
         )
 
 
+def _choose(mirror: Mirror, live: Mapping[str, LiveFile]) -> tuple[LiveFile, ...]:
+    metadata = mirror.table.metadata
+    with_row_ids = metadata.format_version >= 3
+    return choose_small(live.values(), metadata.default_spec_id, with_row_ids=with_row_ids)
+
+
 def _live(mirror: Mirror) -> Mapping[str, LiveFile]:
+    """The data files as the index knows them; none where it does not know the head, or has to be rebuilt."""
+    if mirror.root is None or mirror.cursor is None or mirror.foreign:
+        return {}
     return recount(mirror.table.io, live_files(mirror.table.io, mirror.head), mirror.root)
 
 

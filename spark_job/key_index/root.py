@@ -76,6 +76,11 @@ def forget_files(root: Root) -> Root:
     return root.model_copy(update={"segments": tuple(segments), "files": tuple(files)})
 
 
+def root_path(location: str, root: Root) -> str:
+    """Where a root is kept, in the folder of its index."""
+    return f"{location}/{root.epoch:010d}-{root.snapshot_id}.root.puffin"
+
+
 def write_root(io: FileIO, path: str, root: Root) -> int:
     """Writes the root as a Puffin file of its own; its size."""
     payload = root.model_dump_json().encode()

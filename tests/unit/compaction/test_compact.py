@@ -96,10 +96,10 @@ def test_a_look_that_finds_nothing_reads_no_manifests(
     grow(lab)
     lab = lab.reconfigure()
 
-    def refuse(_mirror: object) -> None:
+    def refuse(*_asked: object) -> None:
         raise AssertionError("looked at all files")
 
-    monkeypatch.setattr("spark_job.compaction.compact.find_due", refuse)
+    monkeypatch.setattr("spark_job.compaction.compact.live_files", refuse)
     assert lab.merge().outcome == "up-to-date"
 
 
