@@ -21,19 +21,23 @@ runs() {
         --states SUBMITTED PENDING SCHEDULED QUEUED RUNNING CANCELLING --query 'jobRuns[].id' --output text
 }
 
-while left=$(runs) && [ -n "$left" ] && [ "$left" != None ]; do
-    echo "waiting for: $left" >&2
-    if [ "$cancel" = --cancel ]; then
-        for run in $left; do
-            aws emr-serverless cancel-job-run --application-id "$application" --job-run-id "$run" >/dev/null || true
-        done
+while :; do
+    found=$(state)
+    case $found in STOPPED | CREATED) break ;; esac
+    left=$(runs)
+    if [ -n "$left" ] && [ "$left" != None ]; then
+        echo "waiting for: $left" >&2
+        if [ "$cancel" = --cancel ]; then
+            for run in $left; do
+                aws emr-serverless cancel-job-run --application-id "$application" --job-run-id "$run" >/dev/null || true
+            done
+        fi
+    else
+        echo "the application is $found" >&2
+        # Asked again each time: a job that was launched meanwhile starts it once more.
+        [ "$found" = STOPPING ] || aws emr-serverless stop-application --application-id "$application" >/dev/null ||
+            echo "it could not be stopped yet" >&2
     fi
-    sleep "$seconds"
-done
-
-aws emr-serverless stop-application --application-id "$application" >/dev/null
-while found=$(state) && [ "$found" != STOPPED ] && [ "$found" != CREATED ]; do
-    echo "the application is $found" >&2
     sleep "$seconds"
 done
 echo "stopped: terraform may change or destroy $application"

@@ -286,8 +286,9 @@ def test_a_commit_becomes_a_row_and_a_job(applied: Terraform, config: Path, envi
     store.close()
 
 
-def drain(applied: Terraform, folder: Path) -> None:
+def drain(applied: Terraform, config: Path, folder: Path) -> None:
     """As an operator would: what is started can be neither changed nor destroyed."""
+    assert run(["--config", str(config), "pause", "--match", "*"]) == 0
     application = applied.outputs(AT)["configuration"]["trigger"]["launcher"]["application_id"]
     assert (
         boto3.client("emr-serverless").get_application(applicationId=application)["application"]["state"]
@@ -300,8 +301,8 @@ def drain(applied: Terraform, folder: Path) -> None:
     subprocess.run([OURS / "drain.sh", application], cwd=ROOT, env=environ, check=True, timeout=60)
 
 
-def test_destroying_leaves_nothing_but_data(applied: Terraform, tmp_path: Path) -> None:
-    drain(applied, tmp_path)
+def test_destroying_leaves_nothing_but_data(applied: Terraform, config: Path, tmp_path: Path) -> None:
+    drain(applied, config, tmp_path)
     applied.run("destroy", "-auto-approve", "-input=false", "-no-color", at=AT)
     assert json.loads(applied.run("show", "-json", at=AT)).get("values", {}).get("root_module", {}) == {}
     assert boto3.client("dynamodb").list_tables()["TableNames"] == []

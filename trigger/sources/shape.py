@@ -6,6 +6,7 @@ import re
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import PydanticCustomError
 
 from trigger.sources.body import Document
 from trigger.sources.refused import Reason, Refused
@@ -24,7 +25,8 @@ def is_plain(text: str) -> bool:
 
 def _plain(text: str) -> str:
     if not is_plain(text):
-        raise ValueError("has control characters")
+        # Not a ValueError: pydantic would keep it with its traceback, a cycle that is never collected.
+        raise PydanticCustomError("control_characters", "has control characters")
     return text
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import sys
 import tempfile
+import time
 from collections import Counter
 from contextlib import ExitStack
 from functools import cache
@@ -134,6 +136,16 @@ def run(seed: int, bug: str | None = None) -> Counter[str]:
         target.check()
     counts["events"] = EVENTS
     return counts
+
+
+def some_seeds(first: int, seconds: float) -> tuple[int, Counter[str]]:
+    """How many seeds were run in so many seconds, and what became of their events."""
+    logging.disable()
+    counts, end, seed = Counter[str](), time.monotonic() + seconds, first
+    while time.monotonic() < end or seed < first + 25:
+        counts += run(seed)
+        seed += 1
+    return seed - first, counts
 
 
 def _resident_bytes() -> int:

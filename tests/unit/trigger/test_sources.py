@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -222,6 +224,25 @@ def test_a_refusal_says_nothing_of_the_text() -> None:
         with pytest.raises(Refused) as caught:
             normalise(body)
         assert "secret" not in str(caught.value)
+
+
+def test_nothing_is_kept_of_an_event_that_was_refused() -> None:
+    def taken(body: bytes) -> weakref.ref[Refused]:
+        try:
+            normalise(body)
+        except Refused as refused:
+            outcome = refused
+        return weakref.ref(outcome)
+
+    bodies = [
+        b'{"table":"a\\u0000b.c"}',
+        b'{"type":"\\u0001","specversion":"1.0","tabular-id":"x"}',
+        b"{}",
+        b"[",
+    ]
+    refused = [taken(body) for body in bodies]
+    gc.collect()
+    assert [ref() for ref in refused] == [None] * len(bodies)
 
 
 def test_addresses_of_one_store_are_one_place() -> None:
