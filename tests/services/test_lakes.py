@@ -14,6 +14,7 @@ from icemirror.errors import Invalid
 from icemirror.result import Merged, UpToDate
 from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.rebuild import rebuild_step
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.azurite import Azurite
@@ -50,8 +51,23 @@ def merge_schedule(folder: Path, lake: Lake, key: str = "int", batches: int = 4)
         while isinstance(lab.pipeline.advance(lab.table), Merged):
             assert lab.world.verdict(lab.mirror).equal, f"seed {seed}"
     assert lab.mirror.current_snapshot() is not None
+    rebuild(lab)
     check_head(lab)
     return lab
+
+
+def rebuild(lab: MirroredWorld) -> None:
+    """Builds the mirror anew, in the place of the old one; it is followed on from there."""
+    before, step = lab.mirror, rebuild_step(lab.pipeline, lab.table, "anew", None)
+    while not step.done:
+        assert lab.mirror.metadata_location == before.metadata_location
+        step = rebuild_step(lab.pipeline, lab.table, "anew", step.progress)
+    assert step.rebuilt
+    assert lab.mirror.metadata.table_uuid == before.metadata.table_uuid
+    assert lab.world.verdict(lab.mirror).equal
+    lab.world.commit_next()
+    assert isinstance(lab.pipeline.advance(lab.table), Merged)
+    assert lab.world.verdict(lab.mirror).equal
 
 
 def check_head(lab: MirroredWorld) -> None:
