@@ -114,7 +114,7 @@ module "observability" {
   application_id     = module.spark.application.id
   queue_names        = { events = module.trigger.queue.name, dead_letters = module.trigger.dead_letters.name }
   log_retention_days = var.log_retention_days
-  alarms             = { topic_arn = var.alarms.topic_arn, lag_seconds = var.alarms.lag_seconds, vcpu = coalesce(var.alarms.vcpu, var.spark.max_vcpu * 0.75) }
+  alarms             = { topic_arn = var.alarms.topic_arn, lag_seconds = var.alarms.lag_seconds, turn_seconds = var.alarms.turn_seconds, vcpu = coalesce(var.alarms.vcpu, var.spark.max_vcpu * 0.75) }
   kms_key_arn        = var.kms_key_arn
   tags               = var.tags
 }

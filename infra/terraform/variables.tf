@@ -160,7 +160,7 @@ variable "network" {
 
 variable "kms_key_arn" {
   type        = string
-  description = "Key for queue, state, code, logs and mirrors; null: the services' own keys. Its policy must let CloudWatch Logs and EventBridge use it (docs/terraform.md)."
+  description = "Key for queue, state, code, logs and mirrors; null: the services' own keys. Its policy must let CloudWatch Logs and EventBridge use it (docs/deploy-aws.md)."
   default     = null
 
   validation {
@@ -204,11 +204,12 @@ variable "settings" {
 
 variable "alarms" {
   type = object({
-    topic_arn   = optional(string)
-    lag_seconds = optional(number, 900)
-    vcpu        = optional(number)
+    topic_arn    = optional(string)
+    lag_seconds  = optional(number, 900)
+    turn_seconds = optional(number, 3600)
+    vcpu         = optional(number)
   })
-  description = "SNS topic of the alarms, the lag that is too much, and the vCPUs that are too many for three hours (default: three quarters of spark.max_vcpu)."
+  description = "SNS topic of the alarms, the lag and the time of a job for one table that are too much, and the vCPUs that are too many for three hours (default: three quarters of spark.max_vcpu)."
   default     = {}
 }
 

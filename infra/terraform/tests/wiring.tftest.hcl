@@ -64,8 +64,8 @@ run "little" {
     error_message = "By default commits are heard of from S3, and jobs' ends from EMR."
   }
   assert {
-    condition     = length(output.alarm_names) == 10
-    error_message = "There are ten alarms."
+    condition     = length(output.alarm_names) == 11
+    error_message = "There are eleven alarms."
   }
   assert {
     condition     = !strcontains(output.policies.trigger, "s3:")

@@ -25,6 +25,11 @@ locals {
       namespace = local.namespace, metric = "lost_workers", statistic = "Sum", dimensions = {}
       period    = 3600, periods = 1, threshold = 3, missing = "notBreaching"
     }
+    turn = {
+      says      = "A job took more than ${var.alarms.turn_seconds} s for one table: a large backlog, or too few workers. See its log."
+      namespace = local.namespace, metric = "turn_seconds", statistic = "Maximum", dimensions = {}
+      period    = 300, periods = 1, threshold = var.alarms.turn_seconds, missing = "ignore"
+    }
     quarantine = {
       says      = "A table needs a person. `icemirror status` says why; `icemirror resume` takes it again."
       namespace = local.namespace, metric = "quarantined_tables", statistic = "Maximum", dimensions = {}

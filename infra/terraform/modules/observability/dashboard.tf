@@ -7,6 +7,7 @@ locals {
     { title = "Tables that wait, and that need a person", stat = "Maximum", metrics = [local.ours.waiting_tables, local.ours.quarantined_tables] },
     { title = "Commits heard of, jobs launched", stat = "Sum", metrics = [local.ours.notices, local.ours.launches] },
     { title = "Failures", stat = "Sum", metrics = [local.ours.launch_failures, local.ours.lost_workers, local.ours.dead_letters, ["AWS/Lambda", "Errors", "FunctionName", var.name]] },
+    { title = "The longest turn of a job on one table, seconds", stat = "Maximum", metrics = [local.ours.turn_seconds] },
     { title = "Jobs", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} (MetricName=\"RunningJobs\" OR MetricName=\"FailedJobs\")', 'Maximum', 60)" }]] },
     { title = "vCPUs held: what it costs", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} MetricName=\"CPUAllocated\"', 'Maximum', 60)" }]] },
     { title = "Function, milliseconds", stat = "p95", metrics = [["AWS/Lambda", "Duration", "FunctionName", var.name]] },

@@ -13,6 +13,7 @@ locals {
   metrics = {
     lag_seconds        = { pattern = "{ $.event = \"swept\" }", value = "$.lag_seconds", default = null }
     quarantined_tables = { pattern = "{ $.event = \"swept\" }", value = "$.quarantined", default = null }
+    turn_seconds       = { pattern = "{ $.event = \"swept\" }", value = "$.turn_seconds", default = null }
     waiting_tables     = { pattern = "{ $.event = \"swept\" }", value = "$.waiting", default = null }
     notices            = { pattern = "{ ($.event = \"told of a commit\") || ($.event = \"changelog moved\") }", value = "1", default = "0" }
     launches           = { pattern = "{ $.event = \"worker launched\" }", value = "1", default = "0" }

@@ -24,8 +24,8 @@ variable "log_retention_days" {
 }
 
 variable "alarms" {
-  type        = object({ topic_arn = optional(string), lag_seconds = number, vcpu = number })
-  description = "Where alarms go (null: nowhere, they are only shown), the lag that is too much, and the vCPUs that are too many for three hours."
+  type        = object({ topic_arn = optional(string), lag_seconds = number, turn_seconds = number, vcpu = number })
+  description = "Where alarms go (null: nowhere, they are only shown), the lag and the time for one table that are too much, and the vCPUs that are too many for three hours."
 }
 
 variable "kms_key_arn" {

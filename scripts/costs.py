@@ -1,0 +1,119 @@
+"""What an installation on AWS costs, from list prices and assumptions: `python scripts/costs.py`.
+
+docs/deploy-aws.md shows what it prints. Prices are those of us-east-1 for x86_64, in US dollars, without free tiers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PRICES_OF = "November 2026"
+
+VCPU_HOUR, GB_HOUR = 0.052624, 0.0057785  # EMR Serverless
+CALL, FUNCTION_GB_SECOND = 0.20e-6, 16.6667e-6  # Lambda
+MESSAGE = 0.40e-6  # SQS, each request
+EVENT = 1.00e-6  # EventBridge: of S3, which are opted in
+STATE_WRITE, STATE_READ = 0.625e-6, 0.125e-6  # DynamoDB on demand
+PUT, GET = 5.00e-6, 0.40e-6  # S3
+LOG_GB = 0.50
+ALARM, METRIC, DASHBOARD = 0.10, 0.30, 3.00  # CloudWatch, a month
+
+HOURS_OF_MONTH = 730
+SWEEPS = HOURS_OF_MONTH * 12
+WORKER_VCPU, WORKER_GB = 2, 8
+START_SECONDS = 60  # of a job, billed at least
+FUNCTION_GB, FUNCTION_SECONDS = 0.5, 0.5
+POLLS = HOURS_OF_MONTH * 3600 / 20 * 5  # Lambda asks a quiet queue five times in 20 seconds
+ALARMS, METRICS = 11, 9
+LOG_BYTES_OF_CALL = 2_000
+PUTS_OF_MERGE, GETS_OF_MERGE, WRITES_OF_MERGE = 15, 60, 10
+SECONDS_OF_MILLION = 10  # on two vCPUs; 3.5 on local disks (performance.md, `large`), and storage is slower
+
+
+@dataclass(frozen=True)
+class Use:
+    """How something is used, and what that costs."""
+
+    title: str
+    merges: int = 0
+    driver_hours: float = 0
+    executor_hours: float = 0
+    calls: float = 0
+    fixed: float = 0
+
+    @property
+    def jobs(self) -> float:
+        """EMR's workers."""
+        hours = self.driver_hours + self.executor_hours
+        return hours * (WORKER_VCPU * VCPU_HOUR + WORKER_GB * GB_HOUR)
+
+    @property
+    def trigger(self) -> float:
+        """Function, queue, events and state."""
+        call = CALL + FUNCTION_GB * FUNCTION_SECONDS * FUNCTION_GB_SECOND + 3 * MESSAGE + EVENT
+        kept = 4 * STATE_READ + 2 * STATE_WRITE + LOG_BYTES_OF_CALL / 1e9 * LOG_GB
+        return self.calls * (call + kept) + self.merges * WRITES_OF_MERGE * STATE_WRITE
+
+    @property
+    def requests(self) -> float:
+        """Of jobs to S3."""
+        return self.merges * (PUTS_OF_MERGE * PUT + GETS_OF_MERGE * GET)
+
+    @property
+    def total(self) -> float:
+        """In dollars."""
+        return self.jobs + self.trigger + self.requests + self.fixed
+
+
+COMMITS = 2 * 24 * 60
+MILLION_HOURS = SECONDS_OF_MILLION / 3600
+SHORT_HOURS = (START_SECONDS + 2) / 3600
+
+USES = (
+    Use(
+        "a month in which nothing happens",
+        calls=SWEEPS,
+        fixed=POLLS * MESSAGE + ALARMS * ALARM + METRICS * METRIC + DASHBOARD,
+    ),
+    Use(
+        "a million events in one commit",
+        merges=1,
+        driver_hours=2 * START_SECONDS / 3600 + MILLION_HOURS,  # started, and lingering
+        executor_hours=2 * START_SECONDS / 3600 + MILLION_HOURS,
+        calls=2,
+    ),
+    Use(
+        "a million events in a day, two commits a minute, seconds old (defaults: the job lingers all day)",
+        merges=COMMITS,
+        driver_hours=24,
+        calls=COMMITS,
+    ),
+    Use(
+        "the same, at most 15 minutes old (`min_interval: 15m`, `linger: 0s`)",
+        merges=96,
+        driver_hours=96 * SHORT_HOURS,
+        calls=COMMITS,
+    ),
+)
+
+
+def table() -> str:
+    """As Markdown."""
+    head = ("", "jobs", "trigger", "requests to S3", "watching", "in all")
+    rows = [
+        (use.title, *map(dollars, (use.jobs, use.trigger, use.requests, use.fixed, use.total)))
+        for use in USES
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in (head, ("---", *["---:"] * 5), *rows)]
+    return "\n".join(lines)
+
+
+def dollars(amount: float) -> str:
+    """To the cent; less than a tenth of one is nothing."""
+    if amount < 0.001:
+        return "–"
+    return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.3f}"
+
+
+if __name__ == "__main__":
+    print(table())
