@@ -74,7 +74,7 @@ def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogSha
             require_short(io, file.path, parquet, [names[one] for one in shape.narrow_ids if one in names])
         columns = read_columns(parquet, file.path, shape.narrow_ids)
     with _told(file, shape):
-        return _as_changes(columns, file, ordinal, shape)
+        return as_changes(columns, file, ordinal, shape)
 
 
 @contextmanager
@@ -89,7 +89,8 @@ def _told(file: ChangeFile, shape: ChangelogShape) -> Iterator[None]:
         ) from error
 
 
-def _as_changes(columns: list[pa.Array], file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
+def as_changes(columns: list[pa.Array], file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
+    """Events of a file by their narrow columns, numbered from 0."""
     count = len(shape.key_ids)
     keys, operation, sequence = columns[:count], columns[count], columns[count + 1 :]
     for key in keys:
@@ -159,14 +160,18 @@ def collapse_changes(changes: Changes) -> Changes:
     """The greatest event of each key, ascending by key. Events must stand in the order (file, row)."""
     if not len(changes):
         return changes
-    if is_sorted(changes.sequence):
-        order = changes.keys.argsort()
-    else:
-        parts = [changes.sequence[:, part] for part in reversed(range(changes.sequence.shape[1]))]
-        key_parts = [changes.keys.lo] if changes.keys.hi is None else [changes.keys.lo, changes.keys.hi]
-        order = np.lexsort([*parts, *key_parts])
+    order = order_of_events(changes)
     last = np.append(~changes.keys.take(order).same_as_next(), True)
     return changes.take(order[last])
+
+
+def order_of_events(changes: Changes) -> Indices:
+    """The places of the events by key and sequence. Events must stand in the order (file, row): equals stay so."""
+    if is_sorted(changes.sequence):
+        return changes.keys.argsort()
+    parts = [changes.sequence[:, part] for part in reversed(range(changes.sequence.shape[1]))]
+    key_parts = [changes.keys.lo] if changes.keys.hi is None else [changes.keys.lo, changes.keys.hi]
+    return np.lexsort([*parts, *key_parts])
 
 
 def in_order(changes: Changes) -> Changes:
