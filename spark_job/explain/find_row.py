@@ -1,0 +1,102 @@
+"""Finds the row of a key: where the index says, and by search only where that is not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from icemirror.errors import Corrupt
+from spark_job.explain.asked_key import AskedKey
+from spark_job.explain.key_events import Looked
+from spark_job.explain.mirrored_row import Check, DataFiles, Entry, Place, ask_index
+from spark_job.iceberg.key_files import Wanted, may_hold
+from spark_job.iceberg.mirror import Mirror
+from spark_job.iceberg.view import live_files
+from spark_job.inspect_index import Unreadable
+from spark_job.shape import ChangelogShape
+
+
+@dataclass(frozen=True)
+class RowFound:
+    """The live rows of the key, one if all is well; `entry` is None where the index cannot be read."""
+
+    files: DataFiles
+    entry: Entry | None
+    check: Check | None = None
+    rows: tuple[Place, ...] = ()
+    searched: int = 0
+    unreadable: tuple[Unreadable, ...] = field(default_factory=tuple)
+
+
+def find_row(
+    mirror: Mirror,
+    shape: ChangelogShape,
+    key: AskedKey,
+    key_ids: tuple[int, ...],
+    looked: Looked,
+    *,
+    expected: bool,
+) -> RowFound:
+    """Asks the index, looks at its place, and searches what others added since.
+
+    All files are searched where the index cannot be read, or no row is there although it, or the changelog
+    (`expected`), says so.
+    """
+    files = DataFiles(mirror, live_files(mirror.table.io, mirror.head), key_ids)
+    unreadable: list[Unreadable] = []
+    entry = _ask(mirror, shape, key, unreadable)
+    check: Check | None = None
+    rows: list[Place] = []
+    opened = 0
+    if entry is not None and entry.place is not None:
+        opened += 1
+        try:
+            check = files.check(entry.place, key)
+        except Corrupt as error:
+            unreadable.append(_told(entry.place.path, error))
+        rows += [entry.place] if check is Check.THERE else []
+    came = files.came_since(mirror.root) if mirror.root else []
+    everywhere = not rows and (expected or entry is None or entry.place is not None)
+    candidates = _candidates(files, list(files.live) if everywhere else came, key)
+    for path in candidates:
+        try:
+            rows += [place for place in files.search(path, key) if place not in rows]
+        except Corrupt as error:
+            unreadable.append(_told(path, error))
+        looked(1)
+    return RowFound(files, entry, check, tuple(rows), opened + len(candidates), tuple(unreadable))
+
+
+def _ask(mirror: Mirror, shape: ChangelogShape, key: AskedKey, unreadable: list[Unreadable]) -> Entry | None:
+    if mirror.lost:
+        what = "the root of the index is gone or fails its checksum"
+        unreadable.append(Unreadable(path=mirror.root_path or "", what=what))
+        return None
+    if mirror.root is None:
+        return Entry()
+    try:
+        return ask_index(mirror, mirror.root, shape, key)
+    except Corrupt as error:  # of a segment, which it names
+        unreadable.append(_told(str(error).partition(": ")[0], error))
+        return None
+
+
+def _candidates(files: DataFiles, paths: Sequence[str], key: AskedKey) -> list[str]:
+    """The files that may hold the key."""
+    if not paths or files.mirror.head is None:
+        return []
+    wanted = wanted_columns(key, files.key_ids)
+    answers = may_hold(files.mirror.table, [files.mirror.head.snapshot_id], wanted)
+    return [path for path in paths if answers.get(path, True)]
+
+
+def wanted_columns(key: AskedKey, key_ids: Sequence[int]) -> list[Wanted]:
+    """What a file must hold, by the field ids of its table."""
+    return [
+        Wanted(field_id, column.field.field_type, column.value)
+        for field_id, column in zip(key_ids, key.columns, strict=True)
+    ]
+
+
+def _told(path: str, error: Corrupt) -> Unreadable:
+    return Unreadable(path=path, what=str(error).removeprefix(f"{path}: "))

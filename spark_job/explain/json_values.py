@@ -1,0 +1,75 @@
+"""Values as JSON, as the Iceberg spec has them in "JSON Single-Value Serialization"; structs are objects by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+# Any: whatever JSON can hold.
+Json = Any
+_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def row_as_json(row: pa.Table) -> dict[str, Json]:
+    """The values of a table's first row by column."""
+    return {name: value_as_json(row[name][0]) for name in row.column_names}
+
+
+def value_as_json(value: pa.Scalar) -> Json:
+    """One value."""
+    kind = value.type
+    if not value.is_valid:
+        return None
+    if isinstance(kind, pa.BaseExtensionType):
+        value, kind = value.value, kind.storage_type
+        return str(UUID(bytes=value.as_py()))
+    if pa.types.is_struct(kind):
+        return {name: value_as_json(value[name]) for name in value}
+    if pa.types.is_map(kind):
+        pairs = list(value.values)
+        return {
+            "keys": _all(pair["key"] if "key" in pair else pair[0] for pair in pairs),
+            "values": _all(pair["value"] if "value" in pair else pair[1] for pair in pairs),
+        }
+    if pa.types.is_nested(kind):
+        return _all(value.values)
+    if pa.types.is_temporal(kind):
+        return moment_text(value.value, kind)
+    return _plain(value.as_py())
+
+
+def _all(values: Iterable[pa.Scalar]) -> list[Json]:
+    return [value_as_json(value) for value in values]
+
+
+def _plain(value: Json) -> Json:
+    match value:
+        case bool() | int() | str():
+            return value
+        case bytes():
+            return value.hex()
+        case float() if math.isfinite(value):
+            return value
+        case _:
+            return str(value)
+
+
+def moment_text(number: int, kind: pa.DataType) -> str:
+    """A date, time or timestamp as ISO 8601 writes it, however far from today."""
+    if pa.types.is_date(kind):
+        return str(np.datetime64(number, "D"))
+    if pa.types.is_time(kind):
+        return _time_text(number, kind.unit)
+    return f"{np.datetime64(number, kind.unit)}{'+00:00' if kind.tz else ''}"
+
+
+def _time_text(number: int, unit: str) -> str:
+    seconds, fraction = divmod(number, _UNITS[unit])
+    digits = len(str(_UNITS[unit])) - 1
+    whole = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{whole}.{fraction:0{digits}}" if digits else whole

@@ -1,0 +1,175 @@
+"""Reads the events of one key from changelog files: key columns first, then what else there is of the rows found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+from icemirror.errors import Corrupt, Invalid
+from spark_job.change_file import ChangeFile
+from spark_job.collapse import Changes, as_changes, concat_changes
+from spark_job.explain.asked_key import AskedKey
+from spark_job.explain.fates import KeyEvents
+from spark_job.explain.json_values import Json, row_as_json, value_as_json
+from spark_job.field_map import FieldMap
+from spark_job.iceberg.failures import named
+from spark_job.parquet_columns import check_ids, open_parquet, read_at, read_columns, row_group_starts
+from spark_job.round_trips import for_each
+from spark_job.shape import ChangelogShape
+from spark_job.source_rows import projection_of, read_picked
+from spark_job.verify.row_digest import digest_rows
+
+_AT_ONCE = 16
+_MOST_BYTES = 64 << 20  # of values of events
+
+Looked = Callable[[int], None]
+"""How many more files were looked at."""
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What people want to know of an event beside its order. `values`: None where there are too many of them."""
+
+    operation: str
+    sequence: dict[str, Json]
+    digest: int
+    values: dict[str, Json] | None
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """The changelog's files, those that are merged first, and how their rows become the mirror's."""
+
+    io: FileIO
+    files: tuple[ChangeFile, ...]
+    merged: int
+    shape: ChangelogShape
+    ids: FieldMap
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Found:
+    """The events, what is to be told of each, and the files that could not be read, with why."""
+
+    events: KeyEvents
+    details: tuple[Detail, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    cut: bool = False
+
+
+def find_events(source: Source, key: AskedKey, wanted: Sequence[int], looked: Looked) -> Found:
+    """The events of the key in the wanted files, by their ordinals."""
+    parts: list[Changes] = []
+    details: list[Detail] = []
+    unreadable: list[tuple[str, str]] = []
+    held, cut = 0, False
+
+    def look(at: int) -> tuple[Changes, list[Detail]] | str:
+        try:
+            with named(source.files[at].path):
+                return _look(source, key, at)
+        except (Corrupt, Invalid) as error:
+            return str(error)
+
+    for start in range(0, len(wanted), _AT_ONCE):
+        some = wanted[start : start + _AT_ONCE]
+        for at, answer in zip(some, for_each(look, some, source.files[some[0]].path), strict=True):
+            if isinstance(answer, str):
+                unreadable.append((source.files[at].path, answer.removeprefix(f"{source.files[at].path}: ")))
+                continue
+            parts.append(answer[0])
+            for detail in answer[1]:
+                held += detail.bytes
+                cut |= held > _MOST_BYTES
+                details.append(replace(detail, values=None) if held > _MOST_BYTES else detail)
+        looked(len(some))
+    changes = concat_changes(parts) if parts else _nothing(source.shape, key)
+    numbers = np.array([file.sequence_number for file in source.files], dtype=np.uint64)
+    events = KeyEvents(
+        changes,
+        numbers[changes.file],
+        tuple(detail.digest for detail in details),
+        int((changes.file < source.merged).sum()),
+    )
+    return Found(events, tuple(details), tuple(unreadable), cut)
+
+
+def _nothing(shape: ChangelogShape, key: AskedKey) -> Changes:
+    """No event of the key."""
+    none = np.empty(0, dtype=np.uint32)
+    keys = shape.codec.encode(key.arrays).take(slice(0, 0))
+    sequence = np.empty((0, shape.sequence.parts), dtype=np.uint64)
+    return Changes(keys, none.astype(np.uint8), sequence, none, none)
+
+
+def _look(source: Source, key: AskedKey, ordinal: int) -> tuple[Changes, list[Detail]]:
+    """The events of the key in one file."""
+    file, shape = source.files[ordinal], source.shape
+    with open_parquet(source.io, file.path, file.events) as parquet:
+        if shape.last_column_id is not None:
+            check_ids(parquet, file.path, shape.last_column_id)
+        rows = rows_of_key(parquet, file.path, shape.key_ids, key)
+        if not len(rows):
+            return _nothing(shape, key), []
+        columns = read_at(parquet, file.path, shape.narrow_ids, rows)
+        changes = _as_changes(columns, file, ordinal, rows, shape)
+        tables = read_picked(
+            source.io,
+            parquet,
+            rows,
+            projection_of(file, source.ids, shape.defaults),
+            schema_to_pyarrow(source.schema),
+        )
+        details = [one for table in tables for one in _rows(table)]
+    operations, sequences = columns[len(shape.key_ids)], columns[len(shape.key_ids) + 1 :]
+    names = [column.name for column in shape.sequence.columns]
+    return changes, [
+        replace(
+            detail,
+            operation=operations[at].as_py(),
+            sequence={name: value_as_json(values[at]) for name, values in zip(names, sequences, strict=True)},
+        )
+        for at, detail in enumerate(details)
+    ]
+
+
+def rows_of_key(
+    parquet: pq.ParquetFile, path: str, key_ids: Sequence[int], key: AskedKey
+) -> NDArray[np.int64]:
+    """The rows that have the key, a row group at a time."""
+    starts = row_group_starts(parquet)
+    found = [
+        starts[group] + np.flatnonzero(key.rows(read_columns(parquet, path, key_ids, [group])))
+        for group in range(parquet.num_row_groups)
+    ]
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _as_changes(
+    columns: list[pa.Array], file: ChangeFile, ordinal: int, rows: NDArray[np.int64], shape: ChangelogShape
+) -> Changes:
+    try:
+        changes = as_changes(columns, file, ordinal, shape)
+    except Invalid as error:
+        raise Invalid(
+            f"{file.path}: the key has events there, the first in row {int(rows[0])}, with an operation or a sequence "
+            "that cannot be merged"
+        ) from error
+    return replace(changes, row=rows.astype(np.uint32))
+
+
+def _rows(table: pa.Table) -> Iterator[Detail]:
+    digests = digest_rows(table)
+    for at in range(table.num_rows):
+        row = table.slice(at, 1)
+        yield Detail("", {}, int(digests[at]), row_as_json(row), row.nbytes)

@@ -1,0 +1,96 @@
+"""Fates and sequences in plain words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import PrimitiveType
+
+from spark_job.explain.fates import Fate, KeyEvents, Verdict
+from spark_job.explain.json_values import Json, moment_text
+from spark_job.sequence import Form, SequenceCodec
+
+_SIGN_BIT = 1 << 63
+
+
+def sequence_text(sequence: Mapping[str, Json]) -> str:
+    """The values of all sequence columns."""
+    return ", ".join(str(value) for value in sequence.values())
+
+
+def sequence_of(order: Sequence[int], codec: SequenceCodec, schema: Schema) -> dict[str, Json]:
+    """The sequence in an order of the index, as the changelog's columns would hold it."""
+    parts = iter(order)
+    found: dict[str, Json] = {}
+    for column in codec.columns:
+        match column.form:
+            case Form.HEX_PAIR:
+                found[column.name] = f"{next(parts):016x}/{next(parts):016x}"
+            case Form.NUMBER:
+                found[column.name] = _number(next(parts), schema.find_type(column.field_id))
+    return found
+
+
+def _number(part: int, kind: object) -> Json:
+    signed = int(np.uint64(part ^ _SIGN_BIT).view(np.int64))
+    stored = schema_to_pyarrow(kind) if isinstance(kind, PrimitiveType) else None
+    is_moment = stored is not None and (str(stored).startswith(("date", "timestamp")))
+    return moment_text(signed, stored) if is_moment else signed
+
+
+class Teller:
+    """Says what became of the events of a key; `numbers` and `sequences` are theirs, in the order of arrival."""
+
+    def __init__(self, events: KeyEvents, numbers: Mapping[int, int], sequences: Sequence[str]) -> None:
+        self._events = events
+        self._numbers = numbers
+        self._sequences = sequences
+
+    def tell(self, at: int, verdict: Verdict) -> str:
+        """The fate of one event."""
+        words = self._fate(at, verdict)
+        if verdict.repeat_of is not None:
+            words += f"; it is a repeat of event {self._numbers[verdict.repeat_of]}, with the same values"
+        return words
+
+    def _fate(self, at: int, verdict: Verdict) -> str:
+        match verdict.fate:
+            case Fate.MADE_ROW:
+                return "made the row"
+            case Fate.DELETED_ROW:
+                return "deleted the row"
+            case Fate.OVERTAKEN:
+                return f"overtaken by {self._other(at, verdict.by)}"
+            case Fate.LATE:
+                return f"came late: older than {self._other(at, verdict.by)}"
+            case Fate.WAITING:
+                return f"not merged yet (waits after the cursor): {self._future(at, verdict)}"
+
+    def _future(self, at: int, verdict: Verdict) -> str:
+        match verdict.will:
+            case Fate.MADE_ROW:
+                return "will make the row"
+            case Fate.DELETED_ROW:
+                return "will delete the row"
+            case Fate.OVERTAKEN:
+                return f"will be overtaken by {self._other(at, verdict.by)}"
+            case _:
+                return f"will come late, older than {self._other(at, verdict.by)}"
+
+    def _other(self, at: int, by: int | None) -> str:
+        if by is None:
+            return "what is there, which no event that is left tells of"
+        return f"event {self._numbers[by]} {self._why(at, by)}"
+
+    def _why(self, at: int, by: int) -> str:
+        changes, numbers = self._events.changes, self._events.numbers
+        if not np.array_equal(changes.sequence[at], changes.sequence[by]):
+            return f"with sequence {self._sequences[by]}"
+        if numbers[at] != numbers[by]:
+            return "of the same sequence, from a later commit"
+        if changes.file[at] != changes.file[by]:
+            return "of the same sequence, from a later file of the same commit"
+        return "of the same sequence, further down in the same file"
