@@ -53,6 +53,9 @@ COMMANDS: Mapping[str, LazyCommand] = {
         "icemirror.cli.maintain:maintain", "Expire snapshots; remove files that nothing names."
     ),
     "verify": LazyCommand("icemirror.cli.verify:verify", "Mirror against changelog, index against mirror."),
+    "explain-key": LazyCommand(
+        "icemirror.cli.explain_key:explain_key", "Why the row of a key is as it is, or is not there."
+    ),
     "adopt": LazyCommand("icemirror.cli.adopt:adopt", "Make an existing Iceberg table the mirror."),
     "inspect-index": LazyCommand(
         "icemirror.cli.inspect_index:inspect_index", "What a mirror's key index is made of."

@@ -97,6 +97,7 @@ def test_every_command_says_where_it_is() -> None:
         "dead-letters",
         "maintain",
         "verify",
+        "explain-key",
         "adopt",
         "inspect-index",
         "config",
