@@ -174,6 +174,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def _short(value: object) -> str:
-    """As JSON, cut where it is long."""
+    """As JSON, cut where it is long, and without anything that a terminal would obey."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+    shown = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in shown)

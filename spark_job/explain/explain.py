@@ -49,7 +49,7 @@ def explain_key(
     schema = past.changelog.schema()
     key = parse_key(text, [schema.find_field(key_id) for key_id in past.shape.key_ids])
     wanted = _wanted_files(past, key)
-    told = _find_events(past, key, wanted, progress)
+    told = _find_events(past, table.name, key, wanted, progress)
     failed = {path for path, _ in told.unreadable}
     merged_failed = any(file.path in failed for file in past.files[: past.merged])
     whole = past.refused is None and not merged_failed
@@ -97,9 +97,9 @@ def _wanted_files(past: Past, key: AskedKey) -> list[int]:
     return [at for at, file in enumerate(past.files) if answers.get(file.path, True)]
 
 
-def _find_events(past: Past, key: AskedKey, wanted: Sequence[int], progress: Progress) -> Found:
+def _find_events(past: Past, table: str, key: AskedKey, wanted: Sequence[int], progress: Progress) -> Found:
     schema, ids = past.row_schema
-    source = Source(past.changelog.io, past.files, past.merged, past.shape, ids, schema)
+    source = Source(table, past.changelog.io, past.files, past.merged, past.shape, ids, schema)
     progress("changelog files", 0, len(wanted))
     done = 0
 

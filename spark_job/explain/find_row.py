@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from icemirror.errors import Corrupt
+from icemirror.errors import Corrupt, fill_in
 from spark_job.explain.asked_key import AskedKey
 from spark_job.explain.key_events import Looked
 from spark_job.explain.mirrored_row import Check, DataFiles, Entry, Place, ask_index
@@ -42,6 +42,7 @@ def find_row(
     All files are searched where the index cannot be read, or no row is there although it, or the changelog
     (`expected`), says so.
     """
+    name = ".".join(mirror.table.name())
     files = DataFiles(mirror, live_files(mirror.table.io, mirror.head), key_ids)
     unreadable: list[Unreadable] = []
     entry = _ask(mirror, shape, key, unreadable)
@@ -53,7 +54,7 @@ def find_row(
         try:
             check = files.check(entry.place, key)
         except Corrupt as error:
-            unreadable.append(_told(entry.place.path, error))
+            unreadable.append(_told(entry.place.path, error, name))
         rows += [entry.place] if check is Check.THERE else []
     came = files.came_since(mirror.root) if mirror.root else []
     everywhere = not rows and (expected or entry is None or entry.place is not None)
@@ -62,7 +63,7 @@ def find_row(
         try:
             rows += [place for place in files.search(path, key) if place not in rows]
         except Corrupt as error:
-            unreadable.append(_told(path, error))
+            unreadable.append(_told(path, error, name))
         looked(1)
     return RowFound(files, entry, check, tuple(rows), opened + len(candidates), tuple(unreadable))
 
@@ -77,7 +78,7 @@ def _ask(mirror: Mirror, shape: ChangelogShape, key: AskedKey, unreadable: list[
     try:
         return ask_index(mirror, mirror.root, shape, key)
     except Corrupt as error:  # of a segment, which it names
-        unreadable.append(_told(str(error).partition(": ")[0], error))
+        unreadable.append(_told(str(error).partition(": ")[0], error, ".".join(mirror.table.name())))
         return None
 
 
@@ -98,5 +99,6 @@ def wanted_columns(key: AskedKey, key_ids: Sequence[int]) -> list[Wanted]:
     ]
 
 
-def _told(path: str, error: Corrupt) -> Unreadable:
+def _told(path: str, error: Corrupt, table: str) -> Unreadable:
+    fill_in(error, table)
     return Unreadable(path=path, what=str(error).removeprefix(f"{path}: "))

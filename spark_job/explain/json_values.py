@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -26,16 +27,12 @@ def value_as_json(value: pa.Scalar) -> Json:
     if not value.is_valid:
         return None
     if isinstance(kind, pa.BaseExtensionType):
-        value, kind = value.value, kind.storage_type
-        return str(UUID(bytes=value.as_py()))
+        return str(UUID(bytes=value.value.as_py()))
     if pa.types.is_struct(kind):
         return {name: value_as_json(value[name]) for name in value}
     if pa.types.is_map(kind):
         pairs = list(value.values)
-        return {
-            "keys": _all(pair["key"] if "key" in pair else pair[0] for pair in pairs),
-            "values": _all(pair["value"] if "value" in pair else pair[1] for pair in pairs),
-        }
+        return {"keys": _all(pair[0] for pair in pairs), "values": _all(pair[1] for pair in pairs)}
     if pa.types.is_nested(kind):
         return _all(value.values)
     if pa.types.is_temporal(kind):
@@ -53,8 +50,8 @@ def _plain(value: Json) -> Json:
             return value
         case bytes():
             return value.hex()
-        case float() if math.isfinite(value):
-            return value
+        case float():
+            return value if math.isfinite(value) else json.dumps(value)
         case _:
             return str(value)
 

@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import Corrupt, Invalid, fill_in
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, as_changes, concat_changes
 from spark_job.explain.asked_key import AskedKey
@@ -49,6 +49,7 @@ class Detail:
 class Source:
     """The changelog's files, those that are merged first, and how their rows become the mirror's."""
 
+    table: str
     io: FileIO
     files: tuple[ChangeFile, ...]
     merged: int
@@ -79,6 +80,7 @@ def find_events(source: Source, key: AskedKey, wanted: Sequence[int], looked: Lo
             with named(source.files[at].path):
                 return _look(source, key, at)
         except (Corrupt, Invalid) as error:
+            fill_in(error, source.table)
             return str(error)
 
     for start in range(0, len(wanted), _AT_ONCE):

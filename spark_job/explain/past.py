@@ -8,7 +8,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import Corrupt, Invalid, fill_in
 from icemirror.settings import TableSettings
 from spark_job.change_file import ChangeFile
 from spark_job.field_map import FieldMap, mirror_schema
@@ -70,6 +70,7 @@ def _with_files(pipeline: Pipeline, table: TableSettings, past: Past) -> Past:
         history = history_since(changelog, name, None)
         added = added_files(changelog.io, name, history)
     except (Invalid, Corrupt) as error:
+        fill_in(error, table.name)
         return replace(past, refused=str(error))
     files = [file for one in history.snapshots for file in added.get(one.snapshot_id, ())]
     refused: str | None = None
@@ -77,6 +78,7 @@ def _with_files(pipeline: Pipeline, table: TableSettings, past: Past) -> Past:
         slices, _ = plan_table(table, changelog, past.mirror, pipeline.limits)
         waiting = {file.path for part in slices for file in part.files}
     except Invalid as error:
+        fill_in(error, table.name)
         refused = str(error)
         waiting = _waiting_by_number(past, files)
     merged = [file for file in files if file.path not in waiting]

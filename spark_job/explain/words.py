@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import IcebergType
 
 from spark_job.explain.fates import Fate, KeyEvents, Verdict
 from spark_job.explain.json_values import Json, moment_text
 from spark_job.sequence import Form, SequenceCodec
+from spark_job.shape import Operation
 
 _SIGN_BIT = 1 << 63
 
@@ -34,11 +36,10 @@ def sequence_of(order: Sequence[int], codec: SequenceCodec, schema: Schema) -> d
     return found
 
 
-def _number(part: int, kind: object) -> Json:
+def _number(part: int, kind: IcebergType) -> Json:
     signed = int(np.uint64(part ^ _SIGN_BIT).view(np.int64))
-    stored = schema_to_pyarrow(kind) if isinstance(kind, PrimitiveType) else None
-    is_moment = stored is not None and (str(stored).startswith(("date", "timestamp")))
-    return moment_text(signed, stored) if is_moment else signed
+    stored = schema_to_pyarrow(kind)
+    return moment_text(signed, stored) if pa.types.is_temporal(stored) else signed
 
 
 class Teller:
@@ -53,7 +54,8 @@ class Teller:
         """The fate of one event."""
         words = self._fate(at, verdict)
         if verdict.repeat_of is not None:
-            words += f"; it is a repeat of event {self._numbers[verdict.repeat_of]}, with the same values"
+            same = ", with the same values" if self._events.does(at) is Operation.UPSERT else ""
+            words += f"; it is a repeat of event {self._numbers[verdict.repeat_of]}{same}"
         return words
 
     def _fate(self, at: int, verdict: Verdict) -> str:

@@ -152,7 +152,9 @@ def test_a_changelog_that_cannot_be_followed_ends_with_3(
 ) -> None:
     lab.changelog.refresh().delete("id = 1")
     assert command(lab, "1") == 3
-    assert "may only be appended" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "may only be appended" in shown
+    assert "`icemirror replay --full --table lab.world`" in shown
 
 
 def test_without_a_mirror_it_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,6 +179,14 @@ def test_values_are_not_logged(lab: Lab, capsys: pytest.CaptureFixture[str]) -> 
     shown = capsys.readouterr()
     assert "secret-value" in shown.out
     assert "secret-value" not in shown.err
+
+
+def test_a_terminal_obeys_no_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@10=[red]\x1b[31m\x9b31m\u202eabc")
+    lab.merge()
+    assert command(lab, "1") == 0
+    assert r"[red]\u001b[31m\u009b31m\u202eabc" in capsys.readouterr().out
 
 
 def test_long_values_are_cut_for_people_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,6 +123,9 @@ def test_a_repeat_is_called_one(lab: Lab) -> None:
     assert fates(report) == ["overtaken", "late", "overtaken", "overtaken", "made-row"]
     assert [one.repeat_of for one in report.events] == [None, 1, None, 3, None]
     assert "it is a repeat of event 1, with the same values" in report.events[1].words
+    lab.tell("D1@20 D1@20")
+    lab.merge()
+    assert ask(lab, 1).events[-1].words == "deleted the row; it is a repeat of event 6"
 
 
 def test_a_deleted_row_has_a_tombstone_with_its_order(lab: Lab) -> None:
