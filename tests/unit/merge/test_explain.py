@@ -273,7 +273,9 @@ def test_every_kind_of_key_is_found(tmp_path: Path, kind: str) -> None:
         "cdc_operation": ["INSERT"] * count,
         "sequence_number": [sequence_text(at) for at in range(count)],
     }
-    lab.commit(pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema))
+    rows = pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    for at in range(count):
+        lab.changelog.append(rows.slice(at, 1))  # each file with bounds of its own
     lab.merge()
     for at, key in enumerate(told):
         report = ask(lab, key)
@@ -281,6 +283,7 @@ def test_every_kind_of_key_is_found(tmp_path: Path, kind: str) -> None:
         assert report.row is not None
         assert report.row.values == {**key, "name": f"n{at}"}
         assert [one.words for one in report.events] == ["made the row"]
+        assert report.read.changelog_files < count or kind in ("uuid", "boolean")
 
 
 def test_sequences_of_numbers_and_moments_are_shown_as_such(tmp_path: Path) -> None:
