@@ -113,7 +113,8 @@ class OrphansResult(_Frozen):
 class CompactResult(_Frozen):
     """`maintain compact` of one table: so many data files became so many, over all commits.
 
-    `waits`: other writers' files, or a lost index, come first: with the next merge that finds changes.
+    `left`: files that could not be put together; the log says why. `waits`: other writers' files, or a lost index,
+    come first: with the next merge that finds changes.
     """
 
     table: str
@@ -123,6 +124,7 @@ class CompactResult(_Frozen):
     files_before: int
     files_after: int
     rows: int
+    left: int = 0
     waits: bool = False
 
 

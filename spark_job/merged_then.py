@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Cursor
 from spark_job.iceberg.ancestors import walk_ancestors
@@ -14,9 +14,9 @@ from spark_job.iceberg.view import LiveFile
 
 
 def merged_then(metadata: TableMetadata, live: Mapping[str, LiveFile]) -> dict[str, int]:
-    """The changelog's commit up to which was merged, for files of others, and for those that rows were moved to. Pure.
+    """The changelog's commit up to which was merged, for files of others. Pure.
 
-    Files that a merge added have none, nor have those whose snapshot has expired: nobody knows of them any more.
+    Our own have none, nor have those whose snapshot has expired: nobody knows of them any more.
     """
     known: dict[int, int | None] = {}
     for file in live.values():
@@ -28,7 +28,7 @@ def merged_then(metadata: TableMetadata, live: Mapping[str, LiveFile]) -> dict[s
 
 def _commit_before(metadata: TableMetadata, added_by: int) -> int | None:
     line = list(walk_ancestors(metadata.snapshots, added_by))
-    if not line or (_cursor(line[0]) is not None and not _moved_rows(line[0])):
+    if not line or _cursor(line[0]) is not None:
         return None
     try:
         before = next((text for one in line if (text := _cursor(one)) is not None), "")
@@ -36,10 +36,6 @@ def _commit_before(metadata: TableMetadata, added_by: int) -> int | None:
     except ValueError:
         return None
     return sources[0].sequence_number if sources else None
-
-
-def _moved_rows(snapshot: Snapshot) -> bool:
-    return snapshot.summary is not None and snapshot.summary.operation is Operation.REPLACE
 
 
 def _cursor(snapshot: Snapshot) -> str | None:

@@ -14,6 +14,8 @@ from icemirror.telemetry.logs import bind, get_log
 from spark_job.catch_up import catch_up
 from spark_job.commit_slice import NO_LABELS, commit_slice
 from spark_job.compaction.compact import Compacted, compact
+from spark_job.compaction.left_alone import LeftAlone
+from spark_job.compaction.move_rows import AstrayRow
 from spark_job.doubtful import NeedsHistory
 from spark_job.engine import LazyEngine, run_beside
 from spark_job.field_map import mirror_schema
@@ -55,6 +57,7 @@ class Pipeline:
     engine: LazyEngine
     run_id: str
     key_check_rows: int | None = SAMPLE_ROWS
+    left_alone: LeftAlone = field(default_factory=LeftAlone)
     # Tables that were merged into since files were put together.
     _untidy: set[str] = field(default_factory=set)
 
@@ -205,7 +208,7 @@ class Pipeline:
         """Once nothing is left to merge, puts small data files together; the mirror after it.
 
         Not before something was merged: looking at all files would be most of the work of a look that finds nothing.
-        Nothing fails by it.
+        Nothing fails by it, unless it finds that the index is wrong.
         """
         mirror, name = prepared.mirror, prepared.settings.name
         if mirror is None or name not in self._untidy or not prepared.settings.compact:
@@ -214,8 +217,13 @@ class Pipeline:
         try:
             with named_for(name):
                 done = self.compact(prepared)
+        except AstrayRow:
+            raise
         except IcemirrorError as error:
             log.warning("small data files left as they are", reason=str(error))
+            return mirror
+        except Exception as error:
+            log.failure("small data files left as they are", error)
             return mirror
         return replace(mirror, root=done.root) if done else mirror
 
@@ -226,7 +234,8 @@ class Pipeline:
             return None
         metadata = mirror.table.metadata
         location = index_location(metadata, self.settings.index_location)
-        return compact(mirror, prepared.shape.of_mirror(metadata.table_uuid), location, self.run_id)
+        shape = prepared.shape.of_mirror(metadata.table_uuid)
+        return compact(mirror, shape, location, self.run_id, self.left_alone)
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
         prepared.require_same_columns()

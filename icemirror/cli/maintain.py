@@ -206,12 +206,17 @@ def _render_expired(results: list[ExpireResult]) -> Table:
 
 def _render_compacted(results: list[CompactResult]) -> Table:
     table = Table("table", box=None, pad_edge=False, header_style="bold")
-    for name in ("small files", "became", "rows moved", "commits"):
+    for name in ("small files", "became", "rows moved", "commits", "left"):
         table.add_column(name, justify="right")
     for result in results:
         after = "–" if result.dry_run else f"{result.files_after:,}"
         table.add_row(
-            result.table, f"{result.files_before:,}", after, f"{result.rows:,}", f"{result.commits:,}"
+            result.table,
+            f"{result.files_before:,}",
+            after,
+            f"{result.rows:,}",
+            f"{result.commits:,}",
+            f"{result.left:,}",
         )
     return table
 

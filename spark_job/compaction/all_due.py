@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from icemirror.errors import Conflict
 from icemirror.result import CompactResult
 from icemirror.settings import TableSettings
@@ -10,10 +12,14 @@ from spark_job.iceberg.failures import named_for
 from spark_job.pipeline import Pipeline
 
 _MOST_CONFLICTS = 8
+_MOST_PAUSE_SECONDS = 5.0
 
 
 def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> CompactResult:
-    """What became of the table's small data files; with `dry_run` only what the first commit would take."""
+    """What became of the table's small data files; with `dry_run` only what the first commit would take.
+
+    After each commit it rests for as long as that took, so that a merge is not overtaken for ever.
+    """
     commits = before = after = rows = conflicts = 0
     with named_for(table.name):
         while True:
@@ -21,8 +27,9 @@ def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> C
             mirror = prepared.mirror
             waits = mirror is not None and (mirror.foreign or mirror.lost)
             if dry_run:
-                before = len(find_due(mirror)) if mirror else 0
+                before = sum(map(len, find_due(mirror, pipeline.left_alone))) if mirror else 0
                 break
+            began = time.monotonic()
             try:
                 done = pipeline.compact(prepared)
             except Conflict:
@@ -32,8 +39,9 @@ def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> C
                 continue
             if done is None:
                 break
-            commits += 1
+            commits, conflicts = commits + 1, 0
             before, after, rows = before + done.files_before, after + done.files_after, rows + done.rows
+            time.sleep(min(time.monotonic() - began, _MOST_PAUSE_SECONDS))
     return CompactResult(
         table=table.name,
         dry_run=dry_run,
@@ -41,5 +49,6 @@ def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> C
         files_before=before,
         files_after=after,
         rows=rows,
+        left=len(pipeline.left_alone),
         waits=waits,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +14,15 @@ from pyiceberg.manifest import DataFile
 from icemirror.crash import reach
 from icemirror.errors import REBUILD, Corrupt
 from spark_job.absent import identity_columns, initial_defaults
-from spark_job.bulk import piece_bytes
 from spark_job.catch_up import greatest_order
+from spark_job.compaction.choose import Group
 from spark_job.data_files import write_rows
 from spark_job.field_map import field_ids
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.keys import Keys, concat_keys
-from spark_job.key_index.numbered import write_entries
 from spark_job.key_index.root import Root
-from spark_job.key_index.segment import Entries, SegmentInfo
+from spark_job.key_index.segment import Entries
 from spark_job.locate import Index, look_up
 from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.projection import Projection
@@ -33,29 +32,32 @@ from spark_job.shape import ChangelogShape
 from spark_job.source_rows import TooMuch, read_picked
 from spark_job.vectors import deleted_positions
 
+MOST_BYTES = 256 << 20
+"""Of unpacked rows that are held at once; sorting and writing them takes as much again."""
+
+
+class AstrayRow(Corrupt):
+    """The index has another place for a row than that where it is: what it says of the table is not so."""
+
 
 @dataclass(frozen=True)
 class MovedRows:
-    """The new data files, and the segment that has the keys of their rows."""
+    """The new data files of a group, and where the rows are in them, by key; files are counted from these."""
 
+    group: Group
     data_files: tuple[DataFile, ...]
-    segment: SegmentInfo
+    entries: Entries
 
 
 def move_rows(
-    mirror: Mirror,
-    root: Root,
-    shape: ChangelogShape,
-    chosen: Sequence[LiveFile],
-    location: str,
-    written: list[str],
+    mirror: Mirror, root: Root, shape: ChangelogShape, group: Group, written: list[str]
 ) -> MovedRows:
-    """Writes the live rows of these files anew, and indexes them. Paths are noted in `written`.
+    """Writes the live rows of these files anew. Paths are noted in `written`.
 
-    Raises `TooMuch` where the rows take far more memory than the size of their files tells.
+    Raises `TooMuch` where the rows take more memory than they may.
     """
     table = mirror.table
-    rows = _read(mirror, root, shape, chosen)
+    rows = _read(mirror, root, shape, group)
     order = rows.keys.argsort()
     keys, file, pos = rows.keys.take(order), rows.file[order], rows.pos[order]
     newest = greatest_order(root, shape.sequence.parts + 1)
@@ -63,25 +65,18 @@ def move_rows(
     astray = np.flatnonzero((known.file != file) | (known.pos != pos))
     if len(astray):
         at = int(astray[0])
-        raise Corrupt(
+        raise AstrayRow(
             f"{root.files[int(file[at])].path}: the key index does not know row {int(pos[at])} at its place; nothing "
             f"was moved. To go on, {REBUILD}."
         )
     reach("write-moved")
     # Neighbouring keys at neighbouring positions: the index stores them as runs, and readers skip by them.
     arranged = rows.table.take(pa.array(order)) if shape.codec.lossless else rows.table
+    del rows
     new = write_rows(table.io, table.metadata, arranged, written)
     place = slice(None) if shape.codec.lossless else order
     reach("moved-written")
-    first = len(root.files)
-    paths = {first + at: file.file_path for at, file in enumerate(new.files)}
-    entries = Entries(keys, (first + new.file[place]).astype(np.int32), new.pos[place], known.orders)
-    segment = write_entries(table.io, location, entries, shape.recipe, paths)
-    if segment is None:
-        raise Corrupt(f"{'.'.join(table.name())}: files that were to be put together have no rows")
-    written.append(segment.path)
-    reach("moved-indexed")
-    return MovedRows(new.files, segment)
+    return MovedRows(group, new.files, Entries(keys, new.file[place], new.pos[place], known.orders))
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,7 @@ class _Rows:
     pos: NDArray[np.int64]
 
 
-def _read(mirror: Mirror, root: Root, shape: ChangelogShape, chosen: Sequence[LiveFile]) -> _Rows:
+def _read(mirror: Mirror, root: Root, shape: ChangelogShape, group: Group) -> _Rows:
     io, metadata = mirror.table.io, mirror.table.metadata
     schema, has_lineage = metadata.schema(), metadata.format_version >= 3
     if has_lineage:
@@ -104,9 +99,9 @@ def _read(mirror: Mirror, root: Root, shape: ChangelogShape, chosen: Sequence[Li
     ids = {one: one for one in field_ids(schema.as_struct())}
     defaults, identities = initial_defaults(schema), identity_columns(metadata.specs())
     key_ids = [mirror.field_map[key_id] for key_id in shape.key_ids]
-    deleted = deleted_positions(io, {file.path: file for file in chosen if file.deleted})
+    deleted = deleted_positions(io, {file.path: file for file in group if file.deleted})
     ordinals = {file.path: ordinal for ordinal, file in enumerate(root.files)}
-    most = piece_bytes(sum(file.bytes for file in chosen))
+    budget = _Budget(MOST_BYTES)
 
     def read(file: LiveFile) -> _Rows:
         live = np.ones(file.rows, dtype=np.bool_)
@@ -119,15 +114,13 @@ def _read(mirror: Mirror, root: Root, shape: ChangelogShape, chosen: Sequence[Li
         with open_parquet(io, file.path, file.rows) as parquet:
             columns = read_columns(parquet, file.path, key_ids)
             pieces = read_picked(io, parquet, pos, Projection(file.path, ids, absent), target)
-            table = pa.concat_tables([target.empty_table(), *_up_to(most, pieces)])
+            table = pa.concat_tables([target.empty_table(), *map(budget.spend_on, pieces)])
         if has_lineage:
             table = settle_lineage(table, file.first_row_id or 0, file.number, pos)
         keys = shape.codec.encode([column.take(pa.array(pos)) for column in columns])
         return _Rows(table, keys, np.full(len(pos), ordinals[file.path], dtype=np.int32), pos)
 
-    parts = for_each(read, [file for file in chosen if file.rows > file.deleted], chosen[0].path)
-    if sum(part.table.nbytes for part in parts) > most:
-        raise TooMuch
+    parts = for_each(read, [file for file in group if file.rows > file.deleted], group[0].path)
     return _Rows(
         pa.concat_tables([part.table for part in parts]),
         concat_keys([part.keys for part in parts]),
@@ -136,10 +129,16 @@ def _read(mirror: Mirror, root: Root, shape: ChangelogShape, chosen: Sequence[Li
     )
 
 
-def _up_to(most_bytes: int, pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    held = 0
-    for piece in pieces:
-        held += piece.nbytes
-        if held > most_bytes:
-            raise TooMuch
-        yield piece
+class _Budget:
+    """The memory that the rows of all files of a group may take together, however many are read at once."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left, self._lock = most_bytes, Lock()
+
+    def spend_on(self, piece: pa.Table) -> pa.Table:
+        """The piece, if there is room for it."""
+        with self._lock:
+            self._left -= piece.nbytes
+            if self._left < 0:
+                raise TooMuch
+        return piece

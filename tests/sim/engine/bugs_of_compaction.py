@@ -25,7 +25,7 @@ def a_file_forgotten_when_rows_move(right: Any) -> Any:
 
     def wrong(mirror: Any, root: Any, shape: Any, chosen: Any, *given: Any) -> Any:
         full = [file for file in chosen if file.rows > file.deleted]
-        return right(mirror, root, shape, full[1:] or full, *given)
+        return replace(right(mirror, root, shape, full[1:] or full, *given), group=chosen)
 
     return wrong
 

@@ -27,7 +27,7 @@ from tests.sim.engine.others import Other
 from tests.sim.engine.process import COMPACTION_NAMES, NAMES, Points, restart, stage
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.setting import Setting
-from tests.sim.engine.strict import Strict
+from tests.sim.engine.strict import Noted, Strict
 
 CHANGELOG, MIRROR = ("lab", "world_changelog"), ("lab", "world")
 STEPS = 60
@@ -71,7 +71,7 @@ class World:
             catalogs = OneCatalog(settings)
             catalogs._open[None] = self.catalog
             engine = LazyEngine(lambda: InProcess(self.setting.shards))
-            self.pipeline = Strict(settings, catalogs, engine, damaged=self.judge.damaged)
+            self.pipeline = Strict(settings, catalogs, engine, left_alone=Noted(), damaged=self.judge.damaged)
             self.catalog.create_table(CHANGELOG, self.setting.schema, properties={"format-version": "2"})
             for _ in range(self.dice.choice([steps // 3, steps, steps])):
                 self.step()

@@ -31,8 +31,12 @@ def files(
     ]
 
 
+def groups(live: list[LiveFile], target: int = 512 * MB) -> list[tuple[LiveFile, ...]]:
+    return list(choose_small(live, 0, target, with_row_ids=False))
+
+
 def chosen(live: list[LiveFile]) -> list[LiveFile]:
-    return list(choose_small(live, 0, with_row_ids=False))
+    return [file for group in groups(live) for file in group]
 
 
 def test_nothing_is_done_before_there_are_enough_of_a_size() -> None:
@@ -49,9 +53,14 @@ def test_only_files_of_one_partition_count_together() -> None:
 
 
 def test_a_large_file_with_few_rows_left_is_a_small_one() -> None:
-    sparse = files(FAN_IN, 64 * MB, rows=100_000, deleted=99_990)
+    sparse = files(FAN_IN, 32 * MB, rows=100_000, deleted=99_990)
     assert chosen(sparse) == sparse
-    assert chosen(files(FAN_IN, 64 * MB, rows=100_000, deleted=10)) == []
+    assert chosen(files(FAN_IN, 32 * MB, rows=100_000, deleted=10)) == []
+
+
+def test_a_file_that_is_much_to_read_is_none_however_few_rows_are_left() -> None:
+    assert chosen(files(FAN_IN, 33 * MB, rows=100_000, deleted=99_990)) == []
+    assert len(chosen(files(100, 30 * MB, rows=100_000, deleted=99_990))) == FAN_IN, "all of it is read"
 
 
 def test_files_without_any_row_are_not_put_together_with_nothing() -> None:
@@ -60,13 +69,37 @@ def test_files_without_any_row_are_not_put_together_with_nothing() -> None:
     assert len(chosen([*dead, *files(1, KB)])) == FAN_IN + 1
 
 
+def test_files_with_rows_are_taken_before_those_without() -> None:
+    (taken,) = groups(files(300, KB, deleted=100) + files(5, KB))
+    assert [file.deleted for file in taken[:6]] == [0, 0, 0, 0, 0, 100]
+
+
+def test_files_as_large_as_the_table_wants_them_are_not_small() -> None:
+    small = files(FAN_IN, 3 * KB)
+    assert groups(small, target=24 * KB) == [tuple(small)]
+    assert groups(small, target=24 * KB - 1) == []
+
+
+def test_a_partition_of_nothing_that_is_a_number_is_one() -> None:
+    nan = [
+        LiveFile(path=str(at), rows=1, deleted=0, spec_id=0, partition=Record(float("nan")), bytes=KB)
+        for at in range(FAN_IN)
+    ]
+    assert len(chosen(nan)) == FAN_IN
+
+
+def test_sizes_and_partitions_stay_apart() -> None:
+    apart = files(FAN_IN, KB) + files(FAN_IN, 20 * KB) + files(FAN_IN, KB, partition=1)
+    assert sorted(len(group) for group in groups(apart)) == [FAN_IN] * 3
+
+
 def test_files_of_an_older_spec_are_left_alone_and_rows_without_ids_in_v3() -> None:
     assert chosen(files(FAN_IN, KB, spec_id=1)) == []
     unnumbered = [
         LiveFile(path=str(at), rows=1, deleted=0, spec_id=0, partition=Record(), bytes=KB) for at in range(9)
     ]
-    assert len(choose_small(unnumbered, 0, with_row_ids=False)) == 9
-    assert choose_small(unnumbered, 0, with_row_ids=True) == ()
+    assert [len(one) for one in choose_small(unnumbered, 0, 512 * MB, with_row_ids=False)] == [9]
+    assert choose_small(unnumbered, 0, 512 * MB, with_row_ids=True) == ()
 
 
 def test_one_commit_takes_no_more_than_it_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +124,12 @@ def test_rows_are_written_anew_once_for_each_tier() -> None:
         taken = chosen(live)
         if taken:
             gone = {one.path for one in taken}
-            moved += len(taken) and sum(one.bytes for one in taken) // (15 * KB)
-            size = sum(one.bytes for one in taken)
+            moved += sum(one.bytes for one in taken) // (15 * KB)
+            sizes = [sum(one.bytes for one in group) for group in groups(live)]
             live = [one for one in live if one.path not in gone]
-            live += [LiveFile(f"merged-{at}", 1, 0, 0, Record(0), first_row_id=0, bytes=size)]
+            live += [
+                LiveFile(f"merged-{at}-{size}", 1, 0, 0, Record(0), first_row_id=0, bytes=size)
+                for size in sizes
+            ]
     assert len(live) <= 4 * FAN_IN
     assert moved <= 3 * 1000

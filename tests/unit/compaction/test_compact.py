@@ -13,6 +13,7 @@ from pyiceberg.types import StringType
 from icemirror.errors import CommitUnknown, Conflict, Corrupt
 from spark_job.compaction.choose import FAN_IN
 from spark_job.compaction.compact import Compacted, find_due
+from spark_job.compaction.left_alone import LeftAlone
 from spark_job.iceberg.mirror import CURSOR, EPOCH, LIVE_ROWS, read_mirror
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import live_files
@@ -261,7 +262,7 @@ def test_rows_that_take_too_much_memory_stay_where_they_are(
     lab = Lab.make(tmp_path, options=OFF)
     rows = grow(lab)
     before = lab.files_on_disk()
-    monkeypatch.setattr("spark_job.compaction.move_rows.piece_bytes", lambda _: 10)
+    monkeypatch.setattr("spark_job.compaction.move_rows.MOST_BYTES", 10)
     assert compacted(lab) is None
     assert lab.files_on_disk() == before
     assert lab.rows() == rows
@@ -270,7 +271,7 @@ def test_rows_that_take_too_much_memory_stay_where_they_are(
 def test_a_damaged_file_fails_no_merge(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
-    victim = local_path(find_due(read_mirror(lab.mirror, "lab.world"))[0].path)
+    victim = local_path(find_due(read_mirror(lab.mirror, "lab.world"), LeftAlone())[0][0].path)
     victim.write_bytes(victim.read_bytes()[:-20])
     lab = lab.reconfigure()
     lab.tell("I4000@99")
