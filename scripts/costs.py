@@ -72,6 +72,7 @@ SHORT_HOURS = (START_SECONDS + 2) / 3600
 USES = (
     Use(
         "a month in which nothing happens",
+        driver_hours=30 * SHORT_HOURS,  # maintenance, each night
         calls=SWEEPS,
         fixed=POLLS * MESSAGE + ALARMS * ALARM + METRICS * METRIC + DASHBOARD,
     ),

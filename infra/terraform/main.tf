@@ -50,6 +50,7 @@ module "iam" {
   kms_key_arn            = var.kms_key_arn
   msk                    = local.msk
   maintenance_principals = var.maintenance_principals
+  maintenance_job        = var.maintenance_schedule != null
   tags                   = var.tags
 }
 
@@ -69,6 +70,24 @@ module "spark" {
   network            = var.network
   kms_key_arn        = var.kms_key_arn
   log_retention_days = var.log_retention_days
+  tags               = var.tags
+}
+
+module "maintenance" {
+  source = "./modules/maintenance"
+  count  = var.maintenance_schedule == null ? 0 : 1
+
+  name               = var.name
+  partition          = local.account.partition
+  schedule           = var.maintenance_schedule
+  application_id     = module.spark.application.id
+  entry_point        = module.spark.entry_point
+  archives           = module.spark.archives
+  log_uri            = module.spark.logs.uri
+  configuration      = jsonencode(local.configuration)
+  job_role_arn       = module.iam.role_arns.maintenance
+  scheduler_role_arn = module.iam.role_arns.scheduler
+  kms_key_arn        = var.kms_key_arn
   tags               = var.tags
 }
 

@@ -224,6 +224,17 @@ variable "log_retention_days" {
   }
 }
 
+variable "maintenance_schedule" {
+  type        = string
+  description = "When `icemirror maintain` runs, as EventBridge Scheduler says it, in UTC; null: never by itself."
+  default     = "cron(17 3 * * ? *)"
+
+  validation {
+    condition     = var.maintenance_schedule == null ? true : can(regex("^(cron|rate)\\(.+\\)$", var.maintenance_schedule))
+    error_message = "It is cron(…) or rate(…)."
+  }
+}
+
 variable "maintenance_principals" {
   type        = list(string)
   description = "ARNs of those who may take the maintenance role, which alone may delete files; none: whoever the account's own policies allow to."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import io
 import json
 import os
@@ -22,6 +24,7 @@ from pyiceberg.catalog import load_catalog
 
 from icemirror.cli.main import run
 from icemirror.settings import load_settings
+from icemirror.settings.packed import VARIABLE, pack_config
 from icemirror.state.configured import open_store
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.store import Store
@@ -153,7 +156,7 @@ def noticed(store: Store) -> int:
 
 
 def test_no_role_may_do_more_than_it_needs(policies: dict[str, str]) -> None:
-    assert set(policies) == {"trigger", "job", "maintenance"}
+    assert set(policies) == {"trigger", "job", "maintenance", "scheduler"}
     assert [fault for role, policy in policies.items() for fault in faults(role, policy)] == []
 
 
@@ -190,6 +193,11 @@ CHANGELOG = f"arn:aws:s3:::{LAKE}/raw/orders_changelog/data/1.parquet"
         ("maintenance", "s3:DeleteObject", MIRROR, True),
         ("maintenance", "s3:DeleteObject", CHANGELOG, False),
         ("maintenance", "glue:DeleteTable", f"{GLUE}:table/shop/orders", False),
+        ("maintenance", "glue:UpdateTable", f"{GLUE}:table/raw/orders_changelog", False),
+        ("maintenance", "dynamodb:PutItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/icemirror", False),
+        ("scheduler", "emr-serverless:StartJobRun", f"{EMR}:/applications/x", False),
+        ("scheduler", "iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/icemirror-job", False),
+        ("scheduler", "s3:DeleteObject", MIRROR, False),
     ],
 )  # fmt: skip
 def test_a_role_may(policies: dict[str, str], role: str, action: str, resource: str, may: bool) -> None:
@@ -263,6 +271,66 @@ def test_the_jobs_role_allows_what_a_merge_calls_and_writes(
     assert {"glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"} <= {
         one.action for one in recorder.calls
     }
+
+
+def test_maintenance_runs_by_the_clock_in_its_own_role(
+    applied: Terraform, policies: dict[str, str], config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = json.loads(applied.run("show", "-json", at=AT))
+    (schedule,) = of_type(shown["values"]["root_module"], "aws_scheduler_schedule")
+    asked = lowered(json.loads(schedule["target"][0]["input"]))
+    application = f"{EMR}:/applications/{asked['applicationId']}"
+    passed = {"iam:PassedToService": "emr-serverless.amazonaws.com"}
+    assert allows(policies["scheduler"], "emr-serverless:StartJobRun", application)
+    assert allows(policies["scheduler"], "iam:PassRole", asked["executionRoleArn"], passed)
+    assert asked["executionRoleArn"].endswith("/icemirror-maintenance")
+    asked["clientToken"] = "a-token"  # the scheduler puts one in
+    assert boto3.client("emr-serverless").start_job_run(**asked)["jobRunId"]
+
+    (defaults,) = asked["configurationOverrides"]["applicationConfiguration"]
+    prefix = "spark.emr-serverless.driverEnv."
+    driver = {
+        name.removeprefix(prefix): value for name, value in defaults["properties"].items() if prefix in name
+    }
+    entry = [sys.executable, ROOT / "spark_job" / "submit" / "icemirror_job.py"]
+    command = [*entry, *asked["jobDriver"]["sparkSubmit"]["entryPointArguments"]]
+    sent = json.loads(gzip.decompress(base64.b64decode(driver[VARIABLE])))
+    assert sent == json.loads(json.dumps(applied.outputs(AT)["configuration"]))
+    sent["iceberg"]["catalog"]["s3.endpoint"] = os.environ["AWS_ENDPOINT_URL"]
+    given = {**os.environ, "PYTHONPATH": str(ROOT), VARIABLE: pack_config(json.dumps(sent))}
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {json.loads(line)["table"] for line in done.stdout.splitlines()} == {"shop.items"}
+
+    config.write_text(json.dumps(sent))
+    recorder = Recorder(ACCOUNT, REGION)
+    with monkeypatch.context() as watched:
+        recorder.watch(watched)
+        assert run(["-c", str(config), "maintain", "-t", "shop.items"]) == 0
+    assert recorder.calls
+    assert [
+        one for one in recorder.calls if not allows(policies["maintenance"], one.action, one.resource)
+    ] == []
+
+
+def of_type(module: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """What the resources of a kind were made with, in a module and those within it."""
+    own = [one["values"] for one in module.get("resources", ()) if one["type"] == kind]
+    return own + [found for child in module.get("child_modules", ()) for found in of_type(child, kind)]
+
+
+def lowered(told: Any) -> Any:
+    """Members as AWS' client names them, where the scheduler wants a capital; names of properties stay."""
+    match told:
+        case dict():
+            return {
+                name[0].lower() + name[1:]: value if name in ("Properties", "Tags") else lowered(value)
+                for name, value in told.items()
+            }
+        case list():
+            return [lowered(one) for one in told]
+        case _:
+            return told
 
 
 def keys_of(s3: Any) -> set[str]:

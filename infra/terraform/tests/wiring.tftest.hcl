@@ -33,6 +33,9 @@ mock_provider "aws" {
   mock_resource "aws_lambda_function" {
     defaults = { arn = "arn:aws:lambda:eu-central-1:123456789012:function:shop" }
   }
+  mock_resource "aws_scheduler_schedule" {
+    defaults = { arn = "arn:aws:scheduler:eu-central-1:123456789012:schedule/default/shop-maintenance" }
+  }
   mock_resource "aws_s3_bucket" {
     defaults = { arn = "arn:aws:s3:::shop-jobs-123456789012" }
   }
@@ -78,6 +81,28 @@ run "little" {
   assert {
     condition     = !anytrue([for policy in values(output.policies) : strcontains(policy, "kms:") || strcontains(policy, "\"*\"")])
     error_message = "Without a key nothing is said of one; and no resource is a wildcard."
+  }
+}
+
+run "maintenance_by_hand" {
+  variables {
+    maintenance_schedule = null
+  }
+
+  assert {
+    condition     = length(module.maintenance) == 0 && toset(keys(output.policies)) == toset(["trigger", "job", "maintenance"])
+    error_message = "Without a schedule nobody may start a job in the role that deletes."
+  }
+}
+
+run "maintenance_by_the_clock" {
+  assert {
+    condition     = module.maintenance[0].run.JobDriver.SparkSubmit.EntryPointArguments[0] == "maintain" && module.maintenance[0].run.ApplicationId == "00f1"
+    error_message = "The job is the command of that name, on the application."
+  }
+  assert {
+    condition     = strcontains(output.policies.scheduler, "emr-serverless:StartJobRun") && !strcontains(output.policies.scheduler, "s3:")
+    error_message = "The scheduler starts it, and no more."
   }
 }
 

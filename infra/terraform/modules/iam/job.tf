@@ -1,6 +1,19 @@
 # Jobs read changelogs and write mirrors; they delete nothing. What a losing attempt or an expired snapshot leaves is
 # removed in the maintenance role.
 locals {
+  write_logs = [{
+    Sid      = "WriteLogs"
+    Effect   = "Allow"
+    Action   = ["s3:PutObject"]
+    Resource = ["${local.s3}${var.logs.bucket}/${var.logs.prefix}*"]
+  }]
+  read_code = length(var.code_arns) == 0 ? [] : [{
+    Sid      = "ReadCode"
+    Effect   = "Allow"
+    Action   = ["s3:GetObject"]
+    Resource = var.code_arns
+  }]
+
   job = concat(
     [
       {
@@ -27,19 +40,9 @@ locals {
         Action   = ["glue:CreateDatabase", "glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
         Resource = local.catalog_of_mirrors
       },
-      {
-        Sid      = "WriteLogs"
-        Effect   = "Allow"
-        Action   = ["s3:PutObject"]
-        Resource = ["${local.s3}${var.logs.bucket}/${var.logs.prefix}*"]
-      },
     ],
-    length(var.code_arns) == 0 ? [] : [{
-      Sid      = "ReadCode"
-      Effect   = "Allow"
-      Action   = ["s3:GetObject"]
-      Resource = var.code_arns
-    }],
+    local.write_logs,
+    local.read_code,
     length(var.secret_arns) == 0 ? [] : [{
       Sid      = "ReadSecrets"
       Effect   = "Allow"

@@ -53,35 +53,42 @@ locals {
     Resource = [var.state_table_arn]
   }]
 
-  policies = {
+  policies = merge({
     trigger     = concat(local.trigger, local.msk, local.keep_state, local.use_key)
     job         = concat(local.job, local.list_changelogs, local.list_mirrors, local.keep_state, local.use_key)
-    maintenance = concat(local.maintenance, local.list_mirrors, local.use_key)
-  }
+    maintenance = concat(local.maintenance, local.maintenance_as_job, local.list_mirrors, local.use_key)
+  }, { for role, policy in { scheduler = concat(local.scheduler, local.use_key) } : role => policy if var.maintenance_job })
 
   # Who may be each of them. A service acts only for this account, and EMR only for this application.
-  trusts = {
+  of_application = {
+    Effect    = "Allow"
+    Action    = "sts:AssumeRole"
+    Principal = { Service = "emr-serverless.amazonaws.com" }
+    Condition = {
+      StringEquals = { "aws:SourceAccount" = var.account.id }
+      ArnLike      = { "aws:SourceArn" = var.application_arn }
+    }
+  }
+  trust_of_scheduler = { scheduler = [{
+    Effect    = "Allow"
+    Action    = "sts:AssumeRole"
+    Principal = { Service = "scheduler.amazonaws.com" }
+    Condition = { StringEquals = { "aws:SourceAccount" = var.account.id } }
+  }] }
+  trusts = merge({
     trigger = [{
       Effect    = "Allow"
       Action    = "sts:AssumeRole"
       Principal = { Service = "lambda.amazonaws.com" }
     }]
-    job = [{
-      Effect    = "Allow"
-      Action    = "sts:AssumeRole"
-      Principal = { Service = "emr-serverless.amazonaws.com" }
-      Condition = {
-        StringEquals = { "aws:SourceAccount" = var.account.id }
-        ArnLike      = { "aws:SourceArn" = var.application_arn }
-      }
-    }]
+    job = [local.of_application]
     # By default whoever the account itself allows to.
-    maintenance = [{
+    maintenance = concat([for one in [local.of_application] : one if var.maintenance_job], [{
       Effect    = "Allow"
       Action    = "sts:AssumeRole"
       Principal = { AWS = coalescelist(var.maintenance_principals, ["arn:${var.account.partition}:iam::${var.account.id}:root"]) }
-    }]
-  }
+    }])
+  }, { for role, trust in local.trust_of_scheduler : role => trust if var.maintenance_job })
 }
 
 resource "aws_iam_role" "this" {

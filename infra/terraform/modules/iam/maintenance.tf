@@ -1,5 +1,30 @@
-# `icemirror maintain`: the only one that may delete objects, and only those of mirrors and their indexes.
+# `icemirror maintain`: the only one that may delete objects, and only those of mirrors and their indexes. Run by a
+# person, or by the clock, as a job; then the scheduler's role may start that job and do nothing else.
 locals {
+  scheduler = [
+    {
+      Sid      = "StartJob"
+      Effect   = "Allow"
+      Action   = ["emr-serverless:StartJobRun"]
+      Resource = [var.application_arn]
+    },
+    {
+      Sid      = "TagJob"
+      Effect   = "Allow"
+      Action   = ["emr-serverless:TagResource"]
+      Resource = ["${var.application_arn}/jobruns/*"]
+    },
+    {
+      Sid       = "GiveJobItsRole"
+      Effect    = "Allow"
+      Action    = ["iam:PassRole"]
+      Resource  = [aws_iam_role.this["maintenance"].arn]
+      Condition = { StringEquals = { "iam:PassedToService" = "emr-serverless.amazonaws.com" } }
+    },
+  ]
+
+  maintenance_as_job = [for one in concat(local.write_logs, local.read_code) : one if var.maintenance_job]
+
   maintenance = [
     {
       Sid      = "CleanMirrors"
@@ -12,6 +37,12 @@ locals {
       Effect   = "Allow"
       Action   = ["glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
       Resource = local.catalog_of_mirrors
+    },
+    {
+      Sid      = "FindChangelogs"
+      Effect   = "Allow"
+      Action   = ["glue:GetTable", "glue:GetTables"]
+      Resource = local.catalog_of_changelogs
     },
   ]
 }

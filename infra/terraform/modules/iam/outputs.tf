@@ -1,6 +1,6 @@
 output "role_arns" {
   value       = { for name, role in aws_iam_role.this : name => role.arn }
-  description = "ARNs of the roles: trigger, job, maintenance."
+  description = "ARNs of the roles: trigger, job, maintenance, and of the scheduler, if there is one."
   depends_on  = [aws_iam_role_policy.this]
 }
 

@@ -86,6 +86,12 @@ variable "maintenance_principals" {
   default     = []
 }
 
+variable "maintenance_job" {
+  type        = bool
+  description = "Is `icemirror maintain` run by the clock? Then its role is a job's as well, and a scheduler may start that."
+  default     = false
+}
+
 variable "tags" {
   type        = map(string)
   description = "Tags of everything."

@@ -1,0 +1,59 @@
+# `icemirror maintain` by the clock, as a job of the application, in the role that may delete files. EMR is asked by
+# the scheduler itself: no function has that role to give away.
+locals {
+  python     = "./environment/bin/python"
+  driver_env = "spark.emr-serverless.driverEnv"
+
+  of_archives = length(var.archives) == 0 ? {} : {
+    "spark.archives"                            = "${var.archives[0]}#environment"
+    "${local.driver_env}.PYSPARK_DRIVER_PYTHON" = local.python
+    "${local.driver_env}.PYSPARK_PYTHON"        = local.python
+  }
+
+  run = {
+    ApplicationId           = var.application_id
+    ClientToken             = "<aws.scheduler.execution-id>"
+    Name                    = "${var.name}-maintenance"
+    ExecutionRoleArn        = var.job_role_arn
+    ExecutionTimeoutMinutes = 360
+    JobDriver = { SparkSubmit = {
+      EntryPoint          = var.entry_point
+      EntryPointArguments = ["maintain", "--json"]
+    } }
+    ConfigurationOverrides = {
+      ApplicationConfiguration = [{
+        Classification = "spark-defaults"
+        Properties = merge(local.of_archives, {
+          "${local.driver_env}.ICEMIRROR_CONFIG_PACKED" = base64gzip(var.configuration)
+          "spark.driver.cores"                          = "2"
+          "spark.driver.memory"                         = "6g"
+        })
+      }]
+      MonitoringConfiguration = { S3MonitoringConfiguration = { LogUri = var.log_uri } }
+    }
+    Tags = var.tags
+  }
+}
+
+resource "aws_scheduler_schedule" "this" {
+  name                = "${var.name}-maintenance"
+  description         = "icemirror: remove what mirrors do not need any more"
+  schedule_expression = var.schedule
+  kms_key_arn         = var.kms_key_arn
+
+  flexible_time_window {
+    mode                      = "FLEXIBLE"
+    maximum_window_in_minutes = 15
+  }
+
+  target {
+    arn      = "arn:${var.partition}:scheduler:::aws-sdk:emrserverless:startJobRun"
+    role_arn = var.scheduler_role_arn
+    input    = jsonencode(local.run)
+
+    retry_policy {
+      maximum_event_age_in_seconds = 3600
+      maximum_retry_attempts       = 5
+    }
+  }
+}

@@ -1,0 +1,4 @@
+output "run" {
+  value       = local.run
+  description = "What EMR is asked for."
+}
