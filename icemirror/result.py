@@ -128,7 +128,25 @@ class CompactResult(_Frozen):
     waits: bool = False
 
 
-MaintainResult = ExpireResult | OrphansResult | CompactResult
+class IndexResult(_Frozen):
+    """`maintain index` of one table: segments checked, those that are damaged, and the runs before and after.
+
+    `lost`: the root could not be read, and all of it is built anew. `behind`: others have written since the last merge.
+    """
+
+    table: str
+    action: Literal["index"] = "index"
+    dry_run: bool
+    segments: int
+    damaged: int
+    lost: bool
+    behind: bool
+    runs_before: int
+    runs_after: int
+    commits: int
+
+
+MaintainResult = ExpireResult | OrphansResult | CompactResult | IndexResult
 
 
 class Position(_Frozen):

@@ -71,9 +71,21 @@ class Pipeline:
         mirror = self._tidy(prepared)
         return UpToDate(head=prepared.changelog.metadata_location, position=position_of(mirror))
 
-    def carry_out(self, table: TableSettings, plan: Callable[[], Task]) -> Done:
+    def mend_index(self, table: TableSettings, damaged: Set[str]) -> Done:
+        """Commits the index as it should be, with no event merged; nothing where there is nothing to do."""
+
+        def plan() -> Task:
+            prepared = self.prepare(table)
+            cursor = prepared.mirror.cursor if prepared.mirror else None
+            return Task(prepared, Slice((), cursor) if cursor else None)
+
+        return self.carry_out(table, plan, damaged)
+
+    def carry_out(
+        self, table: TableSettings, plan: Callable[[], Task], known_damage: Set[str] = frozenset()
+    ) -> Done:
         """Does what was planned, in one commit, and plans again where that was overtaken."""
-        attempts, damaged, ask_history = 0, set[str](), False
+        attempts, damaged, ask_history = 0, set(known_damage), False
         failure: IcemirrorError | None = None
         while attempts < _MOST_ATTEMPTS:
             began = self.clock()
@@ -188,6 +200,9 @@ class Pipeline:
                     self.engine.run(work)
                     return None
                 merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
+                changed = part.files or part.cursor != mirror.cursor or healed or caught
+                if not (changed or merge.pieces or merge.moved):
+                    return None
                 shards, merged = run_beside(self.engine, work if part.files else None, merge)
             except BaseException:
                 discard(mirror.table.io, [segment.path for segment in (*healed, *caught)])

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table as IcebergTable
 
-    from icemirror.result import CompactResult, ExpireResult, MaintainResult, OrphansResult
+    from icemirror.result import CompactResult, ExpireResult, IndexResult, MaintainResult, OrphansResult
     from icemirror.settings import Settings, TableSettings
 
 _EXPIRE = "expire"
 _CLEAN_ORPHANS = "clean-orphans"
 _COMPACT = "compact"
+_INDEX = "index"
 _USUAL = (_EXPIRE, _CLEAN_ORPHANS)
 _LEAST_AGE = "7h"  # a worker gives up a slice after six
 _SHOWN = 20
@@ -44,7 +45,7 @@ class _NoMirrorYet(Invalid):
 @click.command()
 @config_option
 @click.option("-t", "--table", "names", multiple=True, metavar="T", help="Only this table; may be repeated.")
-@click.argument("action", required=False, type=click.Choice([*_USUAL, _COMPACT]))
+@click.argument("action", required=False, type=click.Choice([*_USUAL, _COMPACT, _INDEX]))
 @click.option("--dry-run", is_flag=True, help="Show what would be done, change nothing.")
 @click.option(
     "--older-than",
@@ -69,10 +70,12 @@ def maintain(
     clean-orphans  files in the table's places that nothing names: those of crashed attempts, and those
                    that a job was not allowed to delete
     compact        small data files become fewer, larger ones; no row changes, and the key index follows
+    index          every checksum of the key index is read; what is damaged is rebuilt, what others
+                   wrote is taken in, and runs that are due are merged
 
     Merges expire and compact by themselves; this is for tables that nobody merges into, or that have `compact: false`,
-    and for roles that may delete where jobs may not; who compacts must also be able to read the changelog. Safe beside
-    running merges. Without --table, tables that have no mirror yet are skipped.
+    and for roles that may delete where jobs may not. They also mend an index when they meet with damage. The last two
+    read the changelog as well. Safe beside running merges. Without --table, tables that have no mirror yet are skipped.
     """
     settings = load(config)
     seconds = _age(older_than)
@@ -126,6 +129,7 @@ def _run(
     from spark_job.iceberg.tables import Catalogs
     from spark_job.maintenance.expire import expire
     from spark_job.maintenance.orphans import clean_orphans
+    from spark_job.mend_index import mend_index
     from spark_job.wiring import build_pipeline
 
     catalogs = Catalogs(settings)
@@ -145,11 +149,10 @@ def _run(
                     configured_index=settings.index_location,
                     dry_run=dry_run,
                 )
-            elif action == _COMPACT:
+            elif action in (_COMPACT, _INDEX):
                 load_mirror()
-                yield compact_all(
-                    build_pipeline(settings, run_id=f"maintain-{uuid.uuid4()}"), table, dry_run=dry_run
-                )
+                do = compact_all if action == _COMPACT else mend_index
+                yield do(build_pipeline(settings, run_id=f"maintain-{uuid.uuid4()}"), table, dry_run=dry_run)
             else:
                 yield clean_orphans(
                     load_mirror,
@@ -161,7 +164,7 @@ def _run(
 
 
 def _show(results: list[MaintainResult]) -> None:
-    from icemirror.result import CompactResult, ExpireResult, OrphansResult
+    from icemirror.result import CompactResult, ExpireResult, IndexResult, OrphansResult
 
     compacted = [result for result in results if isinstance(result, CompactResult)]
     expired = [result for result in results if isinstance(result, ExpireResult)]
@@ -176,6 +179,8 @@ def _show(results: list[MaintainResult]) -> None:
         if expired or orphans:
             out.print()
         out.print(_render_compacted(compacted))
+    if indexes := [result for result in results if isinstance(result, IndexResult)]:
+        out.print(_render_indexes(indexes))
     for result in orphans:
         for path in result.paths[:_SHOWN] if result.dry_run else ():
             out.print(f"  {path}", soft_wrap=True)
@@ -186,7 +191,8 @@ def _show(results: list[MaintainResult]) -> None:
     for one in compacted:
         if one.waits:
             print_hint(
-                f"{one.table}: the next merge that finds changes indexes what others wrote; compact after that"
+                f"{one.table}: others have written to it; `icemirror maintain -t {one.table} index` takes that in, "
+                "as the next merge that finds changes does; compact after that"
             )
     if any(result.left for result in expired) or any(result.left for result in orphans):
         print_hint("Files were left where storage refused to delete them; run this with a role that may.")
@@ -217,6 +223,24 @@ def _render_compacted(results: list[CompactResult]) -> Table:
             f"{result.rows:,}",
             f"{result.commits:,}",
             f"{result.left:,}",
+        )
+    return table
+
+
+def _render_indexes(results: list[IndexResult]) -> Table:
+    table = Table("table", box=None, pad_edge=False, header_style="bold")
+    for name in ("segments checked", "damaged", "runs", "became", "commits"):
+        table.add_column(name, justify="right")
+    for result in results:
+        damaged = "all: its root is gone" if result.lost else f"{result.damaged:,}"
+        after = "–" if result.dry_run else f"{result.runs_after:,}"
+        table.add_row(
+            result.table,
+            f"{result.segments:,}",
+            damaged,
+            f"{result.runs_before:,}",
+            after,
+            f"{result.commits:,}",
         )
     return table
 

@@ -1,0 +1,126 @@
+"""`maintain index`: an index is mended without an event to merge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from icemirror.cli.main import run
+from spark_job.iceberg.mirror import CURSOR, read_mirror
+from spark_job.immutable import forget_everything
+from spark_job.key_index import tiers
+from spark_job.key_index.root import Root
+from spark_job.mend_index import mend_index
+from spark_job.verify.check import Options, verify_table
+from tests.unit.merge import foreign
+from tests.unit.merge.lab import Lab, local_path
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    lab = Lab.make(tmp_path)
+    for at in range(1, 4):
+        lab.tell(f"I{at}@{at} I{at + 10}@{at}")
+        lab.merge()
+    return lab
+
+
+def root(lab: Lab) -> Root:
+    found = read_mirror(lab.mirror, "lab.world").root
+    assert found is not None
+    return found
+
+
+def summary(lab: Lab) -> dict[str, str]:
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return head.summary.additional_properties
+
+
+def assert_sound(lab: Lab) -> None:
+    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    assert report.equal, report.findings
+
+
+def test_an_index_without_fault_is_left_alone(lab: Lab) -> None:
+    before = lab.files_on_disk()
+    done = mend_index(lab.pipeline, lab.table, dry_run=False)
+    assert (done.segments, done.damaged, done.lost, done.behind, done.commits) == (3, 0, False, False, 0)
+    assert lab.files_on_disk() == before
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut", "flipped"])
+def test_damaged_segments_are_rebuilt(lab: Lab, harm: str) -> None:
+    rows, cursor = lab.rows(), summary(lab)[CURSOR]
+    for segment in root(lab).segments[1:3]:
+        path = local_path(segment.path)
+        whole = path.read_bytes()
+        if harm == "missing":
+            path.unlink()
+        elif harm == "cut":
+            path.write_bytes(whole[: len(whole) // 2])
+        else:
+            at = segment.payload.offset + 5
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+    forget_everything()
+    shown = mend_index(lab.pipeline, lab.table, dry_run=True)
+    assert (shown.damaged, shown.commits) == (2, 0)
+    done = mend_index(lab.pipeline, lab.table, dry_run=False)
+    assert (done.damaged, done.commits) == (2, 1)
+    assert summary(lab)[CURSOR] == cursor
+    assert_sound(lab)
+    lab.tell("U2@1 U3@99")  # late, and in time
+    lab.merge()
+    assert lab.rows() == {**rows, 3: "U3@99"}
+    assert mend_index(lab.pipeline, lab.table, dry_run=True).damaged == 0
+
+
+def test_a_lost_root_is_made_anew(lab: Lab) -> None:
+    path = read_mirror(lab.mirror, "lab.world").root_path
+    assert path is not None
+    local_path(path).unlink()
+    forget_everything()
+    assert mend_index(lab.pipeline, lab.table, dry_run=True).lost
+    assert mend_index(lab.pipeline, lab.table, dry_run=False).commits == 1
+    assert_sound(lab)
+
+
+def test_what_others_wrote_is_taken_in(lab: Lab) -> None:
+    foreign.append(lab.mirror, [(77, "theirs")])
+    assert mend_index(lab.pipeline, lab.table, dry_run=True).behind
+    assert mend_index(lab.pipeline, lab.table, dry_run=False).commits == 1
+    lab.tell("U77@99")
+    lab.merge()
+    assert lab.rows()[77] == "U77@99"
+
+
+def test_runs_that_are_due_are_merged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "FAN_IN", 3)
+    done = mend_index(lab.pipeline, lab.table, dry_run=False)
+    assert done.runs_before == 3
+    assert done.runs_after < 3
+    assert done.commits >= 1
+    assert_sound(lab)
+
+
+def test_as_a_command(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
+    local_path(root(lab).segments[0].path).unlink()
+    forget_everything()
+    assert run(["maintain", "index", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["action"], told["damaged"], told["commits"]) == ("index", 1, 1)
+    assert run(["maintain", "index"]) == 0
+    assert "segments checked" in capsys.readouterr().out
+
+
+def test_a_table_without_a_mirror_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path)
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
+    assert run(["maintain", "-t", "lab.world", "index"]) == 3
+    assert "there is no mirror yet" in capsys.readouterr().err
