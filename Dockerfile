@@ -56,10 +56,7 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps tini \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* \
  && groupadd --gid 10001 icemirror \
- && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin icemirror \
- && groupadd --gid 185 spark \
- && useradd --uid 185 --gid 185 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin spark
-# (185 is the user of Apache's images, which the launcher names unless its template says otherwise.)
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin icemirror
 COPY --from=build-job /opt/icemirror /opt/icemirror
 COPY --chmod=0755 infra/images/spark-entrypoint.sh /opt/entrypoint.sh
 COPY spark_job/submit/icemirror_job.py /opt/icemirror/icemirror_job.py

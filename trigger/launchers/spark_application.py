@@ -15,11 +15,11 @@ APACHE = "spark.apache.org"
 Object = dict[str, Any]  # Any: Kubernetes' own shapes
 
 _SPARK_VERSION = "4.0.0"  # the operators ask for one; the image decides
-_SPARK_USER = 185  # of Apache's images
+_JOB_USER = 10001  # of our image
 _SECURITY: Object = {
     "runAsNonRoot": True,
-    "runAsUser": _SPARK_USER,
-    "runAsGroup": _SPARK_USER,
+    "runAsUser": _JOB_USER,
+    "runAsGroup": _JOB_USER,
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
