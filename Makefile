@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench soak package lock clean
+.PHONY: help setup demo test lint format bench soak package images lock clean
 
 help: ## Show this
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ soak: setup ## Random faults for as long as you let it; resumable
 
 package: setup ## The Lambda function's zip and the job's bundle, in dist (ARGS="--arch arm64": other ones)
 	@.venv/bin/python scripts/package.py $(ARGS)
+
+images: setup ## Build the images with buildah and try them, as root on Debian, ten minutes
+	@.venv/bin/python -m pytest tests/images
 
 lock: setup ## Lock the dependencies anew, with hashes
 	@scripts/lock.sh

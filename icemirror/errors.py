@@ -54,8 +54,8 @@ class IcemirrorError(Exception):
 
 def fill_in(error: IcemirrorError, table: str) -> None:
     """Names the table in the commands that the message tells, so that they can be copied."""
-    if _SOME_TABLE in (message := str(error)):
-        error.args = (message.replace(_SOME_TABLE, f"--table {shlex.quote(table)}"),)
+    named = f"--table {shlex.quote(table)}"
+    error.args = tuple(one.replace(_SOME_TABLE, named) if isinstance(one, str) else one for one in error.args)
 
 
 class Transient(IcemirrorError):

@@ -114,7 +114,7 @@ class CompactResult(_Frozen):
     """`maintain compact` of one table: so many data files became so many, over all commits.
 
     `left`: files that could not be put together; the log says why. `waits`: other writers' files, or a lost index,
-    come first: with the next merge that finds changes.
+    come first: with the next merge that finds changes, or `maintain index`.
     """
 
     table: str
@@ -132,6 +132,7 @@ class IndexResult(_Frozen):
     """`maintain index` of one table: segments checked, those that are damaged, and the runs before and after.
 
     `lost`: the root could not be read, and all of it is built anew. `behind`: others have written since the last merge.
+    `waits`: what is to be done comes with the first merge, since nothing was merged yet.
     """
 
     table: str
@@ -144,6 +145,7 @@ class IndexResult(_Frozen):
     runs_before: int
     runs_after: int
     commits: int
+    waits: bool = False
 
 
 MaintainResult = ExpireResult | OrphansResult | CompactResult | IndexResult

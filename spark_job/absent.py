@@ -1,4 +1,4 @@
-"""Columns that a changelog file does not have, and what they hold there: the spec, "Column Projection".
+"""Columns that a data file does not have, and what they hold there: the spec, "Column Projection".
 
 The value of an identity partition, else the column's initial default, else NULL.
 """
@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from icemirror.errors import Invalid
@@ -40,6 +41,12 @@ def identity_columns(specs: Mapping[int, PartitionSpec]) -> dict[int, tuple[tupl
         )
         for spec_id, spec in specs.items()
     }
+
+
+def absent_in(schema: Schema, spec: PartitionSpec, partition: Record) -> Absent:
+    """What the columns hold that a file of this partition may not have."""
+    ((_, identities),) = identity_columns({spec.spec_id: spec}).items()
+    return {**initial_defaults(schema), **{field_id: partition[place] for place, field_id in identities}}
 
 
 def absent_values(field: pa.Field, rows: int, field_id: int, absent: Absent, path: str) -> pa.Array:

@@ -18,14 +18,12 @@ def mend_index(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> In
     """Rebuilds what is damaged or lost, takes in what others wrote, and merges runs that are due, commit by commit."""
     with named_for(table.name):
         loaded = pipeline.catalogs.load_mirror(table)
-        if loaded is None or loaded.current_snapshot() is None:
+        if loaded is None:
             raise Invalid(f"{table.name}: {NO_MIRROR_YET}.")
         mirror = read_mirror(loaded, table.name)
         segments = mirror.root.segments if mirror.root else ()
         io = loaded.io
-        answers = (
-            for_each(lambda one: check_segment(io, one), segments, loaded.location()) if segments else []
-        )
+        answers = for_each(lambda one: check_segment(io, one), segments, loaded.location())
         damaged = {error.path for error in answers if error is not None}
         commits = 0
         while not dry_run and pipeline.mend_index(table, damaged).merged is not None:
@@ -41,6 +39,7 @@ def mend_index(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> In
         runs_before=_runs(mirror.root),
         runs_after=_runs(after),
         commits=commits,
+        waits=mirror.cursor is None and (bool(damaged) or mirror.lost or mirror.foreign),
     )
 
 

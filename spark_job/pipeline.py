@@ -185,6 +185,7 @@ class Pipeline:
             location = index_location(mirror.table.metadata, self.settings.index_location)
             shape = prepared.shape.of_mirror(mirror.table.metadata.table_uuid)
             healer = Healer(self.engine, prepared.changelog.io, prepared.merged_files, shape, location)
+            before = mirror
             expire_before = int(1000 * (time.time() - table.tombstone_retention))
             healed: tuple[SegmentInfo, ...] = ()
             caught: tuple[SegmentInfo, ...] = ()
@@ -200,8 +201,9 @@ class Pipeline:
                     self.engine.run(work)
                     return None
                 merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
-                changed = part.files or part.cursor != mirror.cursor or healed or caught
-                if not (changed or merge.pieces or merge.moved):
+                moves = part.files or part.cursor != before.cursor
+                behind = before.foreign or before.lost or mirror.root != before.root
+                if not (moves or behind or merge.pieces or merge.moved):
                     return None
                 shards, merged = run_beside(self.engine, work if part.files else None, merge)
             except BaseException:

@@ -24,6 +24,7 @@ _STATES = {
     "deleted": ("deleted", "bold yellow"),
     "missing": ("missing: by the changelog there must be a row", "bold red"),
     "never-seen": ("not in the mirror", "bold yellow"),
+    "unknown": ("unknown: a file that may hold it cannot be read", "bold red"),
     "no-mirror": ("there is no mirror yet", "bold yellow"),
 }
 _WRITERS = {
@@ -147,7 +148,7 @@ def _row(report: ExplainReport) -> Iterator[Text]:
         if index.sequence is not None:
             text += f", with sequence {', '.join(map(str, index.sequence.values()))} of commit {index.commit}"
         yield _fact("index", text)
-    if row is not None:
+    if row is not None and row.values is not None:
         wide = max((len(name) for name in row.values), default=0)
         for at, (name, value) in enumerate(row.values.items()):
             yield _fact("" if at else "values", f"{name:{wide}}  {_short(value)}")

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from icemirror.cli.console import (
     config_option,
+    err,
     load,
     out,
     print_error,
@@ -77,7 +78,10 @@ def maintain(
     and for roles that may delete where jobs may not. They also mend an index when they meet with damage. The last two
     read the changelog as well. Safe beside running merges. Without --table, tables that have no mirror yet are skipped.
     """
+    from icemirror.telemetry.configured import start_logs
+
     settings = load(config)
+    start_logs(settings, quiet=err.is_terminal and not as_json)
     seconds = _age(older_than)
     actions = (action,) if action else _USUAL
     results: list[MaintainResult] = []
@@ -124,6 +128,7 @@ def _run(
     dry_run: bool,
     older_than_seconds: float,
 ) -> Iterator[MaintainResult]:
+    from icemirror.telemetry.logs import bind
     from spark_job.compaction.all_due import compact_all
     from spark_job.iceberg.failures import named_for
     from spark_job.iceberg.tables import Catalogs
@@ -140,7 +145,7 @@ def _run(
             raise _NoMirrorYet(f"{table.name}: {NO_MIRROR_YET}.")
         return found
 
-    with named_for(table.name):
+    with named_for(table.name), bind(table=table.name):
         for action in actions:
             if action == _EXPIRE:
                 yield expire(
@@ -169,6 +174,7 @@ def _show(results: list[MaintainResult]) -> None:
     compacted = [result for result in results if isinstance(result, CompactResult)]
     expired = [result for result in results if isinstance(result, ExpireResult)]
     orphans = [result for result in results if isinstance(result, OrphansResult)]
+    indexes = [result for result in results if isinstance(result, IndexResult)]
     if expired:
         out.print(_render_expired(expired))
     if expired and orphans:
@@ -179,7 +185,7 @@ def _show(results: list[MaintainResult]) -> None:
         if expired or orphans:
             out.print()
         out.print(_render_compacted(compacted))
-    if indexes := [result for result in results if isinstance(result, IndexResult)]:
+    if indexes:
         out.print(_render_indexes(indexes))
     for result in orphans:
         for path in result.paths[:_SHOWN] if result.dry_run else ():
@@ -191,9 +197,12 @@ def _show(results: list[MaintainResult]) -> None:
     for one in compacted:
         if one.waits:
             print_hint(
-                f"{one.table}: others have written to it; `icemirror maintain -t {one.table} index` takes that in, "
-                "as the next merge that finds changes does; compact after that"
+                f"{one.table}: others have written to it, or its index is lost: `icemirror maintain -t {one.table} "
+                "index` takes care of that, as the next merge that finds changes does; compact after that"
             )
+    for index in indexes:
+        if index.waits:
+            print_hint(f"{index.table}: nothing was merged into it yet; the first merge mends its index")
     if any(result.left for result in expired) or any(result.left for result in orphans):
         print_hint("Files were left where storage refused to delete them; run this with a role that may.")
     if any(result.dry_run for result in results):
@@ -229,7 +238,7 @@ def _render_compacted(results: list[CompactResult]) -> Table:
 
 def _render_indexes(results: list[IndexResult]) -> Table:
     table = Table("table", box=None, pad_edge=False, header_style="bold")
-    for name in ("segments checked", "damaged", "runs", "became", "commits"):
+    for name in ("segments checked", "damaged", "others wrote", "runs", "became", "commits"):
         table.add_column(name, justify="right")
     for result in results:
         damaged = "all: its root is gone" if result.lost else f"{result.damaged:,}"
@@ -238,6 +247,7 @@ def _render_indexes(results: list[IndexResult]) -> Table:
             result.table,
             f"{result.segments:,}",
             damaged,
+            "yes" if result.behind else "no",
             f"{result.runs_before:,}",
             after,
             f"{result.commits:,}",

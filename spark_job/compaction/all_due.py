@@ -18,7 +18,7 @@ _MOST_PAUSE_SECONDS = 5.0
 def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> CompactResult:
     """What became of the table's small data files; with `dry_run` only what the first commit would take.
 
-    After each commit it rests for as long as that took, so that a merge is not overtaken for ever.
+    After each attempt it rests for as long as that took, so that a merge is not overtaken for ever.
     """
     commits = before = after = rows = conflicts = 0
     with named_for(table.name):
@@ -36,12 +36,13 @@ def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> C
                 conflicts += 1
                 if conflicts == _MOST_CONFLICTS:
                     raise
+                _rest(began)
                 continue
             if done is None:
                 break
             commits, conflicts = commits + 1, 0
             before, after, rows = before + done.files_before, after + done.files_after, rows + done.rows
-            time.sleep(min(time.monotonic() - began, _MOST_PAUSE_SECONDS))
+            _rest(began)
     return CompactResult(
         table=table.name,
         dry_run=dry_run,
@@ -52,3 +53,7 @@ def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> C
         left=len(pipeline.left_alone),
         waits=waits,
     )
+
+
+def _rest(began: float) -> None:
+    time.sleep(min(time.monotonic() - began, _MOST_PAUSE_SECONDS))

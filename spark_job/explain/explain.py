@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pyarrow as pa
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.settings import TableSettings
@@ -131,12 +132,12 @@ def _with_row(known: Known, key: AskedKey, told: Found, progress: Progress) -> K
     if found.rows:
         added_by = found.files.live[found.rows[0].path].added_by
         writer, _ = writer_of(mirror.table.metadata.snapshots, added_by)
-        if last is not None and expected:
-            differing = _differing(past, found, told, last)
+        if last is not None and expected and found.values is not None:
+            differing = _differing(past, found.values, told, last)
     return Known(past, known.events, known.whole, found, writer, tuple(differing))
 
 
-def _differing(past: Past, found: RowFound, told: Found, last: int) -> list[str]:
+def _differing(past: Past, here: pa.Table, told: Found, last: int) -> list[str]:
     """The columns in which the row is not the one of an event."""
     schema, ids = past.row_schema
     changes, only = told.events.changes, np.array([last])
@@ -149,7 +150,6 @@ def _differing(past: Past, found: RowFound, told: Found, last: int) -> list[str]
         schema,
         past.shape.defaults,
     )
-    here = found.files.read(found.rows[0])
     return [
         name
         for name in here.column_names
@@ -170,7 +170,7 @@ def _row(known: Known) -> RowReport | None:
         written_by=writer,
         snapshot_id=added_by,
         committed_at=commit_time(snapshot),
-        values=row_as_json(found.files.read(place)),
+        values=None if found.values is None else row_as_json(found.values),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from icemirror.errors import Corrupt, fill_in
 from spark_job.explain.asked_key import AskedKey
 from spark_job.explain.key_events import Looked
@@ -13,17 +15,23 @@ from spark_job.iceberg.key_files import Wanted, may_hold
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
 from spark_job.inspect_index import Unreadable
+from spark_job.key_index.damage import DamagedSegment
 from spark_job.shape import ChangelogShape
 
 
 @dataclass(frozen=True)
 class RowFound:
-    """The live rows of the key, one if all is well; `entry` is None where the index cannot be read."""
+    """The live rows of the key, one if all is well; `entry` is None where the index cannot be read.
+
+    `values`: the first of them, in all columns, if it can be read. `sure`: every file that may hold it was read.
+    """
 
     files: DataFiles
     entry: Entry | None
     check: Check | None = None
     rows: tuple[Place, ...] = ()
+    values: pa.Table | None = None
+    sure: bool = True
     searched: int = 0
     unreadable: tuple[Unreadable, ...] = field(default_factory=tuple)
 
@@ -59,13 +67,23 @@ def find_row(
     came = files.came_since(mirror.root) if mirror.root else []
     everywhere = not rows and (expected or entry is None or entry.place is not None)
     candidates = _candidates(files, list(files.live) if everywhere else came, key)
+    failed = {one.path for one in unreadable}
     for path in candidates:
         try:
-            rows += [place for place in files.search(path, key) if place not in rows]
+            if path not in failed:
+                rows += [place for place in files.search(path, key) if place not in rows]
         except Corrupt as error:
             unreadable.append(_told(path, error, name))
         looked(1)
-    return RowFound(files, entry, check, tuple(rows), opened + len(candidates), tuple(unreadable))
+    sure = bool(rows) or not any(one.path in files.live for one in unreadable)
+    values: pa.Table | None = None
+    if rows:
+        try:
+            values = files.read(rows[0])
+        except Corrupt as error:
+            unreadable.append(_told(rows[0].path, error, name))
+    opened += len(candidates)
+    return RowFound(files, entry, check, tuple(rows), values, sure, opened, tuple(unreadable))
 
 
 def _ask(mirror: Mirror, shape: ChangelogShape, key: AskedKey, unreadable: list[Unreadable]) -> Entry | None:
@@ -77,8 +95,8 @@ def _ask(mirror: Mirror, shape: ChangelogShape, key: AskedKey, unreadable: list[
         return Entry()
     try:
         return ask_index(mirror, mirror.root, shape, key)
-    except Corrupt as error:  # of a segment, which it names
-        unreadable.append(_told(str(error).partition(": ")[0], error, ".".join(mirror.table.name())))
+    except DamagedSegment as error:
+        unreadable.append(_told(error.path, error, ".".join(mirror.table.name())))
         return None
 
 

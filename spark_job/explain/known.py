@@ -57,6 +57,8 @@ class Known:
             return State.NO_MIRROR
         if self.found is not None and self.found.rows:
             return State.PRESENT
+        if self.found is not None and not self.found.sure:
+            return State.UNKNOWN
         if self.entry.order is not None or self.last is Operation.DELETE:
             return State.MISSING if self.entry.place is not None else State.DELETED
         return State.MISSING if self.last is Operation.UPSERT else State.NEVER_SEEN
@@ -69,7 +71,7 @@ class Known:
             rows=found.rows if found else (),
             entry=found.entry if found else None,
             check=found.check if found else None,
-            last=self.last if found else None,
+            last=self.last if found and found.sure else None,
             differing=self.differing if self.last is Operation.UPSERT else (),
             foreign=mirror is not None and mirror.foreign,
         )

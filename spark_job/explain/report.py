@@ -23,6 +23,7 @@ class State(StrEnum):
     DELETED = "deleted"
     MISSING = "missing"  # by the changelog there must be a row
     NEVER_SEEN = "never-seen"
+    UNKNOWN = "unknown"  # a file that may hold it cannot be read
     NO_MIRROR = "no-mirror"
 
 
@@ -38,7 +39,7 @@ class RowReport(_Frozen):
     written_by: Writer
     snapshot_id: int | None
     committed_at: str | None
-    values: dict[str, Json]
+    values: dict[str, Json] | None
 
 
 class IndexReport(_Frozen):

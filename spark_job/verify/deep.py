@@ -13,6 +13,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from icemirror.errors import Invalid
+from spark_job.absent import Absent, absent_in
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes, read_changes
 from spark_job.field_map import FieldMap
@@ -48,13 +49,17 @@ _BATCH_ROWS = 16_384
 
 @dataclass(frozen=True)
 class MirrorFile:
-    """A data file of the head, of the index's snapshot, or of both: what is deleted there, or None if not listed."""
+    """A data file of the head, of the index's snapshot, or of both: what is deleted there, or None if not listed.
+
+    `absent`: what the columns hold that it may not have.
+    """
 
     path: str
     rows: int
     ordinal: int
     dead: NDArray[np.int64] | None
     dead_then: NDArray[np.int64] | None
+    absent: Absent
 
 
 @dataclass(frozen=True)
@@ -150,7 +155,7 @@ class DeepWork:
         sequence = np.zeros((len(kind), self.shape.sequence.parts + 1), dtype=np.uint64)
         if self.compare_events and file.dead is not None:
             same = {target: target for target in self.field_map.values()}
-            sequence[:, -1] = self._digests(self.io, file.rows, Projection(file.path, same))
+            sequence[:, -1] = self._digests(self.io, file.rows, Projection(file.path, same, file.absent))
         rows = Changes(
             self.codec.encode(columns),
             kind,
@@ -238,8 +243,17 @@ def _mirrored(subject: Subject, then: Mapping[str, LiveFile]) -> tuple[MirrorFil
     root = subject.mirror.root
     ordinals = {file.path: at for at, file in enumerate(root.files) if not file.gone} if root else {}
     dead, dead_then = _dead(subject.io, now), _dead(subject.io, then)
+    metadata = subject.mirror.table.metadata
+    schema, specs = metadata.schema(), metadata.specs()
     return tuple(
-        MirrorFile(path, file.rows, ordinals.get(path, -1), dead.get(path), dead_then.get(path))
+        MirrorFile(
+            path,
+            file.rows,
+            ordinals.get(path, -1),
+            dead.get(path),
+            dead_then.get(path),
+            absent_in(schema, specs[file.spec_id], file.partition),
+        )
         for path, file in {**then, **now}.items()
     )
 

@@ -53,7 +53,8 @@ def _differing(work: DeepWork, spot: Spot) -> list[str]:
         return []
     same = {target: target for target in work.field_map.values()}
     mirrored = work.mirrored[spot.file]
-    here = _row(work, work.io, ChangeFile(mirrored.path, 0, mirrored.rows, 0, 0), spot.row, same)
+    listed = ChangeFile(mirrored.path, 0, mirrored.rows, 0, 0, tuple(mirrored.absent.items()))
+    here = _row(work, work.io, listed, spot.row, same)
     there = _row(
         work,
         work.changelog_io,

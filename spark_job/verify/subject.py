@@ -165,7 +165,10 @@ def _with_counts(subject: Subject) -> Subject:
     """With a finding for each data file that the index does not count as its snapshot does."""
     root, notes = subject.mirror.root, list(subject.notes)
     if subject.mirror.foreign:
-        notes.append("others have written since the index was made; the next merge leaves it as it is")
+        notes.append(
+            "others have written since the index was made; the next merge takes that into the index and changes no row "
+            "of it"
+        )
     if subject.history is None:
         notes.append(
             "rows cannot be compared with the changelog: the cursor is not in its history. To go on, "

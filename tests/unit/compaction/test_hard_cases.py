@@ -50,17 +50,17 @@ def swell(lab: Lab, files: int, rows: int = 4000) -> None:
 
 
 class Peak:
-    """The most that Arrow held meanwhile."""
+    """The most that Arrow held more meanwhile."""
 
     def __enter__(self) -> Peak:
-        self.bytes, self._done = 0, Event()
+        self.bytes, self._before, self._done = 0, pa.total_allocated_bytes(), Event()
         self._thread = Thread(target=self._watch)
         self._thread.start()
         return self
 
     def _watch(self) -> None:
         while not self._done.wait(0.002):
-            self.bytes = max(self.bytes, pa.total_allocated_bytes())
+            self.bytes = max(self.bytes, pa.total_allocated_bytes() - self._before)
 
     def __exit__(self, *_error: object) -> None:
         self._done.set()

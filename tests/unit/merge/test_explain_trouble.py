@@ -6,16 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from icemirror.state.replay import Replay
 from spark_job import stock
 from spark_job.adopt import adopt_table
 from spark_job.iceberg import mirror as mirror_module
+from spark_job.iceberg.view import live_files
 from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks
 from spark_job.key_index.segment import TOMBSTONE, Entries
 from spark_job.replay import replay_step
+from spark_job.verify.check import Options, verify_table
 from tests.unit.iceberg.samples import commit_snapshot, expire_like_java, manifest_of
 from tests.unit.merge import foreign
 from tests.unit.merge.asking import ask, fates, kinds, noted
@@ -245,3 +248,51 @@ def test_a_replay_changes_no_verdict(lab: Lab) -> None:
     after = ask(lab, 1)
     assert fates(after) == ["overtaken", "late", "made-row"]
     assert after.model_copy(update={"seconds": 0}) == before.model_copy(update={"seconds": 0})
+
+
+def data_file(lab: Lab) -> Path:
+    (path,) = live_files(lab.mirror.io, lab.mirror.current_snapshot())
+    return local_path(path)
+
+
+def test_a_data_file_that_is_gone_proves_nothing(lab: Lab) -> None:
+    lab.tell("I1@10 I2@20")
+    lab.merge()
+    data_file(lab).unlink()
+    report = ask(lab, 1)
+    assert (report.state, report.findings, report.complete) == ("unknown", (), False)
+    assert len(report.unreadable) == 1
+    assert fates(report) == ["made-row"]
+
+
+def test_a_row_that_cannot_be_read_is_still_told_of(lab: Lab) -> None:
+    lab.tell("I1@10=aaaaaaaaaaaaaaaa")
+    lab.merge()
+    path = data_file(lab)
+    whole = pq.ParquetFile(path)
+    chunk = whole.metadata.row_group(0).column(whole.schema_arrow.get_field_index("name"))
+    start = min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset)
+    at = start + chunk.total_compressed_size - 2
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0xFF
+    path.write_bytes(content)
+    report = ask(lab, 1)
+    assert report.state == "present"
+    assert report.row is not None
+    assert report.row.values is None
+    assert (len(report.unreadable), report.complete, fates(report)) == (1, False, ["made-row"])
+
+
+def test_a_column_that_the_file_does_not_have_is_its_partitions(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, options='partition_by: ["name"]')
+    lab.tell("I1@10=a I2@20=a")
+    lab.merge()
+    path = data_file(lab)
+    pq.write_table(pq.read_table(path).drop_columns(["name"]), path)
+    assert lab.rows() == {1: "a", 2: "a"}
+    report = ask(lab, 1)
+    assert report.equal, report.findings
+    assert report.row is not None
+    assert report.row.values == {"id": 1, "name": "a"}
+    verified = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    assert verified.equal, verified.findings

@@ -9,11 +9,13 @@ import pytest
 
 from icemirror.cli.main import run
 from spark_job.iceberg.mirror import CURSOR, read_mirror
+from spark_job.iceberg.seams import list_manifests
 from spark_job.immutable import forget_everything
 from spark_job.key_index import tiers
 from spark_job.key_index.root import Root
 from spark_job.mend_index import mend_index
 from spark_job.verify.check import Options, verify_table
+from tests.unit.iceberg.samples import commit_snapshot
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab, local_path
 
@@ -95,6 +97,30 @@ def test_what_others_wrote_is_taken_in(lab: Lab) -> None:
     lab.tell("U77@99")
     lab.merge()
     assert lab.rows()[77] == "U77@99"
+
+
+@pytest.mark.parametrize("how", ["a file leaves", "nothing changes"])
+def test_what_others_did_is_taken_in_though_no_row_came(lab: Lab, how: str) -> None:
+    if how == "a file leaves":
+        lab.mirror.delete("id in (1, 11)")
+    else:
+        mirror = lab.mirror
+        head = mirror.current_snapshot()
+        assert head is not None
+        commit_snapshot(mirror, "replace", list_manifests(mirror.io, head.manifest_list), 77)
+    assert mend_index(lab.pipeline, lab.table, dry_run=True).behind
+    done = mend_index(lab.pipeline, lab.table, dry_run=False)
+    assert done.commits == 1
+    assert not mend_index(lab.pipeline, lab.table, dry_run=True).behind
+
+
+def test_a_mirror_that_is_empty_yet_is_no_error(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1")
+    prepared = lab.pipeline.prepare(lab.table)
+    lab.pipeline._ensure_mirror(prepared)
+    done = mend_index(lab.pipeline, lab.table, dry_run=False)
+    assert (done.segments, done.commits, done.waits) == (0, 0, False)
 
 
 def test_runs_that_are_due_are_merged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""Images, really built and run: `make images`."""
