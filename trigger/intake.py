@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from icemirror.crash import reach
@@ -47,6 +49,7 @@ class Intake:
     fleet: Fleet
     clock: Callable[[], float] = time.monotonic
     _learn_at: float = field(default=float("-inf"))
+    _learning: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, bodies: Sequence[bytes]) -> list[Outcome]:
         """What became of each event. Many events for one table are one write."""
@@ -76,6 +79,8 @@ class Intake:
         except Refused as refused:
             self._count(refused)
             return refused
+        except Transient as error:
+            return error
 
     def _resolve(self, hints: Sequence[Hint]) -> Outcome:
         """The tables of all hints; refused only where not one of them is ours."""
@@ -98,14 +103,24 @@ class Intake:
 
     def _find(self, hint: LocationHint | NameHint) -> frozenset[str]:
         registry = self.fleet.registry
+        with suppress(Refused):
+            return registry.directory.find(hint)
+        if self._may_learn():
+            registry.learn(_PATIENCE_SECONDS)
         try:
             return registry.directory.find(hint)
-        except Refused:
-            if self.clock() < self._learn_at:
-                raise
-        registry.learn(_PATIENCE_SECONDS)
-        self._learn_at = self.clock() + _LEARN_SECONDS
-        return registry.directory.find(hint)
+        except Refused as refused:
+            if isinstance(hint, LocationHint) and registry.lacks_places:
+                raise Transient(f"{refused}; but not all places are known yet") from None
+            raise
+
+    def _may_learn(self) -> bool:
+        """Whether it is time to learn again; one thread at a time, the others go on with what is known."""
+        with self._learning:
+            due = self.clock() >= self._learn_at
+            if due:
+                self._learn_at = self.clock() + _LEARN_SECONDS
+        return due
 
     def _notice(self, hints: Counter[str]) -> dict[str, Transient]:
         """1. One notice for each table, however many hints; the tables whose notice could not be stored."""

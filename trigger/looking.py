@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from icemirror.errors import IcemirrorError, Transient
@@ -15,8 +16,8 @@ from trigger.heads.source import Head, HeadSource
 if TYPE_CHECKING:
     from icemirror.settings import TableSettings
 
-_MOST_CATALOGS = 16
 _LONGEST_PAUSE_SECONDS = 30.0
+_LONGEST_LOOK_SECONDS = 60.0
 
 
 @dataclass
@@ -25,6 +26,7 @@ class _Catalog:
 
     under_way: Future[Mapping[TableId, Head]] | None = None
     tables: Sequence[TableSettings] = ()
+    asked_at: float = 0.0
     failures: int = 0
     not_before: float = 0.0
 
@@ -38,7 +40,6 @@ class Looking:
         self._source = source
         self._clock = clock
         self._catalogs: dict[str | None, _Catalog] = {}
-        self._pool = ThreadPoolExecutor(_MOST_CATALOGS, thread_name_prefix="look")
 
     def heads(self, tables: Sequence[TableSettings], patience_seconds: float) -> dict[str, Head]:
         """What is known of the heads by now, by mirror; a catalog that takes longer is heard the next time."""
@@ -48,8 +49,14 @@ class Looking:
         wait(pending, timeout=patience_seconds)
         heads: dict[str, Head] = {}
         for catalog in self._catalogs.values():
-            if catalog.under_way is not None and catalog.under_way.done():
+            if catalog.under_way is None:
+                continue
+            if catalog.under_way.done():
                 heads.update(self._answer(catalog, catalog.under_way))
+            elif (seconds := self._clock() - catalog.asked_at) >= _LONGEST_LOOK_SECONDS:
+                catalog.failures = int(seconds / _LONGEST_LOOK_SECONDS)
+                silent = Transient(f"the catalog has not answered for {seconds:.0f} s")
+                heads.update({table.name: silent for table in catalog.tables})
         return heads
 
     def failures(self, table: TableSettings) -> int:
@@ -57,16 +64,17 @@ class Looking:
         catalog = self._catalogs.get(table.changelog_catalog)
         return 0 if catalog is None else catalog.failures
 
-    def close(self) -> None:
-        """Ends the threads; one that waits for an answer ends when that comes, or does not."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def is_blind(self, table: TableSettings) -> bool:
+        """Whether the table's catalog has not answered yet, or not all that it was asked."""
+        catalog = self._catalogs.get(table.changelog_catalog)
+        return catalog is None or catalog.under_way is not None or catalog.failures > 0
 
     def _ask(self, name: str | None, tables: Sequence[TableSettings]) -> None:
         catalog = self._catalogs.setdefault(name, _Catalog())
         if catalog.under_way is None and self._clock() >= catalog.not_before:
             ids = [table.changelog_id for table in tables]
-            catalog.tables = tables
-            catalog.under_way = self._pool.submit(lambda: self._source(name).look(ids))
+            catalog.tables, catalog.asked_at = tables, self._clock()
+            catalog.under_way = _start(lambda: self._source(name).look(ids))
 
     def _answer(self, catalog: _Catalog, future: Future[Mapping[TableId, Head]]) -> dict[str, Head]:
         catalog.under_way = None
@@ -77,9 +85,30 @@ class Looking:
         except Exception as error:  # an answer that nobody foresaw must not stop the other catalogs
             failure = Transient(f"the catalog gave an unforeseen answer: {type(error).__name__}")
         else:
-            catalog.failures = 0
-            return {table.name: found[table.changelog_id] for table in catalog.tables}
+            heads = {table.name: found[table.changelog_id] for table in catalog.tables}
+            if any(isinstance(head, Transient) for head in heads.values()):
+                self._ask_again_later(catalog)
+            else:
+                catalog.failures = 0
+            return heads
+        self._ask_again_later(catalog)
+        return {table.name: failure for table in catalog.tables}
+
+    def _ask_again_later(self, catalog: _Catalog) -> None:
         catalog.failures += 1
         pause = min(0.5 * 2**catalog.failures, _LONGEST_PAUSE_SECONDS)
         catalog.not_before = self._clock() + pause
-        return {table.name: failure for table in catalog.tables}
+
+
+def _start(look: Callable[[], Mapping[TableId, Head]]) -> Future[Mapping[TableId, Head]]:
+    """Looks in a thread that does not keep the process, should the catalog never answer."""
+    future: Future[Mapping[TableId, Head]] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(look())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, name="look", daemon=True).start()
+    return future

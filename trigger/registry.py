@@ -105,9 +105,18 @@ class Registry:
         """How often in a row the table's catalog did not answer."""
         return self._looking.failures(table)
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether a catalog did not answer, or not yet, so that commits may be unseen."""
+        return any(map(self._looking.is_blind, self.tables))
+
+    @property
+    def lacks_places(self) -> bool:
+        """Whether there may be tables in places that nobody knows yet, since their catalog does not answer."""
+        return any(table.name not in self._heads and self._looking.is_blind(table) for table in self.tables)
+
     def close(self) -> None:
-        """Lets go of connections and threads."""
-        self._looking.close()
+        """Lets go of connections."""
         for source in self._sources.values():
             source.close()
 

@@ -66,9 +66,8 @@ class Rounds:
         rows = self.fleet.sweep(patience_seconds=_PATIENCE_SECONDS)
         registry = self.fleet.registry
         # A catalog that was away hid what its tables did meanwhile: ask again soon, not in an hour.
-        blind = any(registry.failures(table) for table in registry.tables)
         self._sweep_at = self.clock() + (
-            min(_REFRESH_SECONDS, self.sweep_seconds) if blind else self.sweep_seconds
+            min(_REFRESH_SECONDS, self.sweep_seconds) if registry.is_blind else self.sweep_seconds
         )
         return rows
 

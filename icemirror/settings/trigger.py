@@ -253,7 +253,8 @@ class HttpSource(Section):
     """Notifications by `POST /notify`."""
 
     token: SecretStr = Field(
-        description="Bearer token that a sender must show; without one only this machine may send."
+        min_length=1,
+        description="Bearer token that a sender must show; without one only this machine may send.",
     )
 
 

@@ -97,6 +97,8 @@ def fail(row: TableRow, event: Failed, policy: Policy) -> TableRow:
     """10. The worker could not merge the table, or not replay."""
     if row.replay is not None and row.replay.id == event.replay_id:
         charged = charge_replay(row, event.now, event.jitter, event.error, policy)
+    elif event.replay_id is not None:
+        charged = replace(row, owner=None)  # the request was taken back, so nothing that is wanted failed
     else:
         charged = charge(row, event.now, event.jitter, event.error, policy)
     return charged if event.run is None else replace(charged, last_run=event.run)

@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +24,7 @@ log = get_log(__name__)
 Status = Sequence[Mapping[str, object]]
 
 REQUEST_TIMEOUT_SECONDS = 15
+_ROOM_SECONDS = 1.0
 MOST_CONNECTIONS = 64
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
@@ -154,21 +156,38 @@ class _Server(ThreadingHTTPServer):
         self.only_local_names = address.is_loopback
         self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._open: dict[socket.socket, None] = {}  # the oldest first
         super().__init__((address.host, address.port), _Handler)
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
-        """A thread for each connection, but not for any number of them."""
-        if self._free.acquire(blocking=False):
+        """A thread for each connection, but not for any number of them: the oldest makes room."""
+        if not self._free.acquire(blocking=False):
+            self._end_oldest()
+            if not self._free.acquire(timeout=_ROOM_SECONDS):
+                self.shutdown_request(request)
+                return
+        self._open[request] = None
+        try:
             super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        except BaseException:
+            self._forget(request)
+            raise
 
     def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
         """As the base class does it, in the thread; then the next one may come."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._forget(request)
+
+    def _forget(self, request: socket.socket) -> None:
+        self._open.pop(request, None)
+        self._free.release()
+
+    def _end_oldest(self) -> None:
+        """Somebody who sends a byte now and then must not keep the others out."""
+        with suppress(OSError, StopIteration, RuntimeError):
+            next(iter(self._open)).shutdown(socket.SHUT_RDWR)
 
     def server_bind(self) -> None:
         """Without the look-up of the host's full name, which can take seconds and serves only CGI."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
 from icemirror.table_id import TableId
 from trigger.heads.source import Head, missing
 
+_AT_ONCE = 8  # of the ten connections that boto3's client has
 _METADATA_LOCATION = "metadata_location"
 _NOT_FOUND = "EntityNotFoundException"
 _REFUSED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
@@ -23,15 +25,20 @@ _ARGUMENTS = {
 
 
 class GlueHeads:
-    """Asks Glue table by table: it has no call for several."""
+    """Asks Glue table by table, a few at a time: it has no call for several."""
 
     def __init__(self, client: Any, catalog_id: str | None) -> None:  # noqa: ANN401 (boto3 makes it at run time)
         self._client = client
         self._catalog = {} if catalog_id is None else {"CatalogId": catalog_id}
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="glue")
 
     def look(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
-        """The heads; one missing table does not hide the others."""
-        return {table: self._head(table) for table in tables}
+        """The heads; one that is missing, or not told of, does not hide the others."""
+        heads = dict(zip(tables, self._pool.map(self._head, tables), strict=True))
+        failures = [head for head in heads.values() if isinstance(head, Transient)]
+        if failures and len(failures) == len(heads):
+            raise failures[0]
+        return heads
 
     def list_tables(self, namespace: str) -> tuple[str, ...]:
         """The Iceberg tables of a database."""
@@ -49,6 +56,7 @@ class GlueHeads:
 
     def close(self) -> None:
         """Closes the connections."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
     def _head(self, table: TableId) -> Head:
@@ -58,10 +66,7 @@ class GlueHeads:
         except Exception as error:
             if _code(error) == _NOT_FOUND:
                 return missing(table, "Glue")
-            named = _named(error, f"the changelog {table}")
-            if isinstance(named, Transient):
-                raise named from error
-            return named
+            return _named(error, f"the changelog {table}")
         location = found["Table"].get("Parameters", {}).get(_METADATA_LOCATION)
         return location or Invalid(f"the changelog {table} is in Glue, but no Iceberg table")
 

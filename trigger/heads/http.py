@@ -10,7 +10,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from icemirror.errors import BadConfig
 
@@ -47,6 +47,28 @@ class Answer:
         return value
 
 
+class _SameOrigin(HTTPRedirectHandler):
+    """Follows a redirect only to where the token belongs."""
+
+    def redirect_request(
+        self,
+        req: Request,
+        fp: Any,  # noqa: ANN401 (urllib's own)
+        code: int,
+        msg: str,
+        headers: Any,  # noqa: ANN401 (urllib's own)
+        newurl: str,
+    ) -> Request | None:
+        """None where it leads elsewhere: then the redirect itself is the answer, and an error."""
+        before, after = urlsplit(req.full_url), urlsplit(newurl)
+        if (before.scheme, before.netloc) != (after.scheme, after.netloc):
+            return None
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = build_opener(_SameOrigin)
+
+
 def request(address: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None) -> Answer:
     """GET, or POST of a form."""
     if urlsplit(address).scheme not in ("http", "https"):
@@ -54,7 +76,7 @@ def request(address: str, headers: Mapping[str, str], form: Mapping[str, str] | 
     data = None if form is None else urlencode(form).encode()
     asked = Request(address, data, {"Accept": "application/json", **headers})  # noqa: S310 (checked above)
     try:
-        with urlopen(asked, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+        with _OPENER.open(asked, timeout=_TIMEOUT_SECONDS) as answer:
             body = answer.read(_LARGEST_BYTES + 1)
             if len(body) > _LARGEST_BYTES:
                 raise HttpError(answer.status, f"and more than {_LARGEST_BYTES >> 20} MB")

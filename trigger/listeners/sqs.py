@@ -64,6 +64,9 @@ class SqsListener:
             # What could not be stored comes again when it is visible again.
             pairs = zip(messages, outcomes, strict=True)
             await self._delete([message for message, outcome in pairs if not isinstance(outcome, Transient)])
+            # Without a pause a deep queue would be gone through, and each message counted as delivered, for nothing.
+            if failed := [outcome for outcome in outcomes if isinstance(outcome, Transient)]:
+                raise failed[0]
 
     async def _delete(self, messages: Sequence[Message]) -> None:
         if messages:
@@ -76,9 +79,16 @@ class SqsListener:
 def _open_client(source: SqsSource) -> Any:  # noqa: ANN401 (as above)
     try:
         import boto3
+        from botocore.config import Config
     except ModuleNotFoundError:
         raise BadConfig("trigger.sources.sqs needs boto3: pip install 'icemirror[aws]'") from None
-    return boto3.client("sqs", region_name=source.region, endpoint_url=source.endpoint)
+    # One that does not answer is found out soon, and does not keep a stop waiting.
+    limits = Config(
+        connect_timeout=3,
+        read_timeout=_WAIT_SECONDS + 5,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+    )
+    return boto3.client("sqs", region_name=source.region, endpoint_url=source.endpoint, config=limits)
 
 
 def _code(error: Exception) -> str:

@@ -163,3 +163,10 @@ def test_a_request_can_be_taken_back_by_its_id() -> None:
     assert (row.replay, row.last_replay) == (None, ReplayEnd("r1", 9.0, "cancelled", HALF))
     told = step(rows(row), Progressed(9.5, ME, NAME, replay_id="r1", progress=HALF), POLICY)
     assert told.actions == (Merge(NAME, 1),)
+
+
+def test_a_request_that_was_taken_back_and_then_fails_is_nobodys_failure() -> None:
+    row = table_after(step(rows(owned(replay=REPLAY)), ReplayCancelled(9.0, NAME, "r1"), POLICY))
+    row = table_after(step(rows(row), Failed(9.5, ME, NAME, INVALID, 0.5, None, "r1"), POLICY))
+    assert (row.owner, row.quarantined, row.failures, row.error) == (None, False, 0, None)
+    assert row.dirty > row.covered

@@ -117,3 +117,20 @@ def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(BadConfig, match="pip install boto3"):
         open_glue({})
+
+
+def test_one_table_that_glue_does_not_tell_of_hides_no_other(client: GlueClient) -> None:
+    right = client.get_table
+
+    def get_table(**arguments: str) -> dict[str, Any]:
+        if arguments["Name"] == "far":
+            raise ClientError("FederationSourceException")
+        return right(**arguments)
+
+    client.get_table = get_table  # type: ignore[method-assign]
+    far = TableId.parse("raw.far")
+    found = GlueHeads(client, None).look([far, ORDERS])
+    assert isinstance(found[far], Transient)
+    assert found[ORDERS] == "s3://b/m1.json"
+    with pytest.raises(Transient):
+        GlueHeads(client, None).look([far])

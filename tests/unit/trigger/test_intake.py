@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,31 @@ def test_dispatch_waits_out_the_quiet_period_but_not_for_ever(scene: Scene) -> N
     scene.intake.take([BY_NAME])
     dispatch_when_due(scene.fleet, 5.0, sleep)
     assert scene.now == began, "a worker is on its way and picks the table up by itself"
+
+
+def test_a_place_that_may_be_of_a_table_whose_catalog_is_away_comes_again(scene: Scene) -> None:
+    foreign = s3_event("x/metadata/1.metadata.json", "other")
+    scene.catalogs[None].error = Transient("away")
+    for body in (BY_PLACE, foreign):
+        (outcome,) = scene.intake.take([body])
+        assert isinstance(outcome, Transient)
+    scene.catalogs[None].error = None
+    scene.now += 31.0
+    time.sleep(1.1)  # a catalog that failed is asked again after a second
+    assert scene.intake.take([BY_PLACE]) == [Taken(frozenset({ORDERS}))]
+    assert scene.refusal(foreign) is Reason.FOREIGN_BUCKET
+
+
+def test_many_who_do_not_know_a_name_learn_it_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[int] = []
+    learn = scene.fleet.registry.learn
+
+    def slow(patience: float) -> None:
+        learned.append(1)
+        time.sleep(0.2)
+        learn(patience)
+
+    monkeypatch.setattr(scene.fleet.registry, "learn", slow)
+    with ThreadPoolExecutor(8) as senders:
+        list(senders.map(scene.intake.take, [[b'{"table":"a.b"}']] * 8))
+    assert len(learned) == 1

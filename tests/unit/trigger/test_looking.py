@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def looking(catalogs: dict[str | None, FakeHeads], clock: Clock) -> Iterator[Looking]:
-    looking = Looking(catalogs.__getitem__, clock)
-    yield looking
-    looking.close()
+def looking(catalogs: dict[str | None, FakeHeads], clock: Clock) -> Looking:
+    return Looking(catalogs.__getitem__, clock)
 
 
 def test_all_heads_are_known_by_mirror(looking: Looking, tables: tuple[TableSettings, ...]) -> None:
@@ -117,4 +116,38 @@ def test_a_catalog_that_cannot_be_opened_concerns_its_own_tables_only(
     found = looking.heads(tables, PATIENCE)
     assert found["shop.orders"] == "m1"
     assert isinstance(found["shop.items"], Invalid)
-    looking.close()
+
+
+def test_a_catalog_that_is_still_asked_leaves_us_blind_and_after_a_minute_has_failed(
+    looking: Looking, tables: tuple[TableSettings, ...], catalogs: dict[str | None, FakeHeads], clock: Clock
+) -> None:
+    answer = threading.Event()
+    catalogs["other"].before = lambda: answer.wait(20)
+    assert looking.is_blind(tables[1])
+    looking.heads(tables, 0.05)
+    assert (looking.is_blind(tables[0]), looking.is_blind(tables[1])) == (False, True)
+    assert looking.failures(tables[1]) == 0
+    clock.now = 61.0
+    told = named(looking.heads(tables, 0.05)["shop.items"])
+    assert isinstance(told, Transient)
+    assert looking.failures(tables[1]) == 1
+    answer.set()
+    assert looking.heads(tables, PATIENCE)["shop.items"] == "i1"
+    assert not looking.is_blind(tables[1])
+    assert looking.failures(tables[1]) == 0
+
+
+def test_one_table_that_a_catalog_does_not_tell_of_is_asked_for_again_soon(
+    looking: Looking, tables: tuple[TableSettings, ...], catalogs: dict[str | None, FakeHeads]
+) -> None:
+    catalogs["other"].look = lambda ids: dict.fromkeys(ids, Transient("not now"))  # type: ignore[method-assign]
+    assert isinstance(looking.heads(tables, PATIENCE)["shop.items"], Transient)
+    assert looking.is_blind(tables[1])
+
+
+def test_a_catalog_that_never_answers_keeps_no_process() -> None:
+    text = "import time; from trigger.looking import _start; _start(lambda: time.sleep(60)); print('ended', flush=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=20, check=True
+    )
+    assert done.stdout.strip() == "ended"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -274,6 +275,27 @@ class TestSqs:
         self.listen(scene, queue, tried.is_set)
         assert self.left(queue) == 1
         assert not scene.store.load(EVERYTHING).tables
+
+    def test_while_nothing_can_be_stored_the_queue_is_not_gone_through(
+        self, scene: Scene, queue: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client, url = queue
+        received: list[int] = []
+        receive = client.receive_message
+
+        def counted(**asked: Any) -> Any:
+            received.append(1)
+            return receive(**asked)
+
+        def silent(*_: object) -> None:
+            raise Transient("locked")
+
+        client.send_message(QueueUrl=url, MessageBody=BY_NAME.decode())
+        monkeypatch.setattr(client, "receive_message", counted)
+        monkeypatch.setattr("trigger.intake.apply", silent)
+        end = time.monotonic() + 1.5
+        self.listen(scene, queue, lambda: time.monotonic() > end)
+        assert 1 <= len(received) <= 5
 
     def test_a_queue_that_is_not_there_needs_a_person(self, scene: Scene, queue: Any) -> None:
         with pytest.raises(BadConfig, match="queue_url"):
