@@ -86,11 +86,11 @@ def _since_ms(text: str, now: float) -> int:
         at = datetime.fromisoformat(text)
     except ValueError:
         try:
-            return int(1000 * (now - parse_seconds(text)))
+            return max(0, int(1000 * (now - parse_seconds(text))))
         except ValueError:
             hint = f"{text!r} is neither a time like 2026-05-01T10:00 nor a duration like 2h"
             raise click.BadParameter(hint, param_hint="--since") from None
-    return int(1000 * (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    return max(0, int(1000 * (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()))
 
 
 def _choose(settings: Settings, name: str) -> TableSettings:

@@ -293,3 +293,16 @@ def test_the_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFi
     assert command in result.error.message
     assert run(["plan"]) == 3
     assert command in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["800000d", "0001-01-01T00:00"])
+def test_long_ago_is_the_beginning(lab: Lab, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    assert run(["replay", "--table", "lab.world", "--since", text]) == 0
+    waiting = row(lab).replay
+    assert waiting is not None
+    assert waiting.since_ms == 0
+    capsys.readouterr()
+    assert run(["status", "--json"]) == 0
+    assert "1970-01-01" in capsys.readouterr().out
