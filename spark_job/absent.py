@@ -43,10 +43,16 @@ def identity_columns(specs: Mapping[int, PartitionSpec]) -> dict[int, tuple[tupl
     }
 
 
-def absent_in(schema: Schema, spec: PartitionSpec, partition: Record) -> Absent:
-    """What the columns hold that a file of this partition may not have."""
-    ((_, identities),) = identity_columns({spec.spec_id: spec}).items()
-    return {**initial_defaults(schema), **{field_id: partition[place] for place, field_id in identities}}
+class AbsentIn:
+    """What the columns of a table hold that one of its files may not have."""
+
+    def __init__(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> None:
+        self._defaults, self._identities = initial_defaults(schema), identity_columns(specs)
+
+    def of(self, spec_id: int, partition: Record) -> Absent:
+        """In a file of this partition."""
+        places = self._identities[spec_id]
+        return {**self._defaults, **{field_id: partition[place] for place, field_id in places}}
 
 
 def absent_values(field: pa.Field, rows: int, field_id: int, absent: Absent, path: str) -> pa.Array:

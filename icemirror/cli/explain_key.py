@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Group
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from icemirror.cli.console import config_option, err, load, out, print_error, print_json, print_json_error
+from icemirror.cli.table_progress import table_progress
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
 if TYPE_CHECKING:
@@ -91,15 +91,8 @@ def _explain(settings: Settings, table: TableSettings, key: str, *, as_json: boo
 
     start_logs(settings, quiet=err.is_terminal and not as_json)
     pipeline = build_pipeline(settings, run_id="explain-key")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        task = progress.add_task(table.name, total=None)
-
-        def show(step: str, done: int, total: int) -> None:
-            progress.update(task, description=f"{table.name}: {step}", completed=done, total=total or None)
-
-        with named_for(table.name):
-            return explain(pipeline, table, key, show)
+    with table_progress(table.name) as show, named_for(table.name):
+        return explain(pipeline, table, key, show)
 
 
 def _render(report: ExplainReport) -> Group:

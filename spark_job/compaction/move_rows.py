@@ -13,7 +13,7 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
 from icemirror.errors import REBUILD, Corrupt
-from spark_job.absent import absent_in
+from spark_job.absent import AbsentIn
 from spark_job.catch_up import greatest_order
 from spark_job.compaction.choose import Group
 from spark_job.data_files import write_rows
@@ -97,7 +97,7 @@ def _read(mirror: Mirror, root: Root, shape: ChangelogShape, group: Group) -> _R
         schema = with_lineage(schema)
     target = schema_to_pyarrow(schema)
     ids = {one: one for one in field_ids(schema.as_struct())}
-    specs = metadata.specs()
+    absent_in = AbsentIn(schema, metadata.specs())
     key_ids = [mirror.field_map[key_id] for key_id in shape.key_ids]
     deleted = deleted_positions(io, {file.path: file for file in group if file.deleted})
     ordinals = {file.path: ordinal for ordinal, file in enumerate(root.files)}
@@ -107,7 +107,7 @@ def _read(mirror: Mirror, root: Root, shape: ChangelogShape, group: Group) -> _R
         live = np.ones(file.rows, dtype=np.bool_)
         live[deleted.get(file.path, [])] = False
         pos = np.flatnonzero(live)
-        absent = absent_in(schema, specs[file.spec_id], file.partition)
+        absent = absent_in.of(file.spec_id, file.partition)
         with open_parquet(io, file.path, file.rows) as parquet:
             columns = read_columns(parquet, file.path, key_ids)
             pieces = read_picked(io, parquet, pos, Projection(file.path, ids, absent), target)

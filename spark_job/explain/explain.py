@@ -34,7 +34,7 @@ from spark_job.inspect_index import Unreadable
 from spark_job.pipeline import Pipeline
 from spark_job.shape import Operation
 from spark_job.source_rows import read_rows
-from spark_job.verify.row_digest import digest_column
+from spark_job.verify.row_digest import differing_columns
 
 Progress = Callable[[str, int, int], None]
 """A step, how much of it is done, and how much there is (0: not known)."""
@@ -150,11 +150,7 @@ def _differing(past: Past, here: pa.Table, told: Found, last: int) -> list[str]:
         schema,
         past.shape.defaults,
     )
-    return [
-        name
-        for name in here.column_names
-        if not np.array_equal(digest_column(here[name]), digest_column(there[name]))
-    ]
+    return differing_columns(here, there)
 
 
 def _row(known: Known) -> RowReport | None:

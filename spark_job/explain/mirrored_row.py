@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from spark_job.absent import absent_in
+from spark_job.absent import AbsentIn
 from spark_job.catch_up import compare
 from spark_job.change_file import ChangeFile
 from spark_job.explain.asked_key import AskedKey
@@ -107,7 +107,7 @@ class DataFiles:
         file = self.live[place.path]
         same = {target: target for target in self.mirror.field_map.values()}
         metadata = self.mirror.table.metadata
-        absent = absent_in(metadata.schema(), metadata.specs()[file.spec_id], file.partition)
+        absent = AbsentIn(metadata.schema(), metadata.specs()).of(file.spec_id, file.partition)
         listed = ChangeFile(file.path, file.bytes, file.rows, 0, 0, tuple(absent.items()))
         first, row = np.zeros(1, dtype=np.uint32), np.array([place.position], dtype=np.uint32)
         return read_rows(self.mirror.table.io, [listed], first, row, same, self.mirror.table.schema())

@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from icemirror.errors import Invalid
-from spark_job.absent import Absent, absent_in
+from spark_job.absent import Absent, AbsentIn
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes, read_changes
 from spark_job.field_map import FieldMap
@@ -244,7 +244,7 @@ def _mirrored(subject: Subject, then: Mapping[str, LiveFile]) -> tuple[MirrorFil
     ordinals = {file.path: at for at, file in enumerate(root.files) if not file.gone} if root else {}
     dead, dead_then = _dead(subject.io, now), _dead(subject.io, then)
     metadata = subject.mirror.table.metadata
-    schema, specs = metadata.schema(), metadata.specs()
+    absent_in = AbsentIn(metadata.schema(), metadata.specs())
     return tuple(
         MirrorFile(
             path,
@@ -252,7 +252,7 @@ def _mirrored(subject: Subject, then: Mapping[str, LiveFile]) -> tuple[MirrorFil
             ordinals.get(path, -1),
             dead.get(path),
             dead_then.get(path),
-            absent_in(schema, specs[file.spec_id], file.partition),
+            absent_in.of(file.spec_id, file.partition),
         )
         for path, file in {**then, **now}.items()
     )

@@ -16,7 +16,7 @@ from spark_job.source_rows import read_rows
 from spark_job.verify.compare_rows import Compared, Spot
 from spark_job.verify.deep import DeepWork
 from spark_job.verify.findings import Finding, Kind
-from spark_job.verify.row_digest import digest_column
+from spark_job.verify.row_digest import differing_columns
 
 
 def describe(work: DeepWork, compared: Compared, *, show_keys: bool) -> list[Finding]:
@@ -63,11 +63,7 @@ def _differing(work: DeepWork, spot: Spot) -> list[str]:
         work.field_map,
         work.shape.defaults,
     )
-    return [
-        name
-        for name in here.column_names
-        if not np.array_equal(digest_column(here[name]), digest_column(there[name]))
-    ]
+    return differing_columns(here, there)
 
 
 def _row(

@@ -26,6 +26,15 @@ def digest_rows(rows: pa.Table) -> U64:
     return _mix(total)
 
 
+def differing_columns(here: pa.Table, there: pa.Table) -> list[str]:
+    """The columns in which two tables of the same columns and as many rows differ."""
+    return [
+        name
+        for name in here.column_names
+        if not np.array_equal(digest_column(here[name]), digest_column(there[name]))
+    ]
+
+
 def digest_column(column: pa.ChunkedArray) -> U64:
     """One number for each value of a column."""
     parts = [_digest(chunk) for chunk in column.chunks]
