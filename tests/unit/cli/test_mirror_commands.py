@@ -11,10 +11,7 @@ import pytest
 
 from icemirror.cli import console
 from icemirror.cli.main import run
-from spark_job import wiring
-from spark_job.iceberg import mirror as mirror_module
-from spark_job.immutable import ReadOnce
-from spark_job.key_index import blocks
+from tests.unit.cli.alone import be_alone
 from tests.unit.merge import foreign
 from tests.unit.merge.damage import root_of
 from tests.unit.merge.lab import Lab, local_path
@@ -23,15 +20,7 @@ from tests.unit.merge.tables import make_table
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that remembers nothing of the files, and has no Spark."""
-
-    def refuse(_: object) -> None:
-        raise AssertionError("Spark was started")
-
-    monkeypatch.setattr(wiring, "open_spark", refuse)
-    monkeypatch.setattr(blocks, "_directories", ReadOnce(0))
-    monkeypatch.setattr(mirror_module, "_roots", ReadOnce(0))
-    monkeypatch.setattr(console.out, "_width", 200)
+    be_alone(monkeypatch, 200)
 
 
 @pytest.fixture
