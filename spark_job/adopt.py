@@ -22,6 +22,7 @@ from spark_job.candidate import Candidate, examine
 from spark_job.catch_up import IndexedShard
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, in_order
+from spark_job.distinct import distinct
 from spark_job.field_map import dump_map
 from spark_job.heal import EVERY_KEY, ROW, Covered, HealWork, by_key
 from spark_job.iceberg.discard import discard
@@ -112,7 +113,7 @@ def _covered(io: FileIO, live: Mapping[str, LiveFile]) -> tuple[Covered, ...]:
     deleted = deleted_positions(io, {path: file for path, file in live.items() if file.deleted})
     nothing = np.empty(0, dtype=np.int64)
     return tuple(
-        Covered(path, at, file.rows, np.unique(deleted.get(path, nothing)), whole=True)
+        Covered(path, at, file.rows, distinct(deleted.get(path, nothing)), whole=True)
         for at, (path, file) in enumerate(live.items())
     )
 

@@ -19,6 +19,7 @@ from icemirror.errors import REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes
+from spark_job.distinct import distinct
 from spark_job.engine import Engine
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror
@@ -281,7 +282,7 @@ def catch_up(
     if not difference:
         return mirror, ()
     touched = {file.path: file for file in (*difference.came, *difference.lost_rows.values()) if file.deleted}
-    deleted = {path: np.unique(found) for path, found in deleted_positions(io, touched).items()}
+    deleted = {path: distinct(found) for path, found in deleted_positions(io, touched).items()}
     difference = without_doubles(root, difference, deleted)
     if not difference:
         return mirror, ()

@@ -15,6 +15,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import REBUILD, Corrupt
+from spark_job.distinct import distinct, united
 from spark_job.iceberg.v3_fields import DeleteKey
 from spark_job.iceberg.view import LiveDelete, LiveFile, replaced_deletes
 from spark_job.position_deletes import Positions, files_by_delete, read_position_deletes
@@ -91,10 +92,10 @@ def choose_tier(deletes: Sequence[LiveDelete], rows: int) -> list[LiveDelete]:
 
 def _join(path: str, doomed: Positions | None, earlier: Sequence[Positions]) -> Positions:
     """All of them, ascending, each once: what others deleted twice is deleted once more."""
-    before = np.unique(np.concatenate([np.empty(0, np.int64), *earlier]))
+    before = distinct(np.concatenate([np.empty(0, np.int64), *earlier]))
     if doomed is None:
         return before
-    joined = np.union1d(doomed, before)
+    joined = united(doomed, before)
     if len(joined) != len(doomed) + len(before):
         raise Corrupt(
             f"{path}: some of its rows would be deleted twice; nothing was committed. To go on, {REBUILD}."

@@ -16,6 +16,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveFile
+from spark_job.position_deletes import remember_deletes
 from spark_job.round_trips import for_each
 from spark_job.vectors import write_vectors
 
@@ -92,6 +93,7 @@ def _write_file(
     with output.create() as stream:
         table = pa.table([names, pa.array(every)], schema=_SCHEMA)
         pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
+    remember_deletes(location, dict(zip(paths, positions, strict=True)))
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,
         file_path=location,

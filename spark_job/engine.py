@@ -16,6 +16,7 @@ import pyarrow as pa
 from icemirror.errors import BadConfig, CommitUnknown, Conflict, Corrupt, IcemirrorError, Invalid, Transient
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes
+from spark_job.distinct import distinct
 from spark_job.doubtful import NeedsHistory
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
@@ -294,7 +295,7 @@ def _file_groups(work: Work[Done], groups: int) -> list[range]:
     """Runs of neighbouring files with about the same number of events; what has none counts by its bytes."""
     events = np.cumsum([_events(file) for file in work.files])
     cuts = np.searchsorted(events, np.linspace(0, events[-1], groups + 1)[1:-1], side="left") + 1
-    edges = np.unique(np.clip(np.concatenate([[0], cuts, [len(work.files)]]), 0, len(work.files)))
+    edges = distinct(np.clip(np.concatenate([[0], cuts, [len(work.files)]]), 0, len(work.files)))
     return [range(int(start), int(end)) for start, end in pairwise(edges)]
 
 

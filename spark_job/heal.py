@@ -21,6 +21,7 @@ from icemirror.telemetry.logs import get_log
 from spark_job.catch_up import IndexedShard, greatest_order
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
+from spark_job.distinct import distinct
 from spark_job.engine import Engine
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror
@@ -325,7 +326,7 @@ class Healer:
                 file.path,
                 at,
                 file.rows,
-                np.unique(deleted.get(file.path, nothing)),
+                distinct(deleted.get(file.path, nothing)),
                 whole=lost is None or at in lost.files,
                 since=since.get(file.path),
             )

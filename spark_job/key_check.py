@@ -14,6 +14,7 @@ from pyiceberg.io import FileIO
 from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, equal_codes, equal_values
+from spark_job.distinct import distinct
 from spark_job.key_index.keys import Indices
 from spark_job.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
 from spark_job.shape import ChangelogShape
@@ -85,11 +86,11 @@ def check_events(sides: KeySides, events: Changes, most: int | None) -> None:
     one, other = one[across], other[across]
     if most is not None:
         files = (events.file[one].astype(np.uint64) << np.uint64(32)) | events.file[other]
-        near = np.flatnonzero(np.isin(files, _pick(np.unique(files), _SAMPLE_FILES)))[:most]
+        near = np.flatnonzero(np.isin(files, _pick(distinct(files), _SAMPLE_FILES)))[:most]
         one, other = one[near], other[near]
     if not len(one):
         return
-    rows = np.unique(np.concatenate([one, other]))
+    rows = distinct(np.concatenate([one, other]))
     values = _read_events(sides, events, rows)
     differ = np.flatnonzero(~equal_values(values, np.searchsorted(rows, one), np.searchsorted(rows, other)))
     if len(differ):
@@ -139,7 +140,7 @@ def _read(
 ) -> list[pa.Array]:
     """Columns at (file, row), which must be ascending."""
     parts: list[list[pa.Array]] = []
-    for ordinal in np.unique(file):
+    for ordinal in distinct(file):
         path = paths[int(ordinal)]
         with open_parquet(io, path) as parquet:
             parts.append(read_at(parquet, path, field_ids, row[file == ordinal]))
@@ -152,7 +153,7 @@ def _read_some(
     """At most so many of these rows in each of few files, and the key columns there."""
     kept: list[Indices] = []
     parts: list[list[pa.Array]] = []
-    for ordinal in np.sort(_pick(np.unique(file[rows]), _SAMPLE_FILES)):
+    for ordinal in np.sort(_pick(distinct(file[rows]), _SAMPLE_FILES)):
         path, here = sides.mirror_paths[int(ordinal)], rows[file[rows] == ordinal]
         with open_parquet(sides.mirror_io, path, buffer_bytes=_BUFFER_BYTES) as parquet:
             starts = row_group_starts(parquet)

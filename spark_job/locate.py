@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from spark_job.collapse import Changes
+from spark_job.distinct import distinct
 from spark_job.key_index.damage import DamagedSegment, reading_segment
 from spark_job.key_index.keys import U64, Keys, Mask
 from spark_job.key_index.lookup import Found, find_keys
@@ -115,7 +116,7 @@ def look_up(index: Index, keys: Keys, otherwise: tuple[int, ...]) -> Known:
 
 def _read_orders(io: FileIO, layer: Layer, found: Found) -> U64:
     orders = np.empty((len(found.asked), len(layer[0].greatest)), dtype=np.uint64)
-    for of in np.unique(found.of):
+    for of in distinct(found.of):
         here, segment = found.of == of, layer[of]
         with reading_segment(segment.path):
             orders[here] = read_orders(io, segment.path, segment.orders, found.entry[here], orders.shape[1])

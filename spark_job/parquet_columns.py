@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
+from spark_job.distinct import distinct
 from spark_job.projection import field_id_of, nested_ids
 
 _DAMAGED = (
@@ -204,7 +205,7 @@ def read_at(
     starts = row_group_starts(parquet)
     if len(rows) and int(rows[-1]) >= starts[-1]:
         raise Corrupt(f"{path}: has {starts[-1]} rows, but row {int(rows[-1])} was asked for")
-    groups = np.unique(np.searchsorted(starts, rows, side="right") - 1)
+    groups = distinct(np.searchsorted(starts, rows, side="right") - 1)
     within = np.zeros(parquet.num_row_groups, dtype=np.int64)
     within[groups] = np.concatenate([[0], np.cumsum(np.diff(starts)[groups])[:-1]])
     group_of = np.searchsorted(starts, rows, side="right") - 1

@@ -1,4 +1,4 @@
-"""Reads files of position deletes (format v2): the deleted rows of each data file that they are about."""
+"""Files of position deletes (format v2), read: the deleted rows of each data file that they are about."""
 
 from __future__ import annotations
 
@@ -11,9 +11,21 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
+from spark_job.immutable import ReadOnce
 from spark_job.parquet_columns import open_parquet, read_columns
 
 Positions = NDArray[np.int64]
+
+_MOST_ROWS = 2_000_000  # that are remembered
+
+_known: ReadOnce[Mapping[str, Positions]] = ReadOnce(
+    _MOST_ROWS, lambda found: 1 + sum(map(len, found.values()))
+)
+
+
+def remember_deletes(path: str, positions: Mapping[str, Positions]) -> None:
+    """Spares the merges of this process reading what it has written itself, which they soon write anew."""
+    _known.put(path, positions)
 
 
 def files_by_delete(files: Iterable[LiveFile]) -> Mapping[LiveDelete, list[LiveFile]]:
@@ -31,6 +43,13 @@ def read_position_deletes(io: FileIO, wanted: tuple[LiveDelete, Sequence[LiveFil
     Of other data files, which a delete may outlive, nothing is told.
     """
     delete, targets = wanted
+    found = _known.get(delete.path, lambda: _read(io, delete))
+    for target in targets:
+        _check(delete, target, found.get(target.path, np.empty(0, np.int64)))
+    return {target.path: found[target.path] for target in targets}
+
+
+def _read(io: FileIO, delete: LiveDelete) -> Mapping[str, Positions]:
     with open_parquet(io, delete.path, delete.rows) as parquet:
         names, positions = read_columns(parquet, delete.path, (DELETED_PATH_ID, DELETED_POS_ID))
     if names.null_count or positions.null_count:
@@ -40,10 +59,7 @@ def read_position_deletes(io: FileIO, wanted: tuple[LiveDelete, Sequence[LiveFil
     order = np.argsort(place, kind="stable")
     paths = encoded.dictionary.to_pylist()
     edges = np.searchsorted(place[order], np.arange(1, len(paths)))
-    found = dict(zip(paths, np.split(positions.to_numpy()[order], edges), strict=False))
-    for target in targets:
-        _check(delete, target, found.get(target.path, np.empty(0, np.int64)))
-    return {target.path: found[target.path] for target in targets}
+    return dict(zip(paths, np.split(positions.to_numpy()[order], edges), strict=False))
 
 
 def _check(delete: LiveDelete, target: LiveFile, positions: Positions) -> None:

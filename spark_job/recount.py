@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 from pyiceberg.io import FileIO
 
+from spark_job.distinct import distinct
 from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.root import Root
 from spark_job.position_deletes import Positions
@@ -34,4 +34,4 @@ def recount(io: FileIO, live: Mapping[str, LiveFile], root: Root | None) -> Mapp
 
 def with_distinct(file: LiveFile, positions: Positions) -> LiveFile:
     """The file with what is really deleted of it."""
-    return replace(file, deleted=len(np.unique(positions)))
+    return replace(file, deleted=len(distinct(positions)))

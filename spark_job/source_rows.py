@@ -16,6 +16,7 @@ from icemirror.errors import Corrupt
 from spark_job.absent import Absent, absent_values
 from spark_job.bulk import batch_rows
 from spark_job.change_file import ChangeFile
+from spark_job.distinct import distinct
 from spark_job.field_map import FieldMap
 from spark_job.parquet_columns import column_names, open_parquet, read_groups, row_group_starts
 from spark_job.projection import Projection, field_id_of, project_column
@@ -43,7 +44,7 @@ def read_rows(
     target = schema_to_pyarrow(mirror)
     tables: list[pa.Table] = []
     held = 0
-    for ordinal in np.unique(file):
+    for ordinal in distinct(file):
         listed = files[int(ordinal)]
         rows = row[file == ordinal].astype(np.int64)
         with open_parquet(io, listed.path, listed.events) as parquet:

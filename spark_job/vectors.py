@@ -13,6 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import REBUILD, Corrupt
 from spark_job.deletion_vector import BLOB_TYPE, decode_vector, encode_vector, most_bytes
+from spark_job.distinct import united
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.view import DELETED_PATH_ID, LiveDelete, LiveFile
@@ -85,7 +86,7 @@ def _describe(location: str, file_bytes: int, span: Span, target: LiveFile, card
 
 def _merge(target: LiveFile, earlier: Positions, positions: Positions) -> Positions:
     """Both, ascending. A row that goes was there until now."""
-    merged = np.union1d(earlier, positions)
+    merged = united(earlier, positions)
     if len(merged) != target.deleted + len(positions):
         raise Corrupt(
             f"{target.path}: {target.deleted} rows were deleted, {len(positions)} more are to go, which together "

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests import maven, pyspark35
@@ -17,6 +18,10 @@ TESTS = Path(__file__).parent
 
 # Several processes are told the width of the terminal, to which commands would fit their tables.
 os.environ.pop("COLUMNS", None)
+
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("icemirror", deadline=None)
+settings.load_profile("icemirror")
 
 # What fails fast comes first. A folder that is not named here comes last.
 FOLDERS = ("unit", "sim", "spark", "services", "interop", "infra", "browser")

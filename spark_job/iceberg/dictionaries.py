@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_job.distinct import distinct
 from spark_job.iceberg.leaf_columns import physical
 
 _SAMPLE = 4096
@@ -38,7 +39,7 @@ def _sample(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if len(column) <= _SAMPLE:
         return column
     places = np.random.default_rng(_SAMPLE).integers(0, len(column), _SAMPLE)
-    return column.take(pa.array(np.unique(places)))
+    return column.take(pa.array(distinct(places)))
 
 
 def expected_distinct(sampled: int, seen: int, total: int) -> float:

@@ -27,7 +27,7 @@ from pyiceberg.table.metadata import (
     TableMetadataV3,
     TableMetadataWrapper,
 )
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 _MOST_TEXTS = 16
 _MOST_SNAPSHOTS = 5000
@@ -35,7 +35,7 @@ _MOST_SCHEMAS = 500
 
 # Quotes inside of a text are escaped, so these are keys, wherever they are found.
 _UUID = re.compile(r'"table-uuid"\s*:\s*"([^"\\]+)"')
-_SNAPSHOTS = re.compile(r'"snapshots"\s*:\s*\[')
+_LISTS = {name: re.compile(rf'"{name}"\s*:\s*\[') for name in ("snapshots", "snapshot-log")}
 _FIRST, _NEXT, _END, _AFTER_ITEM = map(re.compile, (r"\s*", r"\s*,\s*", r"\s*\]", r"\s*[,\]]"))
 
 M = TypeVar("M", bound=BaseModel)
@@ -49,6 +49,7 @@ def install() -> None:
     TableMetadataUtil.parse_raw = staticmethod(_parse)  # type: ignore[method-assign]
     for kind in (TableMetadataV1, TableMetadataV2, TableMetadataV3):
         kind.__deepcopy__ = _copy  # type: ignore[method-assign, assignment]
+        kind.snapshot_by_id = _snapshot_by_id  # type: ignore[method-assign, assignment]
 
 
 def _copy(metadata: M, _memo: object = None) -> M:
@@ -57,13 +58,18 @@ def _copy(metadata: M, _memo: object = None) -> M:
     return metadata.model_copy(update={name: value.copy() for name, value in held})
 
 
+def _snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot | None:
+    """From the newest back, as it is mostly one of those."""
+    return next((one for one in reversed(metadata.snapshots) if one.snapshot_id == snapshot_id), None)
+
+
 @lru_cache(_MOST_TEXTS)
 def _parse(data: str) -> TableMetadata:
     """As PyIceberg does it; whatever is odd is left to PyIceberg itself."""
     try:
-        start, end, snapshots = _read_snapshots(data)
-        document: dict[str, Any] = from_json(data[:start] + data[end:], cache_strings="keys")
-        document["snapshots"] = list(snapshots)
+        rest, lists = _read_lists(data)
+        document: dict[str, Any] = from_json(rest, cache_strings="keys")
+        document |= lists
         document["schemas"] = [_schemas.get(one) for one in document["schemas"]]
         return TableMetadataWrapper.model_validate(document).root
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -92,40 +98,50 @@ class _Known(Generic[M]):
         return made
 
 
-class _History:
-    """The snapshots of a table as they were last read, and their text: what comes after it is new."""
+class _Growing(Generic[M]):
+    """The items of a list as they were last read, and their text: what comes after it is new."""
 
-    def __init__(self) -> None:
-        self._known: tuple[str, tuple[Snapshot, ...]] = "", ()
+    def __init__(self, make: Callable[[dict[str, Any]], M]) -> None:
+        self._make = make
+        self._known: tuple[str, tuple[M, ...]] = "", ()
 
-    def read(self, data: str, start: int) -> tuple[int, tuple[Snapshot, ...]]:
+    def read(self, data: str, start: int) -> tuple[int, tuple[M, ...]]:
         """Where the items of the list that starts here end, and what they are."""
         text, known = self._known
         end = start + len(text)
         if not (text and data.startswith(text, start) and _AFTER_ITEM.match(data, end)):
             end, known = start, ()
-        added: list[Snapshot] = []
+        added: list[M] = []
         while not _END.match(data, end):
             before = (_NEXT if known or added else _FIRST).match(data, end)
             if before is None:
-                raise ValueError("no list of snapshots")
+                raise ValueError("no list")
             described, end = _decode(data, before.end())
-            added.append(_snapshots.get(described))
+            added.append(self._make(described))
         known = (*known, *added)
         self._known = data[start:end], known
         return end, known
 
 
 @lru_cache(_MOST_TEXTS)
-def _history_of(_table: str) -> _History:
-    return _History()
+def _history_of(_table: str) -> dict[str, _Growing[Any]]:  # Any: of items of two kinds
+    return {
+        "snapshots": _Growing(lambda one: _snapshots.get(one)),
+        "snapshot-log": _Growing(SnapshotLogEntry.model_validate),
+    }
 
 
-def _read_snapshots(data: str) -> tuple[int, int, tuple[Snapshot, ...]]:
-    """Where the items of the list of snapshots begin and end, and what they are."""
+def _read_lists(data: str) -> tuple[str, dict[str, list[Any]]]:
+    """What grows with every commit, and the metadata without it."""
     (table,) = _UUID.findall(data)
-    (head,) = _SNAPSHOTS.finditer(data)
-    return head.end(), *_history_of(table).read(data, head.end())
+    lists: dict[str, list[Any]] = {}
+    for name, known in _history_of(table).items():
+        heads = [head.end() for head in _LISTS[name].finditer(data)]
+        if heads:
+            (start,) = heads
+            end, items = known.read(data, start)
+            data, lists[name] = data[:start] + data[end:], list(items)
+    return data, lists
 
 
 _snapshots = _Known(Snapshot, itemgetter("snapshot-id"), _MOST_SNAPSHOTS)

@@ -19,13 +19,12 @@ from spark_job.key_index.blocks import (
     Blocks,
     Directory,
     Raw,
+    ask_blocks,
     lay_out,
     read_directory,
-    read_raw,
 )
 from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, last_not_above, not_above
-from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo
 from spark_job.round_trips import for_each
 
@@ -142,8 +141,8 @@ def _read_chunk(io: FileIO, touched: Sequence[_Touched], bases: Indices, numbers
 
 def _read_piece(io: FileIO, piece: tuple[_Touched, Indices]) -> Raw:
     one, numbers = piece
-    with reading_segment(one.segment.path), open_ranges(io, one.segment.path) as source:
-        return read_raw(source, one.segment, one.directory, numbers)
+    with reading_segment(one.segment.path):
+        return ask_blocks(io, one.segment, one.directory, numbers)
 
 
 def _search(chunk: _Chunk, keys: Keys, asked: Indices, place: Indices) -> Found:

@@ -17,6 +17,7 @@ from itertools import groupby, pairwise
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from spark_job.distinct import distinct
 from spark_job.key_index.keys import U64, Keys, concat_keys
 from spark_job.key_index.segment import SegmentInfo
 
@@ -76,7 +77,7 @@ def _due(runs: list[Run]) -> list[tuple[int, ...]]:
     tiers = np.maximum.accumulate([tier_of(run.entries) for run in runs])
     groups: list[tuple[int, ...]] = []
     taken = 0
-    for tier in np.unique(tiers):
+    for tier in distinct(tiers):
         places = [place for place in np.flatnonzero(tiers == tier).tolist() if place >= taken]
         if len(places) < FAN_IN:
             continue

@@ -16,6 +16,7 @@ from icemirror.errors import Invalid
 from spark_job.absent import Absent, AbsentIn
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes, read_changes
+from spark_job.distinct import distinct
 from spark_job.field_map import FieldMap
 from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.codec import KeyCodec
@@ -262,7 +263,7 @@ def _dead(io: FileIO, files: Mapping[str, LiveFile]) -> dict[str, NDArray[np.int
     """The deleted positions of each file, of those without any too."""
     nothing = np.empty(0, dtype=np.int64)
     deleted = deleted_positions(io, {path: file for path, file in files.items() if file.deleted})
-    return {path: np.unique(deleted.get(path, nothing)) for path in files}
+    return {path: distinct(deleted.get(path, nothing)) for path in files}
 
 
 def fold(parts: list[Compared]) -> Compared:

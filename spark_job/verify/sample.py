@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from spark_job.distinct import distinct
 from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.blocks import read_blocks, read_directory
 from spark_job.key_index.damage import reading_segment
@@ -116,7 +117,7 @@ def _check_entries(
     keys = concat_keys(drawn)
     keys = keys.take(keys.argsort())
     known = _where(index, root, keys)
-    pointed = np.unique(known.file[known.file >= 0]).tolist()
+    pointed = distinct(known.file[known.file >= 0]).tolist()
     listed = [root.files[ordinal].path for ordinal in pointed]
     dead = deleted_positions(subject.io, {path: files[path] for path in listed if path in files})
     for ordinal in pointed:

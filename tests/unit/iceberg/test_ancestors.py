@@ -24,6 +24,7 @@ def walk(parents: dict[int, int | None], start: int | None) -> list[int]:
 def test_the_way_back_goes_parent_by_parent_as_far_as_they_are_known() -> None:
     assert walk({1: None, 2: 1, 3: 2, 9: 1}, 3) == [3, 2, 1]
     assert walk({2: 1, 3: 2}, 3) == [3, 2]
+    assert walk({3: 2, 9: 1, 1: None, 2: 1}, 3) == [3, 2, 1]  # in whatever order they are listed
     assert walk({1: None}, None) == walk({1: None}, 7) == []
 
 

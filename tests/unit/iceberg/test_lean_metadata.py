@@ -132,6 +132,27 @@ def test_however_it_is_written_only_what_is_new_is_read_of_a_history(
     assert made == [1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7]
 
 
+def test_of_the_log_of_snapshots_only_what_is_new_is_read() -> None:
+    first, second = read(document(2, 3)), read(document(2, 5))
+    assert all(one is other for one, other in zip(first.snapshot_log, second.snapshot_log, strict=False))
+    shorter = document(2, 5)
+    shorter["snapshot-log"] = shorter["snapshot-log"][2:]
+    assert read(shorter) == lean_metadata._parse_raw(json.dumps(shorter))
+
+
+@pytest.mark.parametrize("name", ["snapshots", "snapshot-log"])
+def test_a_list_that_nobody_wrote_is_as_pyiceberg_has_it(name: str) -> None:
+    without = document(2, 0)
+    del without[name]
+    assert read(without) == lean_metadata._parse_raw(json.dumps(without))
+
+
+def test_a_snapshot_is_found_by_its_id_wherever_it_is_listed() -> None:
+    metadata = read(document(2, 4))
+    assert [metadata.snapshot_by_id(one) for one in (1, 4)] == [metadata.snapshots[0], metadata.snapshots[3]]
+    assert metadata.snapshot_by_id(5) is None
+
+
 @pytest.mark.parametrize("old", ["id", "summary"])
 def test_a_history_that_was_written_anew_is_read_anew(old: str) -> None:
     read(document(2, 4))

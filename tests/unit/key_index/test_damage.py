@@ -10,6 +10,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Corrupt
 from spark_job.iceberg.failures import named
+from spark_job.key_index import blocks
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.damage import DamagedSegment, reading_segment
 from spark_job.key_index.lookup import find_keys
@@ -49,9 +50,13 @@ def make_segment(
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("block", range(4))
-def test_a_damaged_block_is_corrupt_and_its_neighbours_are_right(
-    tmp_path: Path, io: PyArrowFileIO, name: str, block: int
+@pytest.mark.parametrize("small", [True, False])
+def test_a_damaged_block_is_corrupt_and_its_neighbours_are_right_or_refused_with_it(
+    tmp_path: Path, io: PyArrowFileIO, name: str, block: int, small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A small segment is read whole, so that whoever asks it finds any damage."""
+    if not small:
+        monkeypatch.setattr(blocks, "_SMALL_BYTES", 0)
     codec = CASES[name]
     segment, entries = make_segment(io, tmp_path, codec)
     shape = segment.geometry
@@ -63,7 +68,7 @@ def test_a_damaged_block_is_corrupt_and_its_neighbours_are_right(
         damaged = replant(segment, flip(content, segment.payload.offset + start + at, at % 8))
         for asked in range(4):
             key = make_keys(codec, [numbers[asked * BLOCK_ROWS + 50]])
-            if asked == block:
+            if small or asked == block:
                 with pytest.raises(Corrupt, match="checksum"):
                     find_keys(io, [damaged], key)
             else:

@@ -262,17 +262,35 @@ def test_keys_out_of_the_range_of_a_segment_cost_no_block(tmp_path: Path, io: Py
 
 
 def test_a_segment_is_known_by_its_path_alone(tmp_path: Path, io: PyArrowFileIO) -> None:
-    """Segments never change, so a directory is read once in the life of a worker."""
+    """Segments never change, so a directory is read once in the life of a worker, and a small segment too."""
     first = store(io, tmp_path, row_entries([1], [0], [0]), ORDERED_64)
     find_keys(io, [first], make_keys(ORDERED_64, [1]))
     counting = CountingFileIO()
-    find_keys(counting, [first], make_keys(ORDERED_64, [1]))
-    assert counting.read_bytes == first.geometry.tail_length
+    assert find_keys(counting, [first], make_keys(ORDERED_64, [1])).asked.tolist() == [0]
+    assert counting.read_bytes == 0
     moved = first.model_copy(update={"path": str(tmp_path / f"{uuid4()}.puffin")})
     Path(moved.path).write_bytes(Path(first.path).read_bytes())
     counting.read_bytes = 0
     find_keys(counting, [moved], make_keys(ORDERED_64, [1]))
     assert counting.read_bytes == first.geometry.tail_length + first.directory.length
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+@pytest.mark.parametrize("rows", [5, BLOCK_ROWS, 3 * BLOCK_ROWS, 3 * BLOCK_ROWS + 7])
+def test_any_blocks_of_a_small_segment_are_answered_from_memory(
+    tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec, rows: int
+) -> None:
+    random = np.random.default_rng(rows)
+    numbers = random_numbers(codec, rows, random)
+    entries = make_entries(codec, numbers, random)
+    segment = store(io, tmp_path, entries, codec)
+    find_keys(io, [segment], make_keys(codec, numbers[:1]))
+    Path(segment.path).rename(tmp_path / "elsewhere")
+    known = model(entries)
+    for asked in (numbers, numbers[-1:], numbers[:1], numbers[BLOCK_ROWS : BLOCK_ROWS + 1], numbers[::100]):
+        found = find_keys(io, [segment], make_keys(codec, asked))
+        answers = list(zip(found.file.tolist(), found.pos.tolist(), strict=True))
+        assert answers == [known[number] for number in asked]
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 1024])
