@@ -38,7 +38,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import update as updates
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel, TableVersion
-from pyiceberg.types import StructType
+from pyiceberg.types import StructType, UUIDType
 
 from icemirror.errors import Corrupt, Invalid
 from spark_job.iceberg.avro import NOTHING, Decoded, RecordFile, RecordFormat, RecordReader
@@ -47,6 +47,7 @@ from spark_job.iceberg.v3_fields import (
     DeleteKey,
     delete_key,
     first_row_id,
+    forget_partitions,
     manifest_first_row_id,
     pad,
     set_first_row_id,
@@ -134,6 +135,17 @@ class _Writer(ManifestWriterV2):
         """PyIceberg's own would say that the manifest is empty, instead of why."""
         if kind is None:
             super().__exit__(kind, error, trace)
+
+    def to_manifest_file(self) -> ManifestFile:
+        """The manifest. By partitions of uuids without bounds: Java's order of them is another (apache/iceberg#14216).
+
+        A summary without a bound would mean that there are no values, so none of the partition fields has one.
+        """
+        manifest = super().to_manifest_file()
+        partition = self._spec.partition_type(self._schema)
+        if any(isinstance(one.field_type, UUIDType) for one in partition.fields):
+            forget_partitions(manifest)
+        return manifest
 
     def prepare_entry(self, entry: ManifestEntry) -> ManifestEntry:
         """The entry with as many fields as the version has."""
