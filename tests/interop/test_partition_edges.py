@@ -170,7 +170,7 @@ def test_nobody_reads_partitions_by_nanoseconds_which_is_why_they_are_refused(
 ) -> None:
     """In a table of Iceberg Java's own: it takes the number for a value; PyIceberg cannot read the manifest."""
     nano = Column(TimestampNanoType(), NANOS[:1])
-    plain = mirror_of(tmp_path / "plain", {"nano": nano}, ("bucket[1](nano)",), 3)
+    plain = mirror_of(tmp_path / "plain", {"nano": nano}, ("bucket[1](nano)",), 3, key="nano")
     theirs = StaticTable.from_metadata(java.copy(plain, ("id", "nano"), tmp_path / "theirs", "nano"))
     with pytest.raises(Py4JJavaError, match="ClassCastException"):
         java.rewrite(theirs)
