@@ -38,7 +38,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import update as updates
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel, TableVersion
-from pyiceberg.types import StructType, UUIDType
+from pyiceberg.types import DoubleType, FloatType, StructType, UUIDType
 
 from icemirror.errors import Corrupt, Invalid
 from spark_job.iceberg.avro import NOTHING, Decoded, RecordFile, RecordFormat, RecordReader
@@ -59,6 +59,7 @@ _ENTRIES = RecordReader(
     types={-1: ManifestEntry, 2: DataFile},
     enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
 )
+_WITHOUT_BOUNDS = (UUIDType, FloatType, DoubleType)
 _MANIFESTS = RecordReader(
     MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
     types={-1: ManifestFile, 508: PartitionFieldSummary},
@@ -137,13 +138,14 @@ class _Writer(ManifestWriterV2):
             super().__exit__(kind, error, trace)
 
     def to_manifest_file(self) -> ManifestFile:
-        """The manifest. By partitions of uuids without bounds: Java's order of them is another (apache/iceberg#14216).
+        """The manifest; without bounds of its partitions where those of PyIceberg would hide some from Iceberg Java.
 
-        A summary without a bound would mean that there are no values, so none of the partition fields has one.
+        Java has another order of uuids (apache/iceberg#14216), and for Python −0.0 is not less than 0.0. One bound that
+        is left out would mean that there are no values, so there is none of any partition field.
         """
         manifest = super().to_manifest_file()
         partition = self._spec.partition_type(self._schema)
-        if any(isinstance(one.field_type, UUIDType) for one in partition.fields):
+        if any(isinstance(one.field_type, _WITHOUT_BOUNDS) for one in partition.fields):
             forget_partitions(manifest)
         return manifest
 

@@ -165,6 +165,17 @@ def test_rows_are_found_by_the_uuid_that_they_are_partitioned_by(tmp_path: Path,
     assert sorted(mirror.scan().to_arrow()["ref"].to_pylist()) == sorted(wanted)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_rows_are_found_by_the_zero_that_they_are_partitioned_by(
+    tmp_path: Path, java: IcebergJava, order: int
+) -> None:
+    """For Iceberg −0.0 comes before 0.0, for Python they are the same."""
+    zeros = (0.0, -0.0)[::order]
+    mirror = mirror_of(tmp_path, {"double": Column(DoubleType(), (*zeros, NAN))}, ("double",), 2)
+    table = java.load(mirror)
+    assert [java.count(table, "double", one) for one in (0.0, -0.0, None)] == [1, 1, 1]
+
+
 def test_nobody_reads_partitions_by_nanoseconds_which_is_why_they_are_refused(
     tmp_path: Path, java: IcebergJava
 ) -> None:
