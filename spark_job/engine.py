@@ -199,7 +199,9 @@ class OnSpark:
             outcomes = self._one_task(work)
         else:
             by_size = max(math.ceil(events / _SHARD_EVENTS), math.ceil(size / _SHARD_BYTES))
-            outcomes = self._sharded(work, max(self.context.defaultParallelism, by_size))
+            with named():
+                shards = work.most_shards(max(self.context.defaultParallelism, by_size))
+            outcomes = self._sharded(work, shards) if shards > 1 else self._one_task(work)
         return _raise_failures(work, outcomes)
 
     def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:

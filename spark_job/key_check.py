@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
@@ -15,6 +16,7 @@ from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, equal_codes, equal_values
 from spark_job.distinct import distinct
+from spark_job.iceberg.leaf_columns import physical
 from spark_job.key_index.keys import Indices
 from spark_job.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
 from spark_job.shape import ChangelogShape
@@ -125,9 +127,8 @@ def _same_values(
     same = np.ones(len(order), dtype=np.bool_)
     for left, right in zip(found, values, strict=True):
         here = right.take(pa.array(place))
-        same &= np.array(
-            [one == other for one, other in zip(left.to_pylist(), here.to_pylist(), strict=True)]
-        )
+        # As numbers: Python has no dates beyond the year 9999, and no nanoseconds.
+        same &= pc.equal(physical(left), physical(here)).to_numpy()
     return same
 
 

@@ -20,6 +20,7 @@ from spark_job.doubtful import NeedsHistory
 from spark_job.engine import LazyEngine, run_beside
 from spark_job.field_map import mirror_schema
 from spark_job.heal import Healer
+from spark_job.iceberg.column_types import require_mirrored_types
 from spark_job.iceberg.create import create_mirror, partition_spec
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named_for
@@ -33,6 +34,7 @@ from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.left import left_after
 from spark_job.locate import Index
+from spark_job.partitions import require_known_transforms
 from spark_job.plan import Slice, SliceLimits
 from spark_job.row_lineage import require_free_names
 from spark_job.shape import resolve_shape
@@ -129,8 +131,11 @@ class Pipeline:
         """What lies between a mirror, as it was read, and its changelog's head, which is loaded now."""
         changelog = self.catalogs.load_changelog(table)
         shape = resolve_shape(table, changelog.schema(), changelog.metadata.last_column_id)
+        version = mirror.table.metadata.format_version if mirror else table.format_version
+        require_mirrored_types(str(table.changelog_id), changelog.schema(), shape.row_ids, version)
         if mirror is not None:
             require_same_key(table.name, mirror, shape)
+            require_known_transforms(table.name, mirror.table.metadata)
         slices, lineage = plan_table(table, changelog, mirror, self.limits)
         return Prepared(table, changelog, shape, mirror, slices, lineage)
 

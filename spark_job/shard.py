@@ -35,6 +35,7 @@ from spark_job.locate import Fate, Index, Located, decide, locate_keys
 from spark_job.row_lineage import old_row_ids, with_row_ids
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import TooMuch, read_rows
+from spark_job.spread import Spread
 
 _HISTORY = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
 
@@ -85,6 +86,15 @@ class SliceWork:
                 for ordinal in ordinals
             ]
         )
+
+    def most_shards(self, wanted: int) -> int:
+        """As many shards as wanted, or fewer where each would write many small files."""
+        return self.spread.most_shards(wanted)
+
+    @property
+    def spread(self) -> Spread:
+        """How rows are spread over the mirror's partitions."""
+        return Spread(self.changelog_io, self.files, self.shape, self.field_map, self.metadata)
 
     def merge(self, read: Callable[[], Changes]) -> ShardResult:
         """Merges the events that `read` gives; files of a failed attempt are removed again."""
@@ -200,19 +210,19 @@ def _row_ids(work: SliceWork, located: Located, fate: Fate) -> pa.Array | None:
 
 
 def _write(work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: list[str]) -> WrittenRows:
-    """The winners, ascending by key: all at once, or in halves where they take more memory than their files tell."""
+    """The winners, ascending by key: all at once, or in halves where they take too much memory."""
     try:
         return _write_piece(work, winners, row_ids, paths)
     except TooMuch:
-        half = len(winners) // 2
-    here, there = np.arange(half), np.arange(half, len(winners))
-    first = _write(work, winners.take(here), None if row_ids is None else row_ids[:half], paths)
-    second = _write(work, winners.take(there), None if row_ids is None else row_ids[half:], paths)
-    return WrittenRows(
-        (*first.files, *second.files),
-        np.concatenate([first.file, second.file + np.int32(len(first.files))]),
-        np.concatenate([first.pos, second.pos]),
+        here, there = work.spread.halves(winners.file, winners.row)
+    first, second = (
+        _write(work, winners.take(half), None if row_ids is None else row_ids.take(pa.array(half)), paths)
+        for half in (here, there)
     )
+    file, pos = np.empty(len(winners), np.int32), np.empty(len(winners), np.int64)
+    file[here], file[there] = first.file, second.file + np.int32(len(first.files))
+    pos[here], pos[there] = first.pos, second.pos
+    return WrittenRows((*first.files, *second.files), file, pos)
 
 
 def _write_piece(

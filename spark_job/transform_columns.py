@@ -1,14 +1,45 @@
-"""The values of a partition or sort field: a column of the rows under one of Iceberg's transforms."""
+"""The values of a partition or sort field: a column of the rows under one of Iceberg's transforms.
+
+PyIceberg hands all of them to its Rust library. Calculated here is what that one has no answer for, or another one
+than the specification: dates beyond its calendar, nanoseconds before 1970, and numbers that fall below the least of
+their type.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import Transform
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    DateType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+)
 
 from spark_job.iceberg.leaf_columns import leaf_columns, physical
+
+_DAY_MICROS = 86_400_000_000
+_MICRO_NANOS = 1000
+_NANOSECONDS = (TimestampNanoType, TimestamptzNanoType)
+
+# Numbers as Iceberg stores them → the same number of them, transformed.
+_Calculation = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def transform_column(
@@ -16,7 +47,42 @@ def transform_column(
 ) -> pa.ChunkedArray:
     """Plain numbers, bytes and text; the source may lie inside of structs."""
     source = next(leaf for leaf in leaf_columns(schema) if leaf.field_id == source_id)
-    column = source.of(rows)
+    column, kind = source.of(rows), source.kind
+    match transform:
+        case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
+            return _calculate(
+                physical(column), lambda numbers: _since_1970(numbers, kind, transform), pa.int32()
+            )
+        case TruncateTransform() if isinstance(kind, IntegerType | LongType):
+            width = transform.width
+            return _calculate(column, lambda numbers: numbers - numbers % width, column.type)
+        case BucketTransform() if isinstance(kind, _NANOSECONDS):
+            # The spec, "Appendix B": hashed as microseconds are.
+            column = _calculate(physical(column), lambda numbers: numbers // _MICRO_NANOS, pa.int64())
     if pa.types.is_large_binary(column.type):
         column = column.cast(pa.binary())  # all that the transforms of PyIceberg take
-    return physical(transform.pyarrow_transform(source.kind)(column))
+    return physical(transform.pyarrow_transform(kind)(column))
+
+
+def _calculate(column: pa.ChunkedArray, calculate: _Calculation, into: pa.DataType) -> pa.ChunkedArray:
+    """NULL stays NULL. What does not fit into the type wraps around, as in Iceberg Java."""
+    chunks = []
+    for chunk in column.chunks:
+        numbers = calculate(chunk.fill_null(0).to_numpy(zero_copy_only=False))
+        absent = chunk.is_null().to_numpy(zero_copy_only=False)
+        chunks.append(pa.array(numbers.astype(into.to_pandas_dtype()), into, mask=absent))
+    return pa.chunked_array(chunks, into)
+
+
+def _since_1970(numbers: NDArray[Any], kind: PrimitiveType, transform: Transform[Any, Any]) -> NDArray[Any]:
+    """Whole years, months, days or hours; those before 1970 are negative."""
+    per_day = 1 if isinstance(kind, DateType) else _DAY_MICROS
+    if isinstance(kind, _NANOSECONDS):
+        per_day *= _MICRO_NANOS
+    if isinstance(transform, HourTransform):
+        return numbers // (per_day // 24)
+    days = numbers // per_day
+    if isinstance(transform, DayTransform):
+        return days
+    months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    return months if isinstance(transform, MonthTransform) else months // 12

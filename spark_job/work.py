@@ -48,5 +48,8 @@ class Work(Protocol[Result]):
     def read(self, ordinals: range) -> Changes:
         """The key tuples of some files."""
 
+    def most_shards(self, wanted: int) -> int:
+        """As many shards as wanted, or fewer where each would write many small files."""
+
     def merge(self, read: Callable[[], Changes]) -> Result:
         """Merges what `read` gives: everything about a range of keys. Leaves no files behind when it fails."""

@@ -23,6 +23,7 @@ from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
 from spark_job.iceberg.own_properties import named_code, require_known_code
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.write_properties import check_properties
+from spark_job.partitions import require_readable_partition
 from spark_job.row_lineage import require_free_names
 
 # Every merge writes a metadata file; the last ones are enough for whoever is reading one at that moment.
@@ -98,6 +99,7 @@ def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schem
         transform = parse_transform(text)
         if not transform.can_transform(column.field_type):
             raise Invalid(f"{name}: {text}({wanted.column}) is not defined for type {column.field_type}")
+        require_readable_partition(name, wanted.column, column.field_type, transform)
         suffix = "" if wanted.transform == "identity" else f"_{wanted.transform}"
         field_name = f"{wanted.column}{suffix}"
         if any(field.name == field_name for field in fields):

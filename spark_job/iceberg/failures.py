@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,6 +29,8 @@ _RETRY_MODULES = (
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MOST_TEXT = 300
 _MAY_NOT = (errno.EACCES, errno.EPERM, errno.EROFS)
+# As PyIceberg puts it, of a column and of what lists and maps hold.
+_UNKNOWN_TYPE = re.compile(r"(?:Unsupported field type: '|Type not recognized: )(\w{1,40})")
 
 
 @contextmanager
@@ -60,8 +63,15 @@ def answered(what: str) -> Iterator[None]:
     """Names what a catalog's client raises when the answer is not whole: botocore takes half of one for an answer."""
     try:
         yield
-    except ValidationError as error:
+    except (ValidationError, iceberg.ValidationError) as error:
         # Without the cause: pydantic repeats what it was given, and catalogs lend credentials.
+        if unknown := _UNKNOWN_TYPE.search(str(error)):
+            raise Invalid(
+                f"{what}: has, or once had, a column of type {unknown[1]}, which this version cannot read. Make the "
+                "table anew without it."
+            ) from None
+        if not isinstance(error, ValidationError):
+            raise
         raise Transient(f"{what}: the catalog's answer cannot be read ({problems(error)})") from None
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         text = str(error)[:_MOST_TEXT]

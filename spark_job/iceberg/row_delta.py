@@ -315,7 +315,7 @@ class RowDelta:
 
     def _summarise(self) -> Summary:
         added = (*self.data_files, *self.delete_files)
-        counts = count_changes(self.table.metadata, added, self.replaced, self.removed)
+        counts = count_changes(added, self.replaced, self.removed)
         operation = Operation.OVERWRITE if self.delete_files or self.removed else Operation.APPEND
         previous = self.head.summary if self.head else None
         summary = update_snapshot_summaries(Summary(operation, **counts, **self.summary), previous)

@@ -38,7 +38,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import update as updates
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel, TableVersion
-from pyiceberg.types import StructType
+from pyiceberg.types import DoubleType, FloatType, StructType, UUIDType
 
 from icemirror.errors import Corrupt, Invalid
 from spark_job.iceberg.avro import NOTHING, Decoded, RecordFile, RecordFormat, RecordReader
@@ -47,6 +47,7 @@ from spark_job.iceberg.v3_fields import (
     DeleteKey,
     delete_key,
     first_row_id,
+    forget_partitions,
     manifest_first_row_id,
     pad,
     set_first_row_id,
@@ -58,6 +59,7 @@ _ENTRIES = RecordReader(
     types={-1: ManifestEntry, 2: DataFile},
     enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
 )
+_WITHOUT_BOUNDS = (UUIDType, FloatType, DoubleType)
 _MANIFESTS = RecordReader(
     MANIFEST_LIST_FILE_SCHEMAS[NEWEST],
     types={-1: ManifestFile, 508: PartitionFieldSummary},
@@ -134,6 +136,18 @@ class _Writer(ManifestWriterV2):
         """PyIceberg's own would say that the manifest is empty, instead of why."""
         if kind is None:
             super().__exit__(kind, error, trace)
+
+    def to_manifest_file(self) -> ManifestFile:
+        """The manifest; without bounds of its partitions where those of PyIceberg would hide some from Iceberg Java.
+
+        Java has another order of uuids (apache/iceberg#14216), and for Python −0.0 is not less than 0.0. One bound that
+        is left out would mean that there are no values, so there is none of any partition field.
+        """
+        manifest = super().to_manifest_file()
+        partition = self._spec.partition_type(self._schema)
+        if any(isinstance(one.field_type, _WITHOUT_BOUNDS) for one in partition.fields):
+            forget_partitions(manifest)
+        return manifest
 
     def prepare_entry(self, entry: ManifestEntry) -> ManifestEntry:
         """The entry with as many fields as the version has."""

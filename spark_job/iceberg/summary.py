@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import SnapshotSummaryCollector
 
 from spark_job.iceberg.v3_fields import content_span
@@ -13,10 +12,10 @@ from spark_job.iceberg.view import LiveDelete, LiveFile
 
 _ADDED_VECTORS = "added-dvs"
 _REMOVED_VECTORS = "removed-dvs"
+_CHANGED_PARTITIONS = "changed-partition-count"
 
 
 def count_changes(
-    metadata: TableMetadata,
     added: Iterable[DataFile],
     removed: Sequence[LiveDelete],
     removed_data: Sequence[LiveFile] = (),
@@ -24,8 +23,12 @@ def count_changes(
     """Files, rows and bytes that come and go. A deletion vector counts with its own bytes, not with its file's."""
     collector = SnapshotSummaryCollector()
     metrics, vectors = collector.metrics, 0
+    partitions: set[tuple[int, str]] = set()
     for file in added:
-        collector.add_file(file, schema=metadata.schema(), partition_spec=metadata.specs()[file.spec_id])
+        metrics.add_file(file)
+        if len(file.partition):
+            # By the words for it: PyIceberg would name folders, which some days have no names for.
+            partitions.add((file.spec_id, repr(file.partition)))
         if span := content_span(file):
             vectors += 1
             metrics.added_file_size -= file.file_size_in_bytes - span[1]
@@ -38,9 +41,10 @@ def count_changes(
     metrics.deleted_records = sum(file.rows for file in removed_data)
     metrics.removed_file_size = sum(one.bytes for one in removed) + sum(file.bytes for file in removed_data)
     counts = collector.build()
-    counts.update(
-        (name, str(count))
-        for name, count in ((_ADDED_VECTORS, vectors), (_REMOVED_VECTORS, removed_vectors))
-        if count
-    )
+    further = {
+        _ADDED_VECTORS: vectors,
+        _REMOVED_VECTORS: removed_vectors,
+        _CHANGED_PARTITIONS: len(partitions),
+    }
+    counts.update((name, str(count)) for name, count in further.items() if count)
     return counts

@@ -62,11 +62,10 @@ class Swap(RowDelta):
             return []
 
     def _summarise(self) -> Summary:
-        metadata = self.table.metadata
-        added = count_changes(metadata, (file for one in self.staged for file in self._files(one)), ())
+        added = count_changes((file for one in self.staged for file in self._files(one)), ())
         # Nothing of what was is left, so the totals are those of what is added.
         summary = update_snapshot_summaries(Summary(Operation.OVERWRITE, **added, **self.summary))
-        for name, count in count_changes(metadata, (), self.replaced, self.removed).items():
+        for name, count in count_changes((), self.replaced, self.removed).items():
             summary[name] = count
         return summary
 

@@ -72,3 +72,8 @@ def forget_first_row_id(file: DataFile) -> None:
     """Takes the number away: the snapshot that adds the file gives it one."""
     if _FILE_PLACES["first_row_id"] < len(file):
         file[_FILE_PLACES["first_row_id"]] = None
+
+
+def forget_partitions(manifest: ManifestFile) -> None:
+    """Takes the summary of a manifest's partitions away: readers then look into it."""
+    manifest[_LIST_PLACES["partitions"]] = None

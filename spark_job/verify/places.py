@@ -10,6 +10,7 @@ from pyiceberg.io import FileIO
 
 from spark_job.absent import Absent
 from spark_job.change_file import ChangeFile
+from spark_job.explain.json_values import value_as_json
 from spark_job.field_map import FieldMap
 from spark_job.parquet_columns import open_parquet, read_at
 from spark_job.source_rows import read_rows
@@ -86,4 +87,4 @@ def read_key(io: FileIO, path: str, key_ids: Sequence[int], row: int) -> str:
     """The key of one row, as text."""
     with open_parquet(io, path) as parquet:
         columns = read_at(parquet, path, key_ids, np.array([row], dtype=np.int64))
-    return ", ".join(str(column[0].as_py()) for column in columns)
+    return ", ".join(str(value_as_json(column[0])) for column in columns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -84,14 +84,19 @@ class IcebergJava:
         operations = self.jvm.org.apache.iceberg.StaticTableOperations(mirror.metadata_location, io)
         return self.jvm.org.apache.iceberg.BaseTable(operations, ".".join(mirror.name()))
 
-    def rewrite(self, mirror: Table, snapshot_id: int | None = None) -> Rewritten:
+    def rewrite(
+        self, mirror: Table, snapshot_id: int | None = None, columns: Sequence[str] | None = None
+    ) -> Rewritten:
         """Reads a snapshot with Iceberg's own readers, of every type, and writes the rows to one file."""
         table = self.load(mirror)
         scan = self.jvm.org.apache.iceberg.data.IcebergGenerics.read(table)
         if snapshot_id is not None:
             scan = scan.useSnapshot(snapshot_id)
-        path = self.scratch / f"{uuid4()}.parquet"
         schema, spec = table.schema(), self.jvm.org.apache.iceberg.PartitionSpec.unpartitioned()
+        if columns is not None:
+            schema = schema.select(list(columns))
+            scan = scan.project(schema)
+        path = self.scratch / f"{uuid4()}.parquet"
         writing = self.jvm.java.util.HashMap(table.properties())
         for name in [name for name in writing if name.startswith("write.metadata.metrics.")]:
             writing.remove(name)  # these it takes from the table, and from nowhere else
@@ -108,6 +113,47 @@ class IcebergJava:
             records.close()
             appender.close()
         return Rewritten(pq.read_table(path), appender.metrics())
+
+    def copy(
+        self, mirror: Table, columns: Sequence[str], folder: Path, partition_by: str | None = None
+    ) -> str:
+        """Makes a table of the same format version with these columns and rows; where its metadata is.
+
+        It may be partitioned by a column: that of the first row.
+        """
+        iceberg = self.jvm.org.apache.iceberg
+        source = self.load(mirror)
+        schema, spec = source.schema().select(list(columns)), iceberg.PartitionSpec.unpartitioned()
+        if partition_by is not None:
+            spec = iceberg.PartitionSpec.builderFor(schema).identity(partition_by).build()
+        properties = self.jvm.java.util.HashMap()
+        properties.put("format-version", str(mirror.metadata.format_version))
+        tables = iceberg.hadoop.HadoopTables(self.jvm.org.apache.hadoop.conf.Configuration())
+        table = tables.create(schema, spec, properties, str(folder))
+        spec, key = table.spec(), iceberg.PartitionKey(table.spec(), table.schema())
+        output = table.io().newOutputFile(f"{folder}/data/{uuid4()}.parquet")
+        appender = iceberg.data.GenericAppenderFactory(table.schema(), spec).newAppender(
+            output, iceberg.FileFormat.PARQUET
+        )
+        records = iceberg.data.IcebergGenerics.read(source).project(schema).build()
+        try:
+            wrapper = iceberg.data.InternalRecordWrapper(table.schema().asStruct())
+            for record in _each(records.iterator()):
+                key.partition(wrapper.wrap(record))
+                appender.add(record)
+        finally:
+            records.close()
+            appender.close()
+        file = (
+            iceberg.DataFiles.builder(spec)
+            .withInputFile(output.toInputFile())
+            .withMetrics(appender.metrics())
+            .withFormat(iceberg.FileFormat.PARQUET)
+            .withPartition(key)
+            .build()
+        )
+        table.newAppend().appendFile(file).commit()
+        return str(table.operations().current().metadataFileLocation())
 
     def count(self, table: JavaObject, column: str, value: object) -> int:
         """How many rows a scan finds by the value of a column."""

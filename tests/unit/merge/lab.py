@@ -23,6 +23,8 @@ from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 from icemirror.result import TableResult
 from icemirror.settings import Settings, TableSettings, load_settings
 from spark_job.engine import Engine, InProcess, LazyEngine
+from spark_job.iceberg.row_delta import RowDelta
+from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.tables import Catalogs
 from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
@@ -76,23 +78,33 @@ def rows_table(schema: Schema, rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 def append_files(table: Table, *files: pa.Table) -> int:
     """One snapshot with these files, which are written and listed as they are, good or bad; its id."""
+    listed = [_write_file(table, file) for file in files]
+    if table.metadata.format_version >= 3:  # which PyIceberg does not write
+        snapshot_id = table.metadata.new_snapshot_id()
+        RowDelta(table, table.current_snapshot(), snapshot_id, listed, (), {}, {}).commit()
+        table.refresh()
+        return snapshot_id
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
-        for file in files:
-            path = f"{table.location()}/data/{uuid4()}.parquet"
-            output = table.io.new_output(path)
-            with output.create() as stream:
-                pq.write_table(file, stream, compression="snappy")
-            listed = DataFile.from_args(
-                content=DataFileContent.DATA,
-                file_path=path,
-                file_format=FileFormat.PARQUET,
-                partition=Record(),
-                record_count=file.num_rows,
-                file_size_in_bytes=len(output),
-            )
-            listed.spec_id = table.metadata.default_spec_id
-            append.append_data_file(listed)
+        for file in listed:
+            append.append_data_file(file)
     return append.snapshot_id
+
+
+def _write_file(table: Table, file: pa.Table) -> DataFile:
+    path = f"{table.location()}/data/{uuid4()}.parquet"
+    output = table.io.new_output(path)
+    with output.create() as stream:
+        pq.write_table(file, stream, compression="snappy")
+    listed = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=file.num_rows,
+        file_size_in_bytes=len(output),
+    )
+    listed.spec_id = table.metadata.default_spec_id
+    return listed
 
 
 def local_path(location: str) -> Path:
@@ -118,12 +130,16 @@ class Lab:
         options: str = "",
         tail: str = "",
         engine: Engine | None = None,
+        changelog_version: int = 2,
     ) -> Lab:
         """A new catalog with an empty changelog."""
         settings = load_settings(write_config(folder, options, tail), os.environ)
         catalogs = Catalogs(settings)
         catalogs.get(None).create_namespace("lab")
-        changelog = catalogs.get(None).create_table("lab.world_changelog", schema)
+        version = {"format-version": str(changelog_version)}
+        if changelog_version >= 3:
+            allow_v3_metadata()
+        changelog = catalogs.get(None).create_table("lab.world_changelog", schema, properties=version)
         return cls(folder, settings, _pipeline(settings, catalogs, engine), changelog)
 
     def reconfigure(self, options: str = "", tail: str = "", *, engine: Engine | None = None) -> Lab:

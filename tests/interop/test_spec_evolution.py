@@ -1,0 +1,66 @@
+"""A mirror's partition spec that Iceberg Java changes: new files follow it, old ones stay, deletes find both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_job.compaction import choose
+from spark_job.iceberg.view import LiveFile, live_files
+from tests.interop.cases import Case, commit_and_merge, make_lab
+from tests.interop.iceberg_java import IcebergJava
+from tests.interop.spark_sql import SparkSql
+from tests.mirrors import MirroredWorld
+
+COLUMNS = ("flag", "small", "instant", "text", "amount", "words", "place")
+CHANGES = (
+    "REPLACE PARTITION FIELD id_bucket WITH day(instant)",
+    "ADD PARTITION FIELD truncate(1, text) AS first_letter",
+    "DROP PARTITION FIELD instant_day",
+)
+
+
+def files(lab: MirroredWorld) -> dict[str, LiveFile]:
+    return dict(live_files(lab.mirror.io, lab.mirror.current_snapshot()))
+
+
+def assert_right(lab: MirroredWorld, java: IcebergJava) -> None:
+    for verdict in (
+        lab.world.verdict(lab.mirror),
+        lab.world.verdict_of_rows(java.rewrite(lab.mirror).rows),
+    ):
+        assert verdict.equal, verdict
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_new_files_follow_a_spec_that_iceberg_java_changed(
+    tmp_path: Path, java: IcebergJava, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case("evolved", "int", COLUMNS, ("bucket[3](id)",), 81, 2, format_version=version)
+    lab = make_lab(tmp_path, case, merges=2)
+    spark = SparkSql.on(java, lab)
+    for change in CHANGES:
+        before = files(lab)
+        spark.session.sql(f"ALTER TABLE {spark.mirror} {change}")
+        for _ in range(2):
+            commit_and_merge(lab)
+        after = files(lab)
+        spec_id = lab.mirror.metadata.default_spec_id
+        assert {file.spec_id for path, file in after.items() if path not in before} == {spec_id}
+        assert all(before[path].spec_id == file.spec_id for path, file in after.items() if path in before)
+        assert_right(lab, java)
+    assert len({file.spec_id for file in files(lab).values()}) > 1
+    assert any(
+        file.deleted for file in files(lab).values() if file.spec_id < lab.mirror.metadata.default_spec_id
+    )
+
+    before = files(lab)
+    monkeypatch.setattr(choose, "FAN_IN", 2)
+    assert lab.pipeline.compact(lab.pipeline.prepare(lab.table)) is not None
+    after, spec_id = files(lab), lab.mirror.metadata.default_spec_id
+    assert {path for path, file in before.items() if file.spec_id != spec_id} <= after.keys()
+    assert {file.spec_id for path, file in after.items() if path not in before} == {spec_id}
+    assert_right(lab, java)
+    commit_and_merge(lab)
+    assert_right(lab, java)

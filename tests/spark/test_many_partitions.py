@@ -1,0 +1,28 @@
+"""A sharded slice of a mirror with many partitions: no more files than partitions, by far, and the right rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+from spark_job.engine import OnSpark
+from tests.unit.merge.test_many_partitions import commit, count_files, in_order, make, parts_of, scattered
+
+PARTITIONS, ROWS = 400, 2000
+
+
+@pytest.mark.parametrize("spread", [scattered, in_order])
+def test_shards_do_not_multiply_the_files_of_many_partitions(
+    tmp_path: Path, spark: SparkContext, spread: Callable[[int, int], list[int]]
+) -> None:
+    lab = make(tmp_path).reconfigure(
+        "partition_by: [part]\ncompact: false", engine=OnSpark(spark, one_task_events=0)
+    )
+    parts = spread(ROWS, PARTITIONS)
+    commit(lab, parts)
+    lab.merge()
+    assert len(set(parts)) <= count_files(lab) <= 1.25 * len(set(parts))
+    assert parts_of(lab) == dict(enumerate(parts))
