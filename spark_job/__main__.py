@@ -55,6 +55,7 @@ def _run(launched: Launched, settings: Settings, retires_at: float) -> None:
                 advance=tables.advance,
                 replay=tables.replay,
                 tables=tables.names,
+                blind=tables.blind,
                 stopping=lambda: stop.is_set() or time.monotonic() > retires_at,
                 report=open_report(settings),
             ),

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from icemirror.crash import reach
 from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
 from icemirror.failure import failure_of
-from icemirror.result import Advance, Merged, UpToDate
+from icemirror.result import Advance, ErrorResult, Merged, UpToDate
 from icemirror.state.actions import Action
 from icemirror.state.apply import apply
-from icemirror.state.events import Event, Holder, Names, TurnEnded
+from icemirror.state.events import Event, Holder, Names, PassedBy, TurnEnded
 from icemirror.state.policy import Policy
 from icemirror.state.replay import Replay, ReplayStep
 from icemirror.state.store import Store
@@ -49,6 +49,11 @@ def _nothing(error: BaseException) -> None:
     """Nobody wants to hear of errors."""
 
 
+def _sees_all() -> ErrorResult | None:
+    """The tables that a worker knows are all that its configuration has."""
+    return None
+
+
 def _no_replay(table: str, replay: Replay) -> ReplayStep:
     raise Invalid(f"{table}: this job cannot replay")
 
@@ -59,8 +64,8 @@ class Surroundings:
 
     `advance` merges one slice of a table, or finds that there is none; `replay` does one step of what a person asked
     for. Both raise errors of `icemirror.errors`.
-    `tables` are those that the worker knows; `stopping` turns true when it shall give back what it has and end;
-    `report` hears of every failure.
+    `tables` are those that the worker knows, and `blind` says why they may not be all; `stopping` turns true when it
+    shall give back what it has and end; `report` hears of every failure.
     """
 
     store: Store
@@ -69,6 +74,7 @@ class Surroundings:
     advance: Callable[[str], Advance]
     tables: Callable[[], Names]
     stopping: Callable[[], bool]
+    blind: Callable[[], ErrorResult | None] = _sees_all
     replay: Callable[[str, Replay], ReplayStep] = _no_replay
     report: Callable[[BaseException], None] = _nothing
     clock: Callable[[], float] = time.time
@@ -94,6 +100,8 @@ def run_worker(me: Holder, around: Surroundings) -> None:
                 around.sleep(_LOOK_SECONDS)
             event = tell(worker, _moment(turn, around), around.limits)
             answer = _tell(worker.doing, event, around)
+            if isinstance(event, PassedBy):
+                log.warning("a table waits that this job does not know", table=event.table)
             worker = told(worker, event, answer, around.limits)
             if turn is not None and (worker.doing is not Doing.MERGE or isinstance(event, TurnEnded)):
                 _record(turn, around)
@@ -122,7 +130,11 @@ def _tell(doing: Doing, event: Event, around: Surroundings) -> Action:
 def _merge(worker: Worker, turn: Turn, around: Surroundings) -> Worker:
     reach("worker-merge")
     with Heartbeat(
-        worker.me, around.store, around.policy, around.clock, around.longest_slice_seconds
+        worker.me,
+        around.store,
+        around.policy,
+        lambda: around.clock() + worker.behind_seconds,
+        around.longest_slice_seconds,
     ) as heartbeat:
         outcome = _advance(turn, worker.turn.replay if worker.turn else None, around)
     reach("worker-merge-done")
@@ -184,4 +196,5 @@ def _moment(turn: Turn | None, around: Surroundings) -> Moment:
         left=turn.left if turn else None,
         run=turn.summary() if turn else None,
         stopping=around.stopping(),
+        blind=around.blind(),
     )

@@ -60,7 +60,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """A worker slot. `run_id` is the run that holds it, or the one that was launched for it."""
+    """A worker slot. `run_id` is the run that holds it, or the one that was launched for it.
+
+    `launched_at`: when its worker was asked for, and `wanted`: the tables that could be taken then, the one that had
+    waited longest first.
+    """
 
     id: SlotId
     state: SlotState = SlotState.FREE
@@ -71,6 +75,8 @@ class SlotRow:
     not_before: float = 0.0
     quarantined: bool = False
     error: str | None = None
+    launched_at: float = 0.0
+    wanted: tuple[str, ...] = ()
     revision: str = field(default="", compare=False)
     version: Literal[1] = 1
 
