@@ -76,7 +76,7 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
         on_round = _live(stack, fleet, lineages) if live else _nothing
         watching = Watch(
             fleet=fleet,
-            reporting=Reporting(store, metrics, store.last_cursor(), lineages),
+            reporting=Reporting(store, metrics, store.last_cursor(), lineages, fleet.registry.names),
             poll_seconds=settings.trigger.poll_interval,
             until_idle=until_idle,
             stop=stop,
