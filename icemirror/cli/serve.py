@@ -72,7 +72,7 @@ async def _serve(settings: Settings, metrics: Metrics, http: str | None) -> int:
             settings,
             fleet,
             http,
-            ready=service.pulse.is_ready,
+            unready=service.pulse.unready,
             healthy=say_hanging(service.pulse),
             notify=lambda address: Notify(
                 service.intake,
