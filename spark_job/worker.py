@@ -11,9 +11,10 @@ from icemirror.crash import reach
 from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
 from icemirror.failure import failure_of
 from icemirror.result import Advance, ErrorResult, Merged, UpToDate
-from icemirror.state.actions import Action
+from icemirror.state.actions import Action, Idle
 from icemirror.state.apply import apply
 from icemirror.state.events import Event, Holder, Names, PassedBy, TurnEnded
+from icemirror.state.lingering import MOST_SECONDS, LastLook
 from icemirror.state.policy import Policy
 from icemirror.state.replay import Replay, ReplayStep
 from icemirror.state.store import Store
@@ -37,7 +38,8 @@ from icemirror.telemetry.logs import bind, get_log
 from spark_job.heartbeat import Heartbeat
 from spark_job.turn import Turn
 
-_LOOK_SECONDS = 0.25  # how often a lingering worker looks for work
+_LOOK_SECONDS = 0.25  # how often a lingering worker looks whether there is something new
+_LOOKS_A_LEASE = 4
 _LONGEST_SLICE_SECONDS = 6 * 3600.0
 _STATE_ATTEMPTS = 5
 _MORE = "the job's log says more"
@@ -89,6 +91,7 @@ def run_worker(me: Holder, around: Surroundings) -> None:
     Nothing but the state is touched before the slot is taken: what `advance` needs may be made at its first call.
     """
     worker, turn = Worker(me), None
+    last: LastLook | None = None
     with bind(run=me.run_id):
         while worker.doing is not Doing.END:
             if worker.doing is Doing.MERGE and worker.turn is not None:
@@ -96,19 +99,43 @@ def run_worker(me: Holder, around: Surroundings) -> None:
                 with bind(table=turn.table):
                     worker = _merge(worker, turn, around)
                 continue
+            mark = ""
             if worker.doing is Doing.LINGER:
                 around.sleep(_LOOK_SECONDS)
+                mark = _mark(around)
+                if last and last.still_holds(mark, around.clock()) and not around.stopping():
+                    continue
             event = tell(worker, _moment(turn, around), around.limits)
             answer = _tell(worker.doing, event, around)
             if isinstance(event, PassedBy):
                 log.warning("a table waits that this job does not know", table=event.table)
             worker = told(worker, event, answer, around.limits)
+            last = _last_look(worker, answer, mark, around)
             if turn is not None and (worker.doing is not Doing.MERGE or isinstance(event, TurnEnded)):
                 _record(turn, around)
                 turn = None
         if turn is not None:  # fenced during a slice: what was committed before is still worth telling
             _record(turn, around)
         log.info("worker ended")
+
+
+def _mark(around: Surroundings) -> str:
+    """The store's mark, read before the rows are: what comes in between shows the next time."""
+    try:
+        return around.store.mark()
+    except Transient:
+        return ""
+
+
+def _last_look(worker: Worker, answer: Action, mark: str, around: Surroundings) -> LastLook | None:
+    """What the worker, if it lingers, has seen. None: it shall look again at once."""
+    if worker.doing is not Doing.LINGER or not isinstance(answer, Idle) or not mark:
+        return None
+    now, behind = around.clock(), worker.behind_seconds
+    ends_at = (worker.idle_since or 0.0) - behind + around.limits.linger_seconds
+    due_at = None if answer.due_at is None else answer.due_at - behind
+    most_seconds = min(MOST_SECONDS, around.policy.lease_seconds / _LOOKS_A_LEASE)
+    return LastLook(mark, now, due_at, ends_at, most_seconds)
 
 
 def _tell(doing: Doing, event: Event, around: Surroundings) -> Action:

@@ -67,6 +67,8 @@ def reads_of(event: Event) -> Reads:
             return Reads(frozenset({event.table}), frozenset({event.me.slot}))
         case TurnEnded():
             return Reads(None, NO_SLOT)
-        case Dispatch() | Recover() | Pick() | Wake() | Retake():
+        case Pick() | Wake() | Retake():
+            return Reads(None, frozenset({event.me.slot}))
+        case Dispatch() | Recover():
             return EVERYTHING
     assert_never(event)
