@@ -1,4 +1,7 @@
-"""The two kinds of row that the trigger and its workers share, changed only by compare-and-set."""
+"""The two kinds of row that the trigger and its workers share, changed only by compare-and-set.
+
+`revision` is the store's; `extra` is what a later release has put beside the fields that this one knows, and is kept.
+"""
 
 from __future__ import annotations
 
@@ -78,6 +81,7 @@ class SlotRow:
     launched_at: float = 0.0
     wanted: tuple[str, ...] = ()
     revision: str = field(default="", compare=False)
+    extra: str = field(default="", compare=False)
     version: Literal[1] = 1
 
 
@@ -112,6 +116,7 @@ class TableRow:
     replay: Replay | None = None
     last_replay: ReplayEnd | None = None
     revision: str = field(default="", compare=False)
+    extra: str = field(default="", compare=False)
     version: Literal[1] = 1
 
 
