@@ -12,7 +12,6 @@ from icemirror.errors import Conflict, Invalid, Transient
 from icemirror.result import Advance, Left, Merged, Position, SliceResult, UpToDate
 from icemirror.state.apply import apply
 from icemirror.state.events import Dispatch, Holder, Noticed, Paused, Recover, ReplayRequested, RunState
-from icemirror.state.lingering import MOST_SECONDS
 from icemirror.state.policy import Policy
 from icemirror.state.reads import EVERYTHING, Reads
 from icemirror.state.replay import Replay, ReplayProgress, ReplayStep
@@ -163,33 +162,6 @@ def test_work_that_comes_while_it_lingers_is_taken(bench: Bench) -> None:
     bench.sleep = noticing  # type: ignore[method-assign]
     bench.run(me)
     assert bench.calls == ["a", "b"]
-
-
-def test_a_worker_that_lingers_reads_hardly_anything_and_takes_what_comes_at_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench.notice("a")
-    me, load, loads, sleep = bench.launch(), bench.store.load, list[float](), bench.sleep
-    noticed_at = list[float]()
-
-    def counted(reads: Reads) -> Rows:
-        loads.append(bench.now)
-        return load(reads)
-
-    def noticing(seconds: float) -> None:
-        sleep(seconds)
-        if bench.now > 1050.0 and not noticed_at:
-            noticed_at.append(bench.now)
-            bench.notice("b")
-
-    monkeypatch.setattr(bench.store, "load", counted)
-    bench.sleep = noticing  # type: ignore[method-assign]
-    bench.tables, bench.linger_seconds = frozenset({"a", "b"}), 60.0
-    bench.plans["b"] = [lambda: noticed_at.append(bench.now), UP_TO_DATE]
-    bench.run(me)
-    assert noticed_at[0] == noticed_at[1], "at once"
-    waiting = [at for at in loads if 1001.0 < at < 1050.0]
-    assert 49 / MOST_SECONDS - 1 <= len(waiting) <= 49 / MOST_SECONDS + 2
 
 
 def test_notices_during_a_merge_are_not_covered_by_it(bench: Bench) -> None:
