@@ -38,6 +38,7 @@ _SESSION_MILLISECONDS = 10_000  # a member that died without leaving holds its p
 _ASK_SECONDS = 10.0  # after so long without a record the brokers are asked whether they are there
 _ANSWER_SECONDS = 10.0
 _COMMIT_SECONDS = 20.0  # aiokafka tries for ever where no broker is there, and a stop would wait for it
+_LEAVE_SECONDS = 10.0
 
 _REFUSED = (
     AuthenticationFailedError,
@@ -99,7 +100,7 @@ class KafkaListener:
                 asking.cancel()
                 await asyncio.wait([asking])
         finally:
-            await consumer.stop()
+            await _leave(consumer)
 
     async def _listen(self, consumer: Any, stop: asyncio.Event) -> None:  # noqa: ANN401 (aiokafka has no types)
         self._heard_at, self._silence = time.monotonic(), ""
@@ -163,6 +164,25 @@ class KafkaListener:
                 await consumer.commit(offsets)
         except (CommitFailedError, IllegalStateError):
             log.info("partitions moved to another member before the commit", partitions=len(offsets))
+
+
+async def _leave(consumer: Any) -> None:  # noqa: ANN401 (aiokafka has no types)
+    """Leaves the group and lets go of the connections, as far as that can be done.
+
+    As a task of its own: where no broker is there, aiokafka lets the end of one of its tasks out as if we were
+    cancelled, and stops midway.
+    """
+    for close in (consumer.stop, consumer._client.close):
+        closing = asyncio.create_task(close())
+        await asyncio.wait([closing], timeout=_LEAVE_SECONDS)
+        if not closing.done():
+            closing.cancel()
+            await asyncio.wait([closing], timeout=1.0)
+        if not closing.done() or closing.cancelled():
+            continue
+        if (error := closing.exception()) is None:
+            return
+        log.warning("Kafka was not left in order", reason=f"{type(error).__name__}: {error}")
 
 
 class _Rebalance(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types

@@ -37,6 +37,9 @@ class FakeConsumer:
         self.batches: list[dict[TopicPartition, list[FakeRecord]]] = []
         self.commits = 0
         self.stopped = 0
+        self.stops_badly = False
+        self._client = self
+        self.closed = False
 
     def subscribe(self, topics: list[str], listener: object) -> None:
         assert topics == ["t"]
@@ -46,6 +49,11 @@ class FakeConsumer:
 
     async def stop(self) -> None:
         self.stopped += 1
+        if self.stops_badly:  # as aiokafka does without brokers
+            raise asyncio.CancelledError
+
+    async def close(self) -> None:
+        self.closed = True
 
     async def getmany(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[FakeRecord]]:
         await asyncio.sleep(0.005)
@@ -159,3 +167,13 @@ def test_a_commit_that_no_broker_takes_is_no_hanging_and_holds_up_no_stop(consum
 
     listen(told, most_seconds=0.3)
     assert (consumer.commits, consumer.stopped >= 1) == (0, True)
+
+
+def test_a_stop_while_no_broker_is_there_is_an_orderly_one(consumer: FakeConsumer) -> None:
+    consumer.stops_badly = True
+
+    async def told(pulse: Pulse) -> None:
+        await until(pulse.is_ready)
+
+    listen(told)
+    assert consumer.closed, "aiokafka stopped midway, and left its client open"
