@@ -27,8 +27,8 @@ log = get_log(__name__)
 def main() -> int:
     """Runs until there is no work, or until it is asked to stop."""
     began = time.monotonic()
-    launched = read_arguments(sys.argv[1:], os.environ)
     try:
+        launched = read_arguments(sys.argv[1:], os.environ)
         _run(launched, launched.settings(os.environ), began + launched.stop_after_seconds)
     except IcemirrorError as error:
         log.failure("worker failed", error)
@@ -55,6 +55,7 @@ def _run(launched: Launched, settings: Settings, retires_at: float) -> None:
                 advance=tables.advance,
                 replay=tables.replay,
                 tables=tables.names,
+                blind=tables.blind,
                 stopping=lambda: stop.is_set() or time.monotonic() > retires_at,
                 report=open_report(settings),
             ),

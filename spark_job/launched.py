@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from icemirror.errors import BadConfig
 from icemirror.local_process import identify
 from icemirror.run_request import RunRequest
 from icemirror.settings import Settings, load_settings
@@ -58,7 +61,18 @@ def read_arguments(arguments: Sequence[str], environ: Mapping[str, str]) -> Laun
         "--stop-after", type=float, default=math.inf, help="seconds; default: as long as there is work"
     )
     given = parser.parse_args(arguments)
-    request = RunRequest.model_validate_json(given.request)
+    request = _read_request(given.request)
     run_id = given.run_id and (environ.get(_EMR_RUN_ID) or given.run_id)
     run_id = run_id or identify(os.getpid()) or request.token
     return Launched(request, tuple(given.config), run_id, given.stop_after)
+
+
+def _read_request(text: str) -> RunRequest:
+    try:
+        return RunRequest.model_validate_json(text)
+    except ValidationError as error:
+        where = ", ".join(".".join(map(str, one["loc"])) or "JSON" for one in error.errors())
+        raise BadConfig(
+            f"the run request is none that this release understands ({where}): trigger and job are of different "
+            "releases. Install the same release for both"
+        ) from None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from icemirror.errors import IcemirrorError
-from icemirror.result import Advance
+from icemirror.failure import failure_of
+from icemirror.result import Advance, ErrorResult
 from icemirror.settings import Settings
 from icemirror.state.events import Names
 from icemirror.state.replay import Replay, ReplayStep
@@ -15,6 +16,7 @@ from spark_job.replay import replay_step
 from spark_job.wiring import build_pipeline
 
 _DISCOVER_SECONDS = 30.0
+_AGAIN_SECONDS = 5.0  # after it failed
 
 log = get_log(__name__)
 
@@ -25,18 +27,29 @@ class Tables:
     def __init__(self, settings: Settings, run_id: str) -> None:
         self._settings = self._known = settings
         self._pipeline = build_pipeline(settings, run_id)
-        self._asked_at: float | None = None
+        self._ask_at = 0.0
+        self._problem: ErrorResult | None = None
 
     def names(self) -> Names:
         """The mirrors that this worker may be asked to move on."""
         now = time.monotonic()
-        if self._settings.discover and (self._asked_at is None or now - self._asked_at >= _DISCOVER_SECONDS):
-            self._asked_at = now
-            try:
-                self._known = discover_tables(self._settings)
-            except IcemirrorError as error:
-                log.warning("discover failed", reason=str(error))
+        if self._settings.discover and now >= self._ask_at:
+            self._discover()
+            self._ask_at = now + (_AGAIN_SECONDS if self._problem else _DISCOVER_SECONDS)
         return frozenset(table.name for table in self._known.tables)
+
+    def blind(self) -> ErrorResult | None:
+        """Why those may not be all: the last look for changelogs failed."""
+        return self._problem
+
+    def _discover(self) -> None:
+        try:
+            self._known, self._problem = discover_tables(self._settings), None
+        except IcemirrorError as error:
+            log.warning("discover failed", reason=str(error))
+            failure = failure_of(error)
+            said = f"the job could not look for changelogs, so it does not know this table: {failure.message}"
+            self._problem = failure.model_copy(update={"message": said})
 
     def replay(self, name: str, replay: Replay) -> ReplayStep:
         """Does the next step of a replay."""

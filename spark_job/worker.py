@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from icemirror.crash import reach
 from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
 from icemirror.failure import failure_of
-from icemirror.result import Advance, Merged, UpToDate
-from icemirror.state.actions import Action
+from icemirror.result import Advance, ErrorResult, Merged, UpToDate
+from icemirror.state.actions import Action, Idle
 from icemirror.state.apply import apply
-from icemirror.state.events import Event, Holder, Names, TurnEnded
+from icemirror.state.events import Event, Holder, Names, PassedBy, TurnEnded
+from icemirror.state.lingering import MOST_SECONDS, LastLook
 from icemirror.state.policy import Policy
 from icemirror.state.replay import Replay, ReplayStep
 from icemirror.state.store import Store
@@ -37,7 +38,8 @@ from icemirror.telemetry.logs import bind, get_log
 from spark_job.heartbeat import Heartbeat
 from spark_job.turn import Turn
 
-_LOOK_SECONDS = 0.25  # how often a lingering worker looks for work
+_LOOK_SECONDS = 0.25  # how often a lingering worker looks whether there is something new
+_LOOKS_A_LEASE = 4
 _LONGEST_SLICE_SECONDS = 6 * 3600.0
 _STATE_ATTEMPTS = 5
 _MORE = "the job's log says more"
@@ -47,6 +49,11 @@ log = get_log(__name__)
 
 def _nothing(error: BaseException) -> None:
     """Nobody wants to hear of errors."""
+
+
+def _sees_all() -> ErrorResult | None:
+    """The tables that a worker knows are all that its configuration has."""
+    return None
 
 
 def _no_replay(table: str, replay: Replay) -> ReplayStep:
@@ -59,8 +66,8 @@ class Surroundings:
 
     `advance` merges one slice of a table, or finds that there is none; `replay` does one step of what a person asked
     for. Both raise errors of `icemirror.errors`.
-    `tables` are those that the worker knows; `stopping` turns true when it shall give back what it has and end;
-    `report` hears of every failure.
+    `tables` are those that the worker knows, and `blind` says why they may not be all; `stopping` turns true when it
+    shall give back what it has and end; `report` hears of every failure.
     """
 
     store: Store
@@ -69,6 +76,7 @@ class Surroundings:
     advance: Callable[[str], Advance]
     tables: Callable[[], Names]
     stopping: Callable[[], bool]
+    blind: Callable[[], ErrorResult | None] = _sees_all
     replay: Callable[[str, Replay], ReplayStep] = _no_replay
     report: Callable[[BaseException], None] = _nothing
     clock: Callable[[], float] = time.time
@@ -83,6 +91,7 @@ def run_worker(me: Holder, around: Surroundings) -> None:
     Nothing but the state is touched before the slot is taken: what `advance` needs may be made at its first call.
     """
     worker, turn = Worker(me), None
+    last: LastLook | None = None
     with bind(run=me.run_id):
         while worker.doing is not Doing.END:
             if worker.doing is Doing.MERGE and worker.turn is not None:
@@ -90,17 +99,43 @@ def run_worker(me: Holder, around: Surroundings) -> None:
                 with bind(table=turn.table):
                     worker = _merge(worker, turn, around)
                 continue
+            mark = ""
             if worker.doing is Doing.LINGER:
                 around.sleep(_LOOK_SECONDS)
+                mark = _mark(around)
+                if last and last.still_holds(mark, around.clock()) and not around.stopping():
+                    continue
             event = tell(worker, _moment(turn, around), around.limits)
             answer = _tell(worker.doing, event, around)
+            if isinstance(event, PassedBy):
+                log.warning("a table waits that this job does not know", table=event.table)
             worker = told(worker, event, answer, around.limits)
+            last = _last_look(worker, answer, mark, around)
             if turn is not None and (worker.doing is not Doing.MERGE or isinstance(event, TurnEnded)):
                 _record(turn, around)
                 turn = None
         if turn is not None:  # fenced during a slice: what was committed before is still worth telling
             _record(turn, around)
         log.info("worker ended")
+
+
+def _mark(around: Surroundings) -> str:
+    """The store's mark, read before the rows are: what comes in between shows the next time."""
+    try:
+        return around.store.mark()
+    except Transient:
+        return ""
+
+
+def _last_look(worker: Worker, answer: Action, mark: str, around: Surroundings) -> LastLook | None:
+    """What the worker, if it lingers, has seen. None: it shall look again at once."""
+    if worker.doing is not Doing.LINGER or not isinstance(answer, Idle) or not mark:
+        return None
+    now, behind = around.clock(), worker.behind_seconds
+    ends_at = (worker.idle_since or 0.0) - behind + around.limits.linger_seconds
+    due_at = None if answer.due_at is None else answer.due_at - behind
+    most_seconds = min(MOST_SECONDS, around.policy.lease_seconds / _LOOKS_A_LEASE)
+    return LastLook(mark, now, due_at, ends_at, most_seconds)
 
 
 def _tell(doing: Doing, event: Event, around: Surroundings) -> Action:
@@ -122,7 +157,11 @@ def _tell(doing: Doing, event: Event, around: Surroundings) -> Action:
 def _merge(worker: Worker, turn: Turn, around: Surroundings) -> Worker:
     reach("worker-merge")
     with Heartbeat(
-        worker.me, around.store, around.policy, around.clock, around.longest_slice_seconds
+        worker.me,
+        around.store,
+        around.policy,
+        lambda: around.clock() + worker.behind_seconds,
+        around.longest_slice_seconds,
     ) as heartbeat:
         outcome = _advance(turn, worker.turn.replay if worker.turn else None, around)
     reach("worker-merge-done")
@@ -184,4 +223,5 @@ def _moment(turn: Turn | None, around: Surroundings) -> Moment:
         left=turn.left if turn else None,
         run=turn.summary() if turn else None,
         stopping=around.stopping(),
+        blind=around.blind(),
     )

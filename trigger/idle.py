@@ -42,7 +42,11 @@ def standing(row: TableRow | None, sight: Sight, *, launchable: bool = True) -> 
         if row.look_error.kind in NEEDS_PERSON:
             return Standing.NEEDS_PERSON
         return Standing.GAVE_UP if sight.gave_up else Standing.BEHIND
-    if not sight.looked or row.dirty == 0 or row.owner is not None:
+    if row.owner is not None:
+        return Standing.BEHIND
+    if not sight.looked:  # its catalog is silent: what the row says may be long past
+        return Standing.GAVE_UP if sight.gave_up else Standing.BEHIND
+    if row.dirty == 0:
         return Standing.BEHIND
     if row.dirty == row.covered:
         return Standing.CURRENT

@@ -55,7 +55,11 @@ class Looking:
                 heads.update(self._answer(catalog, catalog.under_way))
             elif (seconds := self._clock() - catalog.asked_at) >= _LONGEST_LOOK_SECONDS:
                 catalog.failures = int(seconds / _LONGEST_LOOK_SECONDS)
-                silent = Transient(f"the catalog has not answered for {seconds:.0f} s")
+                # In words that change seldom: each change is written into the row of every table.
+                minutes = catalog.failures
+                silent = Transient(
+                    f"the catalog has not answered for {minutes} minute{'s' if minutes > 1 else ''}"
+                )
                 heads.update({table.name: silent for table in catalog.tables})
         return heads
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+_NOT_YET = "has not worked yet"
+
 
 class Pulse:
-    """Every part beats, and says whether it could do its work the last time. Several threads may use it."""
+    """Every part beats, and says whether it could do its work the last time, or why not. Several threads may use it."""
 
     def __init__(
         self, parts: Iterable[str], most_seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock, self._most_seconds = clock, most_seconds
-        self._beats = dict.fromkeys(parts, (clock(), False))
+        self._beats = dict.fromkeys(parts, (clock(), _NOT_YET))
 
-    def beat(self, part: str, works: bool) -> None:
-        """This part lives."""
-        self._beats[part] = (self._clock(), works)
+    def beat(self, part: str, works: bool, why: str = "") -> None:
+        """This part lives; `why` it does not work."""
+        self._beats[part] = (self._clock(), "" if works else why or "does not work")
 
     def is_alive(self) -> bool:
         """No part hangs. One that cannot reach what it needs still lives: starting it anew would not help."""
@@ -30,4 +32,12 @@ class Pulse:
 
     def is_ready(self) -> bool:
         """Every part could do its work the last time."""
-        return self.is_alive() and all(works for _, works in self._beats.values())
+        return not self.unready()
+
+    def unready(self) -> str:
+        """Which parts cannot do their work, and why; empty if all can."""
+        hanging = self.hanging()
+        reasons = {
+            part: "hangs" if part in hanging else why for part, (_, why) in sorted(self._beats.items())
+        }
+        return "; ".join(f"{part}: {why}" for part, why in reasons.items() if why)

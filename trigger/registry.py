@@ -51,9 +51,9 @@ class Registry:
         """The groups of the tables."""
         return frozenset(table.group for table in self.tables)
 
-    def names(self, group: str) -> frozenset[str]:
-        """The tables of a group."""
-        return frozenset(table.name for table in self.tables if table.group == group)
+    def names(self, group: str | None = None) -> frozenset[str]:
+        """The tables of a group, or all."""
+        return frozenset(table.name for table in self.tables if group in (None, table.group))
 
     def choose(self, names: Sequence[str], pattern: str | None) -> tuple[TableSettings, ...]:
         """The tables of these names, else those whose names match; `BadConfig` where there is none."""

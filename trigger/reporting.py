@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from icemirror.errors import NEEDS_PERSON, Kind
@@ -20,12 +21,17 @@ log = get_log(__name__)
 
 @dataclass
 class Reporting:
-    """Folds the results that workers recorded since the last time, and where each table stands."""
+    """Folds the results that workers recorded since the last time, and where each table stands.
+
+    `known`: the tables that are configured now. The row of another one stays as it is, and alarms nobody.
+    """
 
     store: Store
     metrics: Metrics
     cursor: str
     lineages: Lineages | None = None
+    known: Callable[[], frozenset[str]] | None = None
+    _shown: frozenset[str] = frozenset()
     _quarantined: frozenset[str] = frozenset()
 
     def report(self, rows: Rows) -> None:
@@ -35,9 +41,17 @@ class Reporting:
         for run in page.results:
             fold_result(self.metrics, run.result)
             _log_turn(run)
-        self._tell_quarantines(rows)
-        now = time.time()
-        for row in rows.tables.values():
+        known = None if self.known is None else self.known()
+        tables = [row for row in rows.tables.values() if known is None or row.name in known]
+        self._tell_quarantines(tables)
+        self._tell_standings(tables)
+
+    def _tell_standings(self, tables: Sequence[TableRow]) -> None:
+        now, shown = time.time(), frozenset(row.name for row in tables)
+        for gone in self._shown - shown:  # a gauge keeps its last value
+            fold_standing(self.metrics, gone, lag_seconds=0.0, lag_snapshots=0)
+        self._shown = shown
+        for row in tables:
             lag = lag_of(row, now, self.lineages.left if self.lineages else no_other)
             fold_standing(
                 self.metrics,
@@ -47,9 +61,9 @@ class Reporting:
                 index_bytes=row.position.index_bytes if row.position else None,
             )
 
-    def _tell_quarantines(self, rows: Rows) -> None:
+    def _tell_quarantines(self, tables: Sequence[TableRow]) -> None:
         """Those that are new, and at the start all that there are."""
-        quarantined = {row.name: row for row in rows.tables.values() if row.quarantined}
+        quarantined = {row.name: row for row in tables if row.quarantined}
         for table in sorted(quarantined.keys() - self._quarantined):
             self.metrics.count(names.QUARANTINED, table=table)
             _log_quarantine(quarantined[table])

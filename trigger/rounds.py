@@ -26,12 +26,16 @@ log = get_log(__name__)
 
 @dataclass
 class Rounds:
-    """One round after the other. The look at the heads every `sweep_seconds` finds what no event told."""
+    """One round after the other. The look at the heads every `sweep_seconds` finds what no event told.
+
+    `problem`: why the last one could not do its work.
+    """
 
     fleet: Fleet
     reporting: Reporting
     sweep_seconds: float
     clock: Callable[[], float] = time.monotonic
+    problem: str = ""
     _refresh_at: float = field(default=float("-inf"))
     _sweep_at: float = field(default=float("-inf"))
     _asked_at: float = field(default=float("-inf"))
@@ -45,8 +49,10 @@ class Rounds:
         except Invalid:
             raise  # the state itself cannot be used
         except IcemirrorError as error:
-            log.warning("round failed", reason=str(error))
+            self.problem = str(error)
+            log.warning("round failed", reason=self.problem)
             return _COMPLETION_SECONDS, False
+        self.problem = ""
         return self._pause(rows), True
 
     def _refresh(self) -> None:

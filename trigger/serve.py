@@ -66,7 +66,7 @@ class Service:
     async def _go_round(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             seconds, works = await asyncio.to_thread(self.rounds.once)
-            self.pulse.beat(ROUNDS, works)
+            self.pulse.beat(ROUNDS, works, self.rounds.problem)
             await self.bell.wait(seconds)
 
 

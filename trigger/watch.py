@@ -22,7 +22,10 @@ log = get_log(__name__)
 
 @dataclass
 class Watch:
-    """Sweeps every `poll_seconds` until it is told to stop. A job that runs then is left to finish."""
+    """Sweeps every `poll_seconds` until it is told to stop. A job that runs then is left to finish.
+
+    `problem`: why the last round could not do its work.
+    """
 
     fleet: Fleet
     reporting: Reporting
@@ -31,6 +34,7 @@ class Watch:
     stop: threading.Event
     on_round: Callable[[Rows], None] = lambda _: None
     standings: dict[str, Standing] = field(default_factory=dict)
+    problem: str = ""
     _refresh_at: float = 0.0
 
     def run(self) -> Exit:
@@ -45,8 +49,10 @@ class Watch:
             except Invalid:
                 raise  # the state itself cannot be used
             except IcemirrorError as error:
+                self.problem = f"rounds: {error}"
                 log.warning("sweep failed", reason=str(error))
             else:
+                self.problem = ""
                 self.on_round(rows)
                 if self.until_idle and (code := self._idle(rows)) is not None:
                     return code

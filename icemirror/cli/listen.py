@@ -24,13 +24,17 @@ def _always() -> bool:
     return True
 
 
+def _nothing() -> str:
+    return ""
+
+
 def listen(
     stack: ExitStack,
     settings: Settings,
     fleet: Fleet,
     http: str | None,
     *,
-    ready: Callable[[], bool] = _always,
+    unready: Callable[[], str] = _nothing,
     healthy: Callable[[], bool] = _always,
     notify: Callable[[Address], Callable[[Post], Answer]] | None = None,
     lineages: Lineages | None = None,
@@ -50,7 +54,7 @@ def listen(
             lineages=lineages,
         ),
         metrics=fleet.metrics.exposition,
-        ready=ready,
+        unready=unready,
         healthy=healthy,
         project_ref=settings.project_ref,
         environment=settings.environment,

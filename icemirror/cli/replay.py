@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
     from icemirror.state.replay import Replay
 
+_CLOCKS_DIFFER_SECONDS = 60.0  # a commit of this very moment may be a little ahead
+
 
 @click.command()
 @config_option
@@ -84,13 +86,25 @@ def _since_ms(text: str, now: float) -> int:
 
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        since = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
         try:
-            return max(0, int(1000 * (now - parse_seconds(text))))
+            ago = parse_seconds(text)
         except ValueError:
             hint = f"{text!r} is neither a time like 2026-05-01T10:00 nor a duration like 2h"
             raise click.BadParameter(hint, param_hint="--since") from None
-    return max(0, int(1000 * (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()))
+        if ago > now:
+            hint = f"{text!r} is longer ago than 1970; for all of the changelog give --since 1970-01-01, or --full"
+            raise click.BadParameter(hint, param_hint="--since") from None
+        since = now - ago
+    if since > now + _CLOCKS_DIFFER_SECONDS:
+        hint = f"{text!r} lies in the future; a time without an offset is UTC, it is {_iso(now)} now"
+        raise click.BadParameter(hint, param_hint="--since")
+    return max(0, int(1000 * since))
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def _choose(settings: Settings, name: str) -> TableSettings:
@@ -154,7 +168,7 @@ def _ask(
         event = ReplayRequested(asked.requested_at, table.name, terms_of(table), asked)
         match apply(store, event, policy).actions:
             case (Refused(there),):
-                at = datetime.fromtimestamp(there.requested_at, UTC).isoformat(timespec="seconds")
+                at = _iso(there.requested_at)
                 print_error(
                     f"{table.name}: a replay asked for at {at} is not done yet. Wait for it, or take it back: "
                     f"icemirror replay --table {table.name} --cancel"
@@ -163,7 +177,7 @@ def _ask(
         if why := nobody_there(store.load(EVERYTHING), table.name, time.time(), policy):
             print_hint(f"{table.name}: {why}")
         if wait:
-            return await_end(store, table.name, asked, err, as_json=as_json)
+            return await_end(store, table.name, asked, err, as_json=as_json, policy=policy)
     told: dict[str, Any] = {"table": table.name, "replay_id": asked.id, "outcome": "asked"}
     if as_json:
         print_json(told | {"plan": plan.model_dump(mode="json") if plan else None})

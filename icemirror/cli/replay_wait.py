@@ -18,13 +18,16 @@ from rich.progress import (
 from icemirror.cli.console import out, print_error, print_hint, print_json
 from icemirror.cli.trouble import with_table
 from icemirror.errors import Exit, exit_of
-from icemirror.state.reads import NO_SLOT, Reads
+from icemirror.state.attendance import why_untaken
+from icemirror.state.policy import Policy
+from icemirror.state.reads import EVERYTHING, NO_SLOT, Reads
 from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.state.rows import TableRow
 from icemirror.state.store import Store
 
 _POLL_SECONDS = 0.5
-_PATIENCE_SECONDS = 30.0  # before asking whether anybody is there at all
+_PATIENCE_SECONDS = 30.0  # without a step forward, before asking whether anybody is there at all
+_AGAIN_SECONDS = 300.0  # and then again
 _LINE_SECONDS = 10.0  # between two lines of progress, where there is no terminal for a bar
 
 
@@ -35,9 +38,15 @@ def await_end(
     console: Console,
     *,
     as_json: bool,
+    policy: Policy,
     sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.time,
 ) -> Exit:
-    """The exit code: 0 if it was done, 3 if a person is needed, 4 if it was not done for a passing reason."""
+    """The exit code: 0 if it was done, 3 if a person is needed, 4 if it was not done for a passing reason.
+
+    Where nobody is at it, it says so and waits on: whoever is started then takes it up, and the request is not lost by
+    Ctrl-C.
+    """
     reads = Reads(frozenset({table}), NO_SLOT)
     columns = (
         SpinnerColumn(),
@@ -46,7 +55,8 @@ def await_end(
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    waited, hinted, said_at = 0.0, False, -_LINE_SECONDS
+    waited, ask_at, said_at = 0.0, _PATIENCE_SECONDS, -_LINE_SECONDS
+    before: ReplayProgress | None = None
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(table, total=None)
         while True:
@@ -67,11 +77,13 @@ def await_end(
             if not console.is_terminal and waited >= said_at + _LINE_SECONDS:
                 said_at = waited
                 print_hint(f"{table}: {_doing(row)}{_so_far(done)}")
-            if not hinted and waited >= _PATIENCE_SECONDS and row.owner is None and done is None:
-                hinted = True
-                print_hint(
-                    f"{table}: nobody has taken it yet; does `icemirror watch` run? Or: `icemirror sweep`"
-                )
+            if done != before:
+                before, ask_at = done, waited + _PATIENCE_SECONDS
+            elif waited >= ask_at:
+                why = why_untaken(store.load(EVERYTHING), table, clock(), policy)
+                ask_at = waited + (_AGAIN_SECONDS if why else _PATIENCE_SECONDS)
+                if why:
+                    print_hint(f"{table}: {why}. Waiting on; Ctrl-C leaves the request where it is")
             sleep(_POLL_SECONDS)
             waited += _POLL_SECONDS
     return _conclude(table, asked, row.last_replay, as_json=as_json)

@@ -64,7 +64,7 @@ async def _serve(settings: Settings, metrics: Metrics, http: str | None) -> int:
         store = stack.enter_context(open_store(settings))
         fleet = build_fleet(settings, store, metrics, os.environ)
         stack.callback(fleet.registry.close)
-        reporting = Reporting(store, metrics, store.last_cursor())
+        reporting = Reporting(store, metrics, store.last_cursor(), known=fleet.registry.names)
         service = open_service(settings, Intake(fleet), reporting, loop)
         token = settings.trigger.sources.http
         listen(
@@ -72,7 +72,7 @@ async def _serve(settings: Settings, metrics: Metrics, http: str | None) -> int:
             settings,
             fleet,
             http,
-            ready=service.pulse.is_ready,
+            unready=service.pulse.unready,
             healthy=say_hanging(service.pulse),
             notify=lambda address: Notify(
                 service.intake,

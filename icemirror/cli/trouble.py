@@ -30,8 +30,8 @@ def explain_trouble(fleet: Fleet, rows: Rows, found: Mapping[str, Standing], con
         name = one["table"]
         if found.get(name) in (None, Standing.CURRENT, Standing.BEHIND):
             continue
-        silent = "paused" if one["state"] == "paused" else "its catalog has not answered yet"
-        print_error(with_table(name, one["error"]["message"] if one["error"] else silent))
+        unsaid = "its catalog has not answered yet" if found[name] is Standing.GAVE_UP else "paused"
+        print_error(with_table(name, one["error"]["message"] if one["error"] else unsaid))
         resume = f"icemirror resume{file} --table {shlex.quote(name)}"
         if one["state"] == "quarantined":
             print_hint(f"when that is mended: {resume}")

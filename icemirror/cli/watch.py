@@ -72,25 +72,21 @@ def watch(config: str | None, until_idle: bool, http: str | None) -> int:
         fleet = build_fleet(settings, store, metrics, os.environ)
         stack.callback(fleet.registry.close)
         lineages = Lineages()
-        listen(stack, settings, fleet, http, lineages=lineages)
-        on_round = _live(stack, fleet, lineages) if live else _nothing
         watching = Watch(
             fleet=fleet,
-            reporting=Reporting(store, metrics, store.last_cursor(), lineages),
+            reporting=Reporting(store, metrics, store.last_cursor(), lineages, fleet.registry.names),
             poll_seconds=settings.trigger.poll_interval,
             until_idle=until_idle,
             stop=stop,
-            on_round=on_round,
         )
+        listen(stack, settings, fleet, http, lineages=lineages, unready=lambda: watching.problem)
+        if live:
+            watching.on_round = _live(stack, fleet, lineages)
         code = watching.run()
         if code is not Exit.DONE:
             explain_trouble(fleet, store.load(EVERYTHING), watching.standings, config)
     # A stop before all was merged is no success of --until-idle, whoever asked for it.
     return Exit.INTERRUPTED if interrupted.is_set() or (until_idle and stop.is_set()) else code
-
-
-def _nothing(rows: Rows) -> None:
-    """Nobody watches the terminal: the logs say what happens."""
 
 
 def _live(stack: ExitStack, fleet: Fleet, lineages: Lineages) -> Callable[[Rows], None]:

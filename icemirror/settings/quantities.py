@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from typing import Annotated
@@ -24,7 +25,9 @@ def parse_seconds(value: object) -> float:
     number, unit = _split(value, "a duration", "500ms, 2s, 5m, 1h or 7d")
     if (factor := _SECONDS_BY_UNIT.get(unit or "s")) is None:
         raise ValueError(f"{_shown(value)} is not a duration: the units are ms, s, m, h and d")
-    return float(number * factor)
+    if not math.isfinite(seconds := float(number * factor)):
+        raise ValueError(f"{_shown(value)} is longer than anything lasts")
+    return seconds
 
 
 def parse_bytes(value: object) -> int:

@@ -25,9 +25,10 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Worker: the slot is yours, at this generation."""
+    """Worker: the slot is yours, at this generation; it was asked for at `launched_at`, by the trigger's clock."""
 
     gen: int
+    launched_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,13 @@ class Idle:
     """Worker: nothing to take.
 
     `due_at`: when a waiting table may be taken, if nothing else happens. `strangers`: tables that this worker
-    does not know may be taken now, so one with the configuration of today should come in its place.
+    does not know may be taken now, so one with the configuration of today should come in its place. `unknown`: those of
+    them that it was launched for.
     """
 
     due_at: float | None
     strangers: bool = False
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def read_letters(settings: Settings) -> tuple[Letter, ...]:
     """The dead letters, the oldest first; where there is no state yet, none is made."""
     if _is_new(settings):
         return ()
-    with open_store(settings) as store:
+    with open_store(settings, read_only=True) as store:
         return store.letters()
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Self
 
-from icemirror.errors import Invalid, Transient
+from icemirror.errors import IcemirrorError, Invalid, Transient
 from icemirror.settings.trigger import DynamoDbState
 from icemirror.state.dynamodb_items import TRIES, Item, Items, pause, text_of
 from icemirror.state.dynamodb_table import EXPIRY, PARTITION_KEY, SORT_KEY, open_client
-from icemirror.state.letters import MAX_AGE_SECONDS, MAX_LETTERS, Letter, dump_letter, load_letter, surplus
+from icemirror.state.eligibility import waits
+from icemirror.state.letter_index import LetterIndex
+from icemirror.state.letters import MAX_AGE_SECONDS, MAX_LETTERS, Letter, dump_letter, load_letter
 from icemirror.state.reads import Reads
 from icemirror.state.result_json import dump_result, load_result
 from icemirror.state.row_json import dump_row, load_slot, load_table
@@ -18,6 +21,8 @@ from icemirror.state.store import ResultPage, RunResult
 _TABLE, _SLOT, _LETTER = "table", "slot", "letter"
 _RESULT = "result"  # by number, all tables together: a cursor is the last number seen
 _HISTORY = "history"  # by table: the numbers of its results, the oldest first
+_LETTERS = "letters"  # one item: which letters there are
+_BELL = "bell"  # one item: how often a table has come to wait
 _KEPT_RESULTS = 100
 _MOST_RESULT_BYTES = 200_000
 
@@ -35,7 +40,13 @@ class DynamoDbStore:
     ) -> None:
         self._items = Items(client, table)
         self._kept_results = kept_results
-        self._kept_letters = kept_letters
+        self._letters = LetterIndex(
+            read=self._read_index,
+            write=lambda seen, body: self._items.put(_LETTERS, _LETTERS, seen, {"body": {"S": body}}),
+            times=self._letter_times,
+            delete=lambda name: self._items.delete(_LETTER, name),
+            most=kept_letters,
+        )
 
     def load(self, reads: Reads) -> Rows:
         """The rows asked for that exist."""
@@ -54,7 +65,15 @@ class DynamoDbStore:
     def compare_and_set(self, row: Row) -> bool:
         """Writes the row if the stored one still has its revision."""
         kind, key = (_TABLE, row.name) if isinstance(row, TableRow) else (_SLOT, str(row.id))
-        return self._items.put(kind, key, row.revision, {"body": {"S": dump_row(row)}})
+        done = self._items.put(kind, key, row.revision, {"body": {"S": dump_row(row)}})
+        if done and isinstance(row, TableRow) and waits(row):
+            self._ring()
+        return done
+
+    def mark(self) -> str:
+        """How often a table has come to wait."""
+        found = self._items.get([(_BELL, _BELL)])
+        return str(found[0]["rung"]["N"]) if found else ""
 
     def record_result(self, result: RunResult) -> None:
         """Appends to the table's history and cuts its old end."""
@@ -94,16 +113,14 @@ class DynamoDbStore:
 
     def put_letter(self, letter: Letter) -> None:
         """Keeps a dead letter, and forgets those beyond the bounds."""
+        if not self._letters.admit(letter):
+            return
         attributes = {
             "received_at": {"N": repr(letter.received_at)},
             EXPIRY: {"N": str(int(letter.received_at + MAX_AGE_SECONDS))},
             "body": {"S": dump_letter(letter)},
         }
         self._items.overwrite(_LETTER, letter.id, attributes)
-        known = self._items.of_kind(_LETTER, only="received_at")
-        times = [(text_of(item, SORT_KEY), float(item["received_at"]["N"])) for item in known]
-        for name in surplus(times, letter.received_at, self._kept_letters):
-            self._items.delete(_LETTER, name)
 
     def letters(self) -> tuple[Letter, ...]:
         """All dead letters, the oldest first."""
@@ -113,7 +130,9 @@ class DynamoDbStore:
 
     def remove_letter(self, letter_id: str) -> bool:
         """Forgets a dead letter."""
-        return self._items.delete(_LETTER, letter_id)
+        was_there = self._items.delete(_LETTER, letter_id)
+        self._letters.forget(letter_id)
+        return was_there
 
     def close(self) -> None:
         """Closes the connections."""
@@ -124,6 +143,19 @@ class DynamoDbStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _ring(self) -> None:
+        """For workers that linger; they look now and then anyway, so nothing depends on it."""
+        with suppress(IcemirrorError):
+            self._items.update(_BELL, _BELL, "ADD rung :one", {":one": {"N": "1"}})
+
+    def _read_index(self) -> tuple[str, str]:
+        found = self._items.get([(_LETTERS, _LETTERS)])
+        return (text_of(found[0], "body"), text_of(found[0], "revision")) if found else ("", "")
+
+    def _letter_times(self) -> list[tuple[str, float]]:
+        known = self._items.of_kind(_LETTER, only="received_at")
+        return [(text_of(item, SORT_KEY), float(item["received_at"]["N"])) for item in known]
 
     def _append(self, attributes: Item) -> str:
         """Writes a result under the next number: one after the other, so that no reader passes one by."""

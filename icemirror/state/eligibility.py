@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from icemirror.errors import NEEDS_PERSON
+from icemirror.state.clocks import believed
 from icemirror.state.policy import Policy
 from icemirror.state.rows import TableRow
 
@@ -21,27 +22,20 @@ def needs_person(row: TableRow) -> bool:
 
 def due_at(row: TableRow, now: float, policy: Policy) -> float:
     """When a waiting table may be taken. A time that no wait explains comes from a clock that was ahead: then now."""
-    due = _due_at(row, policy)
-    longest = max(
-        row.min_interval_seconds,
-        policy.max_wait_seconds,
-        policy.max_backoff_seconds,
-        policy.probation_seconds,
-    )
-    return due if due <= now + longest else now
-
-
-def _due_at(row: TableRow, policy: Policy) -> float:
+    longest = policy.probation_seconds if row.quarantined else policy.max_backoff_seconds
+    backs_off = believed(row.not_before, now, longest)
     if row.quarantined:
-        return row.not_before
+        return backs_off
     if row.yielded_at is not None:  # a backlog waits neither for more commits nor for `min_interval`
-        return max(row.not_before, row.yielded_at)
+        return max(backs_off, believed(row.yielded_at, now, 0.0))
     if row.replay is not None:  # nor does what a person asked for
-        return max(row.not_before, row.replay.requested_at)
+        return max(backs_off, believed(row.replay.requested_at, now, 0.0))
     settled = min(row.last_dirty_at + policy.quiet_seconds, row.first_dirty_at + policy.max_wait_seconds)
-    if row.completed_at is not None:
-        settled = max(settled, row.completed_at + row.min_interval_seconds)
-    return max(row.not_before, settled)
+    due = max(backs_off, believed(settled, now, policy.max_wait_seconds))
+    if row.completed_at is None:
+        return due
+    interval = row.min_interval_seconds
+    return max(due, believed(row.completed_at + interval, now, interval))
 
 
 def waiting(

@@ -269,6 +269,17 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedBy:
+    """18. The worker was launched for this table, and does not know it; `error`: why it may not know all of them."""
+
+    now: float
+    me: Holder
+    table: str
+    jitter: float
+    error: ErrorResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """11. A lingering worker looks for work."""
 
@@ -308,6 +319,7 @@ TableEvent = (
     | Replayed
     | Completed
     | Failed
+    | PassedBy
 )
 SlotEvent = Dispatch | Recorded | Recover | SlotResumed | Started | Beat | Pick | Wake | Leave | Retake
 Event = TableEvent | SlotEvent

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Self
 from uuid import uuid4
 
@@ -16,18 +17,22 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.operators import in_
 from lightkube.resources.core_v1 import ConfigMap
 
-from icemirror.errors import Invalid, Transient
+from icemirror.errors import IcemirrorError, Invalid, Transient
 from icemirror.settings.trigger import KubernetesState
+from icemirror.state.eligibility import waits
 from icemirror.state.kubernetes_api import CONFLICT, NOT_FOUND, Calls, open_client
-from icemirror.state.letters import MAX_LETTERS, Letter, dump_letter, load_letter, surplus
+from icemirror.state.letter_index import LetterIndex
+from icemirror.state.letters import MAX_LETTERS, Letter, dump_letter, load_letter
 from icemirror.state.reads import Reads
-from icemirror.state.result_ring import Entry, append, dump_ring, load_ring, since
+from icemirror.state.result_ring import append, dump_ring, is_newer, load_ring, since
 from icemirror.state.row_json import dump_row, load_slot, load_table
 from icemirror.state.rows import Row, Rows, TableRow
 from icemirror.state.store import ResultPage, RunResult
 
 LABEL = "icemirror/kind"
 _TABLE, _SLOT, _LETTER, _RESULTS = "table", "slot", "letter", "results"
+_LETTERS = "letters"  # one object: which letters there are
+_BELL = "bell"  # one object: rung when a table has come to wait
 _KEPT_RESULTS = 20
 _MOST_RESULT_BYTES = 64_000  # rewritten with every result, so a small part of what an object may hold
 _MOST_GETS = 4
@@ -50,7 +55,13 @@ class KubernetesStore:
         self._client = client
         self._namespace = namespace
         self._kept_results = kept_results
-        self._kept_letters = kept_letters
+        self._letters = LetterIndex(
+            read=lambda: self._read(_LETTERS),
+            write=lambda seen, body: self._write(_LETTERS, _name(_LETTERS), seen, body),
+            times=lambda: [(letter.id, letter.received_at) for letter in self.letters()],
+            delete=self._delete_letter,
+            most=kept_letters,
+        )
         self._call = calls or Calls(namespace)
 
     def load(self, reads: Reads) -> Rows:
@@ -75,38 +86,45 @@ class KubernetesStore:
     def compare_and_set(self, row: Row) -> bool:
         """Writes the row if the stored one still has its revision."""
         kind, key = (_TABLE, row.name) if isinstance(row, TableRow) else (_SLOT, str(row.id))
-        return self._write(kind, _name(kind, key), row.revision, dump_row(row))
+        done = self._write(kind, _name(kind, key), row.revision, dump_row(row))
+        if done and isinstance(row, TableRow) and waits(row):
+            self._ring()
+        return done
+
+    def mark(self) -> str:
+        """The last time that a table has come to wait, by a number of its own."""
+        return _text(self._get(_name(_BELL)), "write")
 
     def record_result(self, result: RunResult) -> None:
         """Appends to the table's history and cuts its old end."""
         for _ in range(_TRIES):
-            ring, revision = self._ring()
-            longer = append(ring, result, self._kept_results, _MOST_RESULT_BYTES)
+            body, revision = self._read(_RESULTS)
+            if is_newer(body):
+                return
+            longer = append(load_ring(body), result, self._kept_results, _MOST_RESULT_BYTES)
             if self._write(_RESULTS, _name(_RESULTS), revision, dump_ring(longer)):
                 return
         raise Transient(f"the state in {self._namespace} kept changing: a result could not be recorded")
 
     def results_since(self, cursor: str) -> ResultPage:
         """The results of all tables that came after the cursor."""
-        return since(self._ring()[0], cursor)
+        return since(load_ring(self._read(_RESULTS)[0]), cursor)
 
     def last_cursor(self) -> str:
         """The cursor after the newest result."""
-        ring, _ = self._ring()
+        ring = load_ring(self._read(_RESULTS)[0])
         return str(ring[-1].number) if ring else ""
 
     def put_letter(self, letter: Letter) -> None:
         """Keeps a dead letter, and forgets those beyond the bounds."""
+        if not self._letters.admit(letter):
+            return
         name = _name(_LETTER, letter.id)
         for _ in range(_TRIES):
             found = self._get(name)
             if self._write(_LETTER, name, _revision(found), dump_letter(letter)):
-                break
-        else:
-            raise Transient(f"the state in {self._namespace} kept changing: a letter could not be kept")
-        times = [(known.id, known.received_at) for known in self.letters()]
-        for letter_id in surplus(times, letter.received_at, self._kept_letters):
-            self.remove_letter(letter_id)
+                return
+        raise Transient(f"the state in {self._namespace} kept changing: a letter could not be kept")
 
     def letters(self) -> tuple[Letter, ...]:
         """All dead letters, the oldest first."""
@@ -115,11 +133,9 @@ class KubernetesStore:
 
     def remove_letter(self, letter_id: str) -> bool:
         """Forgets a dead letter."""
-        name = _name(_LETTER, letter_id)
-        answer = self._call(
-            lambda: self._client.delete(ConfigMap, name, namespace=self._namespace), NOT_FOUND
-        )
-        return answer != NOT_FOUND
+        was_there = self._delete_letter(letter_id)
+        self._letters.forget(letter_id)
+        return was_there
 
     def close(self) -> None:
         """Closes the connections."""
@@ -137,11 +153,7 @@ class KubernetesStore:
         `write` tells our own write from another's, where the first answer was lost and the request repeated.
         """
         write = uuid4().hex
-        labels = {LABEL: kind, "app.kubernetes.io/managed-by": "icemirror"}
-        metadata = ObjectMeta(
-            name=name, namespace=self._namespace, labels=labels, resourceVersion=seen or None
-        )
-        made = ConfigMap(metadata=metadata, data={"body": body, "write": write})
+        made = self._made(kind, name, seen, {"body": body, "write": write})
         if seen:
             answer = self._call(lambda: self._client.replace(made), CONFLICT, NOT_FOUND)
         else:
@@ -150,6 +162,20 @@ class KubernetesStore:
             return True
         found = self._get(name)
         return found is not None and _text(found, "write") == write
+
+    def _ring(self) -> None:
+        """For workers that linger; they look now and then anyway, so nothing depends on it."""
+        with suppress(IcemirrorError):
+            made = self._made(_BELL, _name(_BELL), "", {"write": uuid4().hex})
+            if self._call(lambda: self._client.replace(made), NOT_FOUND) == NOT_FOUND:
+                self._call(lambda: self._client.create(made), CONFLICT)
+
+    def _made(self, kind: str, name: str, seen: str, data: dict[str, str]) -> ConfigMap:
+        labels = {LABEL: kind, "app.kubernetes.io/managed-by": "icemirror"}
+        metadata = ObjectMeta(
+            name=name, namespace=self._namespace, labels=labels, resourceVersion=seen or None
+        )
+        return ConfigMap(metadata=metadata, data=data)
 
     def _get(self, name: str) -> ConfigMap | None:
         found = self._call(lambda: self._client.get(ConfigMap, name, namespace=self._namespace), NOT_FOUND)
@@ -162,10 +188,17 @@ class KubernetesStore:
         )
         return [] if isinstance(found, int) else found
 
-    def _ring(self) -> tuple[tuple[Entry, ...], str]:
-        """The last results, and the version of the object that holds them."""
-        found = self._get(_name(_RESULTS))
-        return load_ring(_text(found, "body")), _revision(found)
+    def _delete_letter(self, letter_id: str) -> bool:
+        name = _name(_LETTER, letter_id)
+        answer = self._call(
+            lambda: self._client.delete(ConfigMap, name, namespace=self._namespace), NOT_FOUND
+        )
+        return answer != NOT_FOUND
+
+    def _read(self, kind: str) -> tuple[str, str]:
+        """Body and version of the one object of a kind; both empty where there is none."""
+        found = self._get(_name(kind))
+        return _text(found, "body"), _revision(found)
 
     def _stored(self, found: ConfigMap) -> tuple[str, str]:
         """Body and revision of a row."""
@@ -186,8 +219,8 @@ def open_kubernetes(state: KubernetesState) -> KubernetesStore:
 
 def _name(kind: str, key: str = "") -> str:
     """A name that Kubernetes takes, made of the key as far as possible, and of a hash: another key has another one."""
-    if kind == _RESULTS:
-        return "icemirror-results"
+    if kind in (_RESULTS, _LETTERS, _BELL):
+        return f"icemirror-{kind}"
     legible = re.sub(r"[^a-z0-9]+", "-", key.lower())[:_NAME_CHARACTERS].strip("-")
     if kind == _LETTER:  # whose key is a hash already
         return f"icemirror-letter-{legible}"

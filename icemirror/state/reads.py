@@ -15,6 +15,7 @@ from icemirror.state.events import (
     Looked,
     LookFailed,
     Noticed,
+    PassedBy,
     Paused,
     Pick,
     Progressed,
@@ -62,8 +63,12 @@ def reads_of(event: Event) -> Reads:
             return Reads(NO_TABLE, frozenset({event.slot}))
         case Started() | Beat() | Leave():
             return Reads(NO_TABLE, frozenset({event.me.slot}))
+        case PassedBy():
+            return Reads(frozenset({event.table}), frozenset({event.me.slot}))
         case TurnEnded():
             return Reads(None, NO_SLOT)
-        case Dispatch() | Recover() | Pick() | Wake() | Retake():
+        case Pick() | Wake() | Retake():
+            return Reads(None, frozenset({event.me.slot}))
+        case Dispatch() | Recover():
             return EVERYTHING
     assert_never(event)

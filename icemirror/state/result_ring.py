@@ -59,6 +59,14 @@ def dump_ring(ring: tuple[Entry, ...]) -> str:
     return json.dumps({"version": VERSION, "entries": entries}, separators=(",", ":"))
 
 
+def is_newer(body: str) -> bool:
+    """A later release wrote it, in another form: it is left as it is."""
+    try:
+        return int(json.loads(body)["version"]) > VERSION
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
 def load_ring(body: str) -> tuple[Entry, ...]:
     """A stored ring; an empty one in the place of one that cannot be read: it is history, no more."""
     try:

@@ -1,4 +1,7 @@
-"""The two kinds of row that the trigger and its workers share, changed only by compare-and-set."""
+"""The two kinds of row that the trigger and its workers share, changed only by compare-and-set.
+
+`revision` is the store's; `extra` is what a later release has put beside the fields that this one knows, and is kept.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class SlotRow:
-    """A worker slot. `run_id` is the run that holds it, or the one that was launched for it."""
+    """A worker slot. `run_id` is the run that holds it, or the one that was launched for it.
+
+    `launched_at`: when its worker was asked for, and `wanted`: the tables that could be taken then, the one that had
+    waited longest first.
+    """
 
     id: SlotId
     state: SlotState = SlotState.FREE
@@ -71,7 +78,10 @@ class SlotRow:
     not_before: float = 0.0
     quarantined: bool = False
     error: str | None = None
+    launched_at: float = 0.0
+    wanted: tuple[str, ...] = ()
     revision: str = field(default="", compare=False)
+    extra: str = field(default="", compare=False)
     version: Literal[1] = 1
 
 
@@ -106,6 +116,7 @@ class TableRow:
     replay: Replay | None = None
     last_replay: ReplayEnd | None = None
     revision: str = field(default="", compare=False)
+    extra: str = field(default="", compare=False)
     version: Literal[1] = 1
 
 

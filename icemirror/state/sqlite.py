@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -14,11 +14,12 @@ from icemirror.state.reads import Reads
 from icemirror.state.result_json import dump_result, load_result
 from icemirror.state.row_json import dump_row, load_slot, load_table
 from icemirror.state.rows import Row, Rows, TableRow
-from icemirror.state.sqlite_file import named_error, open_file, open_to_read
+from icemirror.state.sqlite_file import file_at, moved_error, named_error, open_file, open_to_read
 from icemirror.state.store import ResultPage, RunResult
 
 _TABLE, _SLOT = "table", "slot"
 _KEPT_RESULTS = 200
+LETTER_AGES = "SELECT id, received_at FROM letters ORDER BY received_at"  # all of it is in an index
 
 
 class SqliteStore:
@@ -33,12 +34,14 @@ class SqliteStore:
         kept_results: int = _KEPT_RESULTS,
         kept_letters: int = MAX_LETTERS,
     ) -> None:
-        self._path = path
+        self._path = path.absolute()  # whatever becomes of the working directory
+        self._file: tuple[int, int] | None = None
         self._kept_results = kept_results
         self._kept_letters = kept_letters
         self._lock = threading.RLock()
         with self._named_errors():
-            self._connection = (open_to_read if read_only else open_file)(path, busy_seconds)
+            self._connection = (open_to_read if read_only else open_file)(self._path, busy_seconds)
+        self._file = file_at(self._path)
 
     def load(self, reads: Reads) -> Rows:
         """The rows asked for that exist, from one consistent snapshot."""
@@ -76,6 +79,12 @@ class SqliteStore:
                 "INSERT INTO state (body, kind, key, revision) VALUES (?, ?, ?, 1) ON CONFLICT DO NOTHING"
             )
             return self._connection.execute(insert, (dump_row(row), *key)).rowcount == 1
+
+    def mark(self) -> str:
+        """What SQLite counts: writes by others, and by this connection."""
+        with self._named_errors():
+            (others,) = self._connection.execute("PRAGMA data_version").fetchone()
+            return f"{others}.{self._connection.total_changes}"
 
     def record_result(self, result: RunResult) -> None:
         """Appends to the table's history and cuts its old end."""
@@ -115,7 +124,7 @@ class SqliteStore:
                 "INSERT OR REPLACE INTO letters (id, received_at, body) VALUES (?, ?, ?)",
                 (letter.id, letter.received_at, dump_letter(letter)),
             )
-            known = self._connection.execute("SELECT id, received_at FROM letters").fetchall()
+            known = self._connection.execute(LETTER_AGES).fetchall()
             gone = surplus(known, letter.received_at, self._kept_letters)
             self._connection.executemany("DELETE FROM letters WHERE id = ?", [(name,) for name in gone])
 
@@ -159,4 +168,14 @@ class SqliteStore:
             try:
                 yield
             except sqlite3.Error as error:
+                self._check_place()
                 raise named_error(self._path, error) from error
+            self._check_place()
+
+    def _check_place(self) -> None:
+        """Whatever is written into a file that was moved or deleted nobody will ever read: better to end."""
+        if self._file is None or file_at(self._path) == self._file:
+            return
+        with suppress(sqlite3.Error):  # so that the file, wherever it is, holds what was told before
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        raise moved_error(self._path)

@@ -18,6 +18,7 @@ _SCHEMA = (
     "CREATE INDEX IF NOT EXISTS results_by_name ON results (name, id)",
     """CREATE TABLE IF NOT EXISTS letters (id TEXT PRIMARY KEY, received_at REAL NOT NULL, body TEXT NOT NULL)
         WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS letters_by_age ON letters (received_at)",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -65,6 +66,24 @@ def _read_only(path: Path, how: str, busy_seconds: float) -> sqlite3.Connection:
     )
 
 
+def file_at(path: Path) -> tuple[int, int] | None:
+    """Which file is there, by device and number; None if there is none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def moved_error(path: Path) -> Invalid:
+    """The file is no longer where it was opened."""
+    return Invalid(
+        f"the state {path} was moved or deleted while it was in use. Put it back and start again. Or start without "
+        "it: the next sweep finds all that is to be merged, but which tables were paused, and which replays were asked "
+        "for, is forgotten"
+    )
+
+
 def named_error(path: Path, error: sqlite3.Error) -> Exception:
     """The failure of a statement, named for what to do about it."""
     code = getattr(error, "sqlite_errorcode", None)
@@ -95,14 +114,15 @@ def _looks_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """The schema is there, whole; False for an empty file, and for one from before there were letters.
+    """The schema is there, whole; False for an empty file, and for one from before there were letters, or their index.
 
-    A table more needs no new version: releases that do not know it leave it alone.
+    A table or an index more needs no new version: releases that do not know it leave it alone.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application == _APPLICATION_ID and version <= SCHEMA_VERSION:
-        return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'letters'").fetchone() is not None
+        newest = "SELECT 1 FROM sqlite_master WHERE name = 'letters_by_age'"
+        return connection.execute(newest).fetchone() is not None
     if application == _APPLICATION_ID:
         raise Invalid(
             f"the state {path} has schema {version}, this release knows {SCHEMA_VERSION}: a newer icemirror "

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from icemirror.state import slot_rules, table_rules
 from icemirror.state.actions import Action, Cancel, Exit, Held, Idle, Launch, Lost, Merge, Refused, Released
-from icemirror.state.eligibility import waiting
+from icemirror.state.eligibility import due_at, waiting, waits
 from icemirror.state.events import (
     Beat,
     Completed,
@@ -21,6 +21,7 @@ from icemirror.state.events import (
     Looked,
     LookFailed,
     Noticed,
+    PassedBy,
     Paused,
     Pick,
     Progressed,
@@ -103,6 +104,11 @@ def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
         case ReplayCancelled(now, _, replay_id):
             progress = row.replay.progress if row.replay else None
             return Step(table_rules.end_replay(row, ReplayEnd(replay_id, now, "cancelled", progress)))
+        case PassedBy(now, me):
+            if not slot_rules.mine(rows.slot(me.slot), me):
+                return EXIT
+            untaken = waits(row) and due_at(row, now, policy) <= now
+            return Step(table_rules.pass_by(row, event, policy) if untaken else None, (Released(),))
         case Progressed() | TurnEnded() | Replayed() | Completed() | Failed():
             return LOST if row.owner != event.me.owner else _worker_step(rows, row, event, policy)
     assert_never(event)
@@ -145,20 +151,47 @@ def _eligible(
 
 
 def _idle(rows: Rows, event: Pick | Wake, policy: Policy) -> Idle:
-    group, names = event.me.slot.group, event.tables
-    due = next((due for due, _ in waiting(rows.tables.values(), event.now, group, names, policy)), None)
-    return Idle(due, strangers=names is not None and bool(_eligible(rows, event.now, group, None, policy)))
+    """11, 18. What waits is not due yet, or none of the tables that this worker knows.
+
+    The row of a table that nobody has configured any more may wait for ever: only what was noticed since the launch, or
+    was a reason for it, is worth another worker.
+    """
+    now, group, names, slot = event.now, event.me.slot.group, event.tables, rows.slot(event.me.slot)
+    due = next((due for due, _ in waiting(rows.tables.values(), now, group, names, policy)), None)
+    if names is None:
+        return Idle(due)
+    others = [row for row in _eligible(rows, now, group, None, policy) if row.name not in names]
+    unknown = tuple(row.name for row in others if row.name in slot.wanted)
+    return Idle(due, bool(unknown) or any(row.last_dirty_at >= slot.launched_at for row in others), unknown)
+
+
+def _comes_first(rows: Rows, event: Pick | Wake | Retake, eligible: list[TableRow], policy: Policy) -> bool:
+    """18. A table that is younger than this worker's configuration waits longer than all that it knows, and too long.
+
+    Where the worker always finds something to do, one that knows the table would never come.
+    """
+    now, me, slot = event.now, event.me, rows.slot(event.me.slot)
+    if event.tables is None or not eligible:
+        return False
+    longest = now - due_at(eligible[0], now, policy)
+    return any(
+        now - due_at(row, now, policy) > max(longest, policy.scale_out_seconds)
+        for row in _eligible(rows, now, me.slot.group, None, policy)
+        if row.name not in event.tables
+        and row.name not in slot.wanted
+        and row.last_dirty_at >= slot.launched_at
+    )
 
 
 def _slot_step(rows: Rows, event: SlotEvent, policy: Policy) -> Step:
     match event:
         case Dispatch(now, group, names):
             found = waiting(rows.tables.values(), now, group, names, policy)
-            waited = [now - due for due, _ in found if due <= now]
-            slot = slot_rules.wanted_slot(rows, event, waited, policy)
+            ready = [(now - due, row.name) for due, row in found if due <= now]
+            slot = slot_rules.wanted_slot(rows, event, [waited for waited, _ in ready], policy)
             if slot is None:
                 return STAY
-            taken = slot_rules.take(slot, now, policy)
+            taken = slot_rules.take(slot, now, [name for _, name in ready], policy)
             return Step(taken, (Launch(taken.id, taken.gen),))
         case Recorded(now, slot_id, gen, run_id):
             row = rows.slot(slot_id)
@@ -174,10 +207,11 @@ def _slot_step(rows: Rows, event: SlotEvent, policy: Policy) -> Step:
             row = rows.slot(me.slot)
             if row.state is not SlotState.LAUNCHING or row.gen != me.gen:
                 return EXIT
+            begins_at = max(now, row.launched_at)  # not before its launch, whatever its clock says
             started = replace(
-                row, state=SlotState.RUNNING, run_id=me.run_id, lease_until=now + policy.lease_seconds
+                row, state=SlotState.RUNNING, run_id=me.run_id, lease_until=begins_at + policy.lease_seconds
             )
-            return Step(started, (Held(me.gen),))
+            return Step(started, (Held(me.gen, row.launched_at),))
         case Beat(now, me, proven):
             row = rows.slot(me.slot)
             if not slot_rules.mine(row, me):
@@ -192,7 +226,8 @@ def _slot_step(rows: Rows, event: SlotEvent, policy: Policy) -> Step:
         case Retake(now, me, names):
             row = rows.slot(me.slot)
             freed_by_me = row.state is SlotState.FREE and row.gen == me.gen
-            if not freed_by_me or not _eligible(rows, now, me.slot.group, names, policy):
+            eligible = _eligible(rows, now, me.slot.group, names, policy)
+            if not freed_by_me or not eligible or _comes_first(rows, event, eligible, policy):
                 return EXIT
             taken = replace(
                 row,
@@ -209,6 +244,8 @@ def _look_for_work(rows: Rows, event: Pick | Wake, policy: Policy) -> Step:
     """8, 11. Take the table that waits longest, or linger; a lingering worker wakes before it takes one."""
     me, now = event.me, event.now
     slot, eligible = rows.slot(me.slot), _eligible(rows, now, me.slot.group, event.tables, policy)
+    if _comes_first(rows, event, eligible, policy):
+        eligible = []
     if isinstance(event, Pick) and eligible:
         table = eligible[0]
         return Step(replace(table, owner=me.owner), (Merge(table.name, table.dirty, table.replay),))

@@ -41,6 +41,12 @@ class Store(Protocol):
     def compare_and_set(self, row: Row) -> bool:
         """Writes the row if the stored one still has `row.revision` ("": there is none); False if not."""
 
+    def mark(self) -> str:
+        """Something that has changed when a table has come to wait since; far cheaper to read than the rows.
+
+        A hint: it may change for other reasons, and the change may be lost.
+        """
+
     def record_result(self, result: RunResult) -> None:
         """Appends to the table's history, which is cut at its old end."""
 

@@ -11,6 +11,7 @@ from icemirror.state.events import (
     Failed,
     LookFailed,
     Noticed,
+    PassedBy,
     Progressed,
     Replayed,
     ReplayRequested,
@@ -21,6 +22,11 @@ from icemirror.state.log_hint import see
 from icemirror.state.policy import Policy
 from icemirror.state.replay import ReplayEnd, ReplayProgress
 from icemirror.state.rows import Owner, SlotRow, SlotState, TableRow
+
+NO_JOB_KNOWS_IT = (
+    "no job knows this table: the configuration of the jobs does not have it, the trigger's does. Start the trigger "
+    "anew if the file was changed since, and give jobs elsewhere the same configuration"
+)
 
 
 def notice(row: TableRow, event: Noticed) -> TableRow:
@@ -45,9 +51,15 @@ def unnoticed(row: TableRow, head: str) -> bool:
 
 
 def overdue(row: TableRow, now: float, policy: Policy) -> bool:
-    """13. Merged so long ago (or by a clock that was ahead) that the mirror may have been dropped or rolled back."""
-    rests = row.dirty == row.covered and not row.paused
-    return rests and row.completed_at is not None and abs(now - row.completed_at) >= policy.recheck_seconds
+    """13. Merged so long ago (or by a clock that was ahead) that the mirror may have been dropped or rolled back.
+
+    The last notice is as long ago, too: where the clock of the jobs is ahead, every merge looks like one of another
+    day.
+    """
+    if row.dirty > row.covered or row.paused or row.completed_at is None:
+        return False
+    moments = (row.completed_at, row.last_dirty_at)
+    return all(abs(now - moment) >= policy.recheck_seconds for moment in moments)
 
 
 def with_terms(row: TableRow, terms: Terms) -> TableRow:
@@ -110,6 +122,19 @@ def charge_replay(row: TableRow, now: float, jitter: float, error: ErrorResult, 
         return charge(row, now, jitter, error, policy)
     ended = end_replay(row, ReplayEnd(row.replay.id, now, "failed", row.replay.progress, error))
     return replace(ended, owner=None, failures=0, not_before=0.0, error=None)
+
+
+def pass_by(row: TableRow, event: PassedBy, policy: Policy) -> TableRow:
+    """18. A worker came for the table that does not know it. The next one may: back off, but not for ever.
+
+    It takes a person only at the last failure, and only if that is not the first of its kind: there may be jobs of two
+    kinds for a while, and one that knows the table makes all of it good.
+    """
+    error = event.error or ErrorResult(kind=Kind.INVALID, message=NO_JOB_KNOWS_IT)
+    as_before = row.error is not None and row.error.message == error.message
+    if row.failures + 1 < policy.max_failures or not as_before:
+        error = error.model_copy(update={"kind": Kind.TRANSIENT})
+    return charge_replay(row, event.now, event.jitter, error, policy)
 
 
 def request_replay(row: TableRow, event: ReplayRequested) -> TableRow:

@@ -5,7 +5,8 @@
                │      │        ├────► FAIL ─────► BEAT
                │      │        └────► REPLAYED ─► MERGE …          (what a person asked for is done)
                │      └─► LINGER ─► PICK                           (work came)
-               │             └────► LEAVE ─► RESCAN ─► PICK | END
+               │             ├────► LEAVE ─► RESCAN ─► PICK | END
+               │             └────► DECLINE ─► DECLINE | LEAVE  (it came for a table that it does not know)
                └── lost or gave back the table: REPORT
 
 `spark_job.worker` performs the effects; the model check explores the same automaton.
@@ -28,6 +29,7 @@ from icemirror.state.events import (
     Holder,
     Leave,
     Names,
+    PassedBy,
     Pick,
     Progressed,
     Replayed,
@@ -52,6 +54,7 @@ class Doing(StrEnum):
     REPLAYED = "replayed"
     FAIL = "fail"
     LINGER = "linger"
+    DECLINE = "decline"
     LEAVE = "leave"
     RESCAN = "rescan"
     END = "end"
@@ -77,7 +80,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker between two effects."""
+    """A worker between two effects. `behind_seconds`: what its clock lacks, for it cannot run before its launch."""
 
     me: Holder
     doing: Doing = Doing.START
@@ -86,6 +89,8 @@ class Worker:
     error: ErrorResult | None = None
     idle_since: float | None = None
     proven: bool = False  # has had a turn since it last told so
+    unknown: tuple[str, ...] = ()  # tables that it was launched for, and has to leave to another
+    behind_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the automaton cannot know by itself when it tells something."""
+    """What the automaton cannot know by itself when it tells something. `blind`: why `tables` may not be all."""
 
     now: float
     jitter: float = 0.0
@@ -108,6 +113,7 @@ class Moment:
     left: Left | None = None
     run: RunSummary | None = None
     stopping: bool = False
+    blind: ErrorResult | None = None
 
 
 # --- what became of a merge -------------------------------------------------------------------------------
@@ -181,7 +187,7 @@ def fenced(worker: Worker) -> Worker:
 
 def tell(worker: Worker, moment: Moment, limits: Limits) -> Event:
     """The event that the worker's next step is (any but MERGE and END)."""
-    me, now = worker.me, moment.now
+    me, now = worker.me, moment.now + worker.behind_seconds
     match worker.doing:
         case Doing.START:
             return Started(now, me)
@@ -222,6 +228,8 @@ def tell(worker: Worker, moment: Moment, limits: Limits) -> Event:
             return Failed(now, me, turn.table, error, moment.jitter, moment.run, turn.replay_id)
         case Doing.LINGER:
             return Leave(now, me) if moment.stopping else Wake(now, me, moment.tables)
+        case Doing.DECLINE:
+            return PassedBy(now, me, worker.unknown[0], moment.jitter, moment.blind)
         case Doing.LEAVE:
             return Leave(now, me)
         case Doing.RESCAN:
@@ -233,13 +241,14 @@ def tell(worker: Worker, moment: Moment, limits: Limits) -> Event:
 
 def told(worker: Worker, event: Event, answer: Action, limits: Limits) -> Worker:
     """After `event` was applied, with this answer."""
-    free = Worker(worker.me)
+    free = Worker(worker.me, behind_seconds=worker.behind_seconds)
     match answer:
         case Exit():
             return replace(free, doing=Doing.END)
+        case Held(_, launched_at) if isinstance(event, Started):
+            return replace(free, doing=Doing.BEAT, behind_seconds=max(0.0, launched_at - event.now))
         case Held(gen):
-            doing = Doing.BEAT if isinstance(event, Started) else Doing.PICK
-            return replace(free, me=replace(worker.me, gen=gen), doing=doing)
+            return replace(free, me=replace(worker.me, gen=gen), doing=Doing.PICK)
         case Merge(table, dirty, replay):
             turn = worker.turn or Turn(table, dirty, event.now)
             slices = 0 if isinstance(event, TurnEnded) else turn.slices
@@ -247,8 +256,11 @@ def told(worker: Worker, event: Event, answer: Action, limits: Limits) -> Worker
             return replace(free, doing=Doing.MERGE, turn=turn)
         case Idle():
             since = event.now if worker.idle_since is None else worker.idle_since
-            leaves = worker.doing is Doing.LINGER and _lingered_enough(answer, event.now, since, limits)
-            return replace(free, doing=Doing.LEAVE if leaves else Doing.LINGER, idle_since=since)
+            if worker.doing is not Doing.LINGER or not _lingered_enough(answer, event.now, since, limits):
+                return replace(free, doing=Doing.LINGER, idle_since=since)
+            return _pass_by(free, answer.unknown)
+        case Released() if isinstance(event, PassedBy):
+            return _pass_by(free, worker.unknown[1:])
         case Released() if isinstance(event, Leave):
             # Asked to stop, a worker leaves what may have come meanwhile to the next sweep.
             return replace(free, doing=Doing.RESCAN if worker.doing is Doing.LEAVE else Doing.END)
@@ -256,6 +268,11 @@ def told(worker: Worker, event: Event, answer: Action, limits: Limits) -> Worker
             return replace(free, doing=Doing.BEAT, proven=True)
         case _:
             raise ValueError(f"{answer} is no answer to {event}")
+
+
+def _pass_by(free: Worker, unknown: tuple[str, ...]) -> Worker:
+    """Says of each table that it was launched for and does not know that it is so, then leaves."""
+    return replace(free, doing=Doing.DECLINE if unknown else Doing.LEAVE, unknown=unknown)
 
 
 def _lingered_enough(idle: Idle, now: float, since: float, limits: Limits) -> bool:

@@ -17,7 +17,7 @@ from icemirror.errors import Invalid
 from icemirror.settings.address import Address
 from icemirror.telemetry.logs import get_log
 from icemirror.telemetry.page import Page, render_page
-from icemirror.telemetry.redaction import redact_tree
+from icemirror.telemetry.redaction import redact, redact_tree
 
 log = get_log(__name__)
 
@@ -34,6 +34,10 @@ def _always() -> bool:
     return True
 
 
+def _nothing() -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Post:
     """A body that somebody sends. It is read only if whoever answers asks for it."""
@@ -45,11 +49,11 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the answers come from."""
+    """Where the answers come from. `unready`: why it cannot work now; empty if it can."""
 
     status: Callable[[], Status]
     metrics: Callable[[], bytes | None]
-    ready: Callable[[], bool] = _always
+    unready: Callable[[], str] = _nothing
     healthy: Callable[[], bool] = _always
     notify: Callable[[Post], Answer] | None = None
     project_ref: str = "icemirror"
@@ -84,9 +88,9 @@ def answer(path: str, sources: Sources, page: Page) -> Answer:
                 return Answer(HTTPStatus.OK, b"ok\n")
             return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"a part hangs; the log says which\n")
         case "/readyz":
-            if sources.ready():
-                return Answer(HTTPStatus.OK, b"ready\n")
-            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"not ready\n")
+            if why := sources.unready():
+                return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"not ready: {redact(why)}\n".encode())
+            return Answer(HTTPStatus.OK, b"ready\n")
         case _:
             return Answer(HTTPStatus.NOT_FOUND, b"not found\n")
 

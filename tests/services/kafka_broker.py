@@ -28,11 +28,17 @@ class Kafka:
 
 @contextmanager
 def kafka(
-    folder: Path, protocol: str = "PLAINTEXT", more: Mapping[str, str] | None = None
+    folder: Path,
+    protocol: str = "PLAINTEXT",
+    more: Mapping[str, str] | None = None,
+    ports: tuple[int, int] | None = None,
 ) -> Iterator[Kafka]:
-    """A broker whose clients speak `protocol`; `more`: further properties of the broker."""
+    """A broker whose clients speak `protocol`; `more`: further properties of the broker.
+
+    With the folder and the `ports` (its own, its controller's) of one that has ended it is that one again.
+    """
     jars = maven.jars(f"kafka-{VERSION}", [f"org.apache.kafka:kafka_2.13:{VERSION}"])
-    port, controller = free_port(), free_port()
+    port, controller = ports or (free_port(), free_port())
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -56,7 +62,7 @@ def kafka(
     settings.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     program = [*java(17), "-Xmx384m", "-cp", f"{jars}/*"]
     formatted = subprocess.run(
-        [*program, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(settings)],
+        [*program, "kafka.tools.StorageTool", "format", "-g", "-t", _CLUSTER, "-c", str(settings)],
         capture_output=True,
         text=True,
         check=False,

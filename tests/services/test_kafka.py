@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,10 +19,12 @@ from tests.services import processes
 from tests.services.certificates import make_certificates
 from tests.services.kafka_broker import Kafka, kafka
 from tests.services.kafka_run import POISON_EVERY, drive
+from tests.services.processes import free_port
 from trigger.intake import Taken
 from trigger.listeners.kafka import KafkaListener
 from trigger.listeners.kafka_login import connection
 from trigger.listeners.listener import Desk
+from trigger.pulse import Pulse
 
 
 def test_no_commit_is_lost_though_the_consumer_dies_again_and_again(broker: Kafka, tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ class Heard:
         self.bodies += bodies
         return [Taken() for _ in bodies]
 
-    def beat(self, name: str, works: bool) -> None:
+    def beat(self, name: str, works: bool, why: str) -> None:
         self.works.append(works)
 
 
@@ -149,6 +151,49 @@ def test_what_could_not_be_stored_is_tried_again_before_anything_is_committed(br
     asyncio.run(live())
     assert sorted(heard.bodies) == [b"one", b"two"]
     assert later.bodies == [], "it was committed, and the group left at once"
+
+
+async def until(true: Callable[[], bool], seconds: float = 60) -> None:
+    end = asyncio.get_running_loop().time() + seconds
+    while not true():
+        assert asyncio.get_running_loop().time() < end, "it did not happen"
+        await asyncio.sleep(0.05)
+
+
+def test_it_is_not_ready_while_its_broker_is_gone_and_hears_again_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trigger.listeners.kafka._ASK_SECONDS", 1.0)
+    monkeypatch.setattr("trigger.listeners.kafka._ANSWER_SECONDS", 3.0)
+    ports, heard, pulse = (free_port(), free_port()), Heard(), Pulse(("kafka",), 120.0)
+    heard.beat = pulse.beat  # type: ignore[method-assign]
+    source = KafkaSource.model_validate({"bootstrap_servers": f"127.0.0.1:{ports[0]}", "topics": ["lonely"]})
+
+    async def live() -> None:
+        stop, stack = asyncio.Event(), ExitStack()
+        await asyncio.to_thread(stack.enter_context, kafka(tmp_path, ports=ports))
+        given = {"bootstrap_servers": f"127.0.0.1:{ports[0]}"}
+        await send(given, "lonely", [b"before"])
+        listening = asyncio.create_task(KafkaListener(source, Path(), cast(Desk, heard)).run(stop))
+        try:
+            await until(lambda: heard.bodies == [b"before"] and pulse.is_ready())
+            await asyncio.to_thread(stack.close)
+            await until(lambda: not pulse.is_ready())
+            assert pulse.unready().startswith("kafka: ")
+            await asyncio.to_thread(stack.enter_context, kafka(tmp_path, ports=ports))
+            await until(pulse.is_ready)
+            await send(given, "lonely", [b"after"])
+            await until(lambda: heard.bodies[-1] == b"after")
+            await asyncio.to_thread(stack.close)
+        finally:
+            stop.set()
+            await asyncio.wait_for(listening, 60)
+            stack.close()
+
+    try:
+        asyncio.run(live())
+    except (maven.Unavailable, processes.Unavailable) as error:
+        do_without(f"no kafka: {error}")
 
 
 def test_a_second_member_takes_its_part_and_nothing_is_lost(broker: Kafka) -> None:

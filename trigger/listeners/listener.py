@@ -33,7 +33,7 @@ class Desk:
 
     intake: Intake
     wake: Callable[[], None]
-    beat: Callable[[str, bool], None]
+    beat: Callable[[str, bool, str], None]
 
     async def take(self, source: str, bodies: Sequence[bytes]) -> list[Outcome]:
         """What became of each event; when this returns it is stored. A letter that cannot be kept is `Transient`."""
@@ -63,7 +63,11 @@ def backoff(failures: int) -> float:
     return min(0.5 * 2.0 ** min(failures, 10), _LONGEST_PAUSE_SECONDS)
 
 
+def reason_of(error: Exception) -> str:
+    """What to say of a failure."""
+    return str(error) if isinstance(error, IcemirrorError) else f"{type(error).__name__}: {error}"
+
+
 def say_failed(name: str, error: Exception) -> None:
     """A listener goes on after a while; a person may want to know."""
-    reason = str(error) if isinstance(error, IcemirrorError) else f"{type(error).__name__}: {error}"
-    log.warning("listening failed, trying again", listener=name, reason=reason)
+    log.warning("listening failed, trying again", listener=name, reason=reason_of(error))

@@ -8,7 +8,7 @@ from typing import Any
 
 from icemirror.errors import BadConfig, Transient
 from icemirror.settings.trigger import SqsSource
-from trigger.listeners.listener import Desk, backoff, pause, say_failed
+from trigger.listeners.listener import Desk, backoff, pause, reason_of, say_failed
 
 _WAIT_SECONDS = 5  # also how long a stop may take
 _BATCH = 10
@@ -44,7 +44,7 @@ class SqsListener:
                     raise BadConfig(
                         f"trigger.sources.sqs: {_code(error)}: check queue_url, and what we may do"
                     ) from error
-                self._desk.beat(self.name, False)
+                self._desk.beat(self.name, False, reason_of(error))
                 say_failed(self.name, error)
                 failures += 1
                 await pause(stop, backoff(failures))
@@ -56,7 +56,7 @@ class SqsListener:
             MaxNumberOfMessages=_BATCH,
             WaitTimeSeconds=_WAIT_SECONDS,
         )
-        self._desk.beat(self.name, True)
+        self._desk.beat(self.name, True, "")
         messages: Sequence[Message] = answer.get("Messages", [])
         if messages:
             bodies = [str(message["Body"]).encode("utf-8", "surrogatepass") for message in messages]

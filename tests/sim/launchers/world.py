@@ -9,6 +9,7 @@ What must hold:
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ POLICY = Policy(
 LIMITS = Limits(linger_seconds=3.0, turn_slices=2)
 MOST_STEPS = 8_000  # after the last commit and the last fault; some 1,300 are usual at most
 EFFECTS = 30  # a process that is to die gets to so many more at most
+FROM_SEED = 4_000  # on: workers ask for the store's mark, and some know less than the trigger
 
 
 class Broken(AssertionError):
@@ -110,6 +112,12 @@ class SimStore:
         self._world.schedule.pause()
         return done
 
+    def mark(self) -> str:
+        if self._world.seed < FROM_SEED:
+            return ""
+        self._world.schedule.pause()
+        return self._store.mark()
+
     def record_result(self, result: RunResult) -> None:
         self._world.schedule.pause()
         self._store.record_result(result)
@@ -149,6 +157,8 @@ class World:
         self.commits, self.faults = rnd.randint(2, 8), rnd.choice([0, 2, 5, 10])
         self.slots = rnd.choice([1, 1, 2])
         self.fault_count = self.faults
+        self.more = random.Random(f"more {self.seed}")
+        self.old = self.old_count = self.more.choice([0, 0, 1, 3]) if self.seed >= FROM_SEED else 0
         self.policy = Policy(**{**_fields(POLICY), "slots": self.slots})
         self.platform = self._platform(rnd.choice(["emr", "emr by name", "kubernetes"]))
         self.triggers = [self._trigger(n) for n in range(rnd.choice([1, 2]))]
@@ -183,6 +193,7 @@ class World:
     def _start(self, run_id: str, arguments: list[str], environ: dict[str, str]) -> Process:
         launched = read_arguments(arguments, environ)
         self.counts["jobs"] += 1
+        knows = self._knows()
 
         def work() -> None:
             run_worker(
@@ -192,7 +203,7 @@ class World:
                     policy=self.policy,
                     limits=LIMITS,
                     advance=self.lake.advance,
-                    tables=lambda: frozenset(NAMES),
+                    tables=lambda: knows,
                     stopping=lambda: False,
                     clock=self.schedule.clock,
                     sleep=self.schedule.sleep,
@@ -201,6 +212,14 @@ class World:
             )
 
         return self.schedule.spawn(f"worker {run_id}", work)
+
+    def _knows(self) -> frozenset[str]:
+        """The tables of the next job: some are of another day than the trigger's."""
+        if not self.old or self.more.random() < 0.5:
+            return frozenset(NAMES)
+        self.old -= 1
+        self.counts["job with older settings"] += 1
+        return frozenset(NAMES[1:])
 
     # --- what happens --------------------------------------------------------------------------------------
 
@@ -306,7 +325,7 @@ class World:
         names = self.platform.names()
         if any(count > 1 for count in (Counter(names) - self.platform.forgotten).values()):
             raise Broken(f"a token was launched twice: {names}")
-        most = sum(self.lake.heads.values()) + 2 * self.fault_count + self.slots
+        most = sum(self.lake.heads.values()) + 2 * (self.fault_count + self.old_count) + self.slots
         if len(names) > most:
             raise Broken(f"{len(names)} launches for {sum(self.lake.heads.values())} commits")
         self.counts["launches"] += len(names)

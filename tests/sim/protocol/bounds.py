@@ -5,7 +5,7 @@ its lease and goes on; `lose`, `dup`: hints; `fail`: a merge fails; `nostart`: a
 launcher forgets a token; `wcrash`: a trigger dies between two effects; `rollback`: a person drops the mirror or rolls
 it back; `recheck`: a table that is current is looked at once more; `resume`, `pause`, `replay`, `cancel`: a person
 resumes a table, pauses it, asks for a replay of it, takes that back; `invalid`: a merge fails as only a person can
-mend.
+mend; `old`: a run is launched whose configuration is from before table 0.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ POISONED: dict[str, Bounds] = {
     "no run ever starts": within(commit=2, limit=2, poison="nostart"),
     "every run dies at start": within(commit=2, limit=2, poison="diestart"),
     "the launcher never answers": within(commit=2, limit=3, poison="noanswer", wcrash=1),
+    "no job knows table 0": within(tables=2, commit=2, limit=2, poison="unknown", triggers=1),
+    "no job knows table 0, jobs die": within(
+        tables=2, commit=2, limit=2, poison="unknown", crash=1, wcrash=1, triggers=1
+    ),
+    "no job knows table 0, which is replayed and resumed": within(
+        commit=1, replay=1, resume=1, limit=2, poison="unknown", triggers=1
+    ),
 }
 SMALL: dict[str, Bounds] = {
     "1 table, 1 slot, 2 commits, crash, zombie": within(commit=2, crash=1, zombie=1, triggers=1),
@@ -91,6 +98,9 @@ SMALL: dict[str, Bounds] = {
         short_turns=True, tables=2, commit=2, pause=1, resume=1, triggers=1
     ),
     "pause, resume and replay": within(commit=1, pause=1, resume=1, replay=1, crash=1, triggers=1),
+    "older settings, 2 tables, crash": within(tables=2, commit=2, old=1, crash=1, triggers=1),
+    "older settings, 2 slots, eager": within(slots=2, commit=1, old=1, eager=True, triggers=1),
+    "older settings, 1 table, zombie": within(commit=1, old=1, zombie=1, triggers=1),
     **{f"poison: {name}": bounds for name, bounds in POISONED.items()},
 }
 DEEP: dict[str, Bounds] = {
@@ -137,4 +147,10 @@ DEEP: dict[str, Bounds] = {
         commit=1, pause=1, resume=1, replay=1, zombie=1, crash=1, triggers=1
     ),
     "3 tables, 1 slot, 3 commits, crash": within(tables=3, commit=3, watch=True, crash=1, triggers=1),
+    "older settings, 2 tables, 2 slots, eager, crash": within(
+        tables=2, slots=2, commit=2, old=1, eager=True, crash=1, watch=True, triggers=1
+    ),
+    "no job knows table 0, 2 slots, eager": within(
+        tables=2, slots=2, commit=2, limit=2, poison="unknown", eager=True, watch=True, triggers=1
+    ),
 }

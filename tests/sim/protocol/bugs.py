@@ -17,6 +17,7 @@ from icemirror.state.events import (
     Dispatch,
     Event,
     Looked,
+    PassedBy,
     Pick,
     Recorded,
     Recover,
@@ -169,6 +170,27 @@ def _trust_merged_head(rows: Rows, event: Event, policy: Policy) -> Step:
     return step(rows, event, policy)
 
 
+def _no_charge_for_ignorance(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, PassedBy):
+        return Step(None, (Released(),))
+    return step(rows, event, policy)
+
+
+def _launched_for_nothing(rows: Rows, event: Event, policy: Policy) -> Step:
+    result = step(rows, event, policy)
+    match event, result:
+        case Dispatch(), Step(SlotRow() as row, actions):
+            return Step(replace(row, wanted=()), actions)
+    return result
+
+
+def _charge_for_ignorance_takes_the_table(rows: Rows, event: Event, policy: Policy) -> Step:
+    if isinstance(event, PassedBy):
+        row = replace(rows.table(event.table), owner=None)
+        return step(Rows({**rows.tables, event.table: row}, rows.slots), event, policy)
+    return step(rows, event, policy)
+
+
 S1 = "S1 cursor moves back"
 S2_SLOT = "S2 healthy worker lost its slot"
 S2_TABLE = "S2 healthy worker works on a table that it does not own"
@@ -284,5 +306,20 @@ BUGS: dict[str, Bug] = {
         S6_BY_ITSELF,
         {"commit": 2, "invalid": 1, "limit": 2, "triggers": 1},
         of_replay.notice_lifts_a_quarantine,
+    ),
+    "a table that no job knows is not charged": Bug(
+        L2_LAUNCHES,
+        {"tables": 2, "commit": 2, "limit": 2, "poison": "unknown", "triggers": 1},
+        _no_charge_for_ignorance,
+    ),
+    "nobody remembers what a job was launched for": Bug(
+        L2_LAUNCHES,
+        {"tables": 2, "commit": 2, "limit": 2, "poison": "unknown", "triggers": 1},
+        _launched_for_nothing,
+    ),
+    "who passes by a table takes it from its owner": Bug(
+        S2_TABLE,
+        {"slots": 2, "commit": 1, "old": 1, "eager": True, "triggers": 1},
+        _charge_for_ignorance_takes_the_table,
     ),
 }

@@ -82,6 +82,7 @@ class Fleet:
             limited=limit is not None,
             strict=rule is step and not flaw,
             quiet=quiet,
+            knowing=poison != "unknown" and not self.budget.old,
         )
         self._applied: dict[Hashable, tuple[tuple[int, ...], tuple[int, ...], Step]] = {}
         self._merged: dict[Hashable, int] = {}
@@ -118,6 +119,10 @@ class Fleet:
                 return s.tabs, put(s.slots, row.id.index, self.slots.number(row)), result
             case _:
                 return s.tabs, s.slots, result
+
+    def known(self, r: Run) -> frozenset[str] | None:
+        """The tables that a run knows; None: all."""
+        return frozenset(self.names[1:]) if r.old or self.poison == "unknown" else None
 
     def tell(
         self, s: State, worker: int, names: frozenset[str] | None = None

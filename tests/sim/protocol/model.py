@@ -203,6 +203,8 @@ class Model(Runs):
             return
         if not same:
             out.append((False, "launch", s._replace(runs=(*s.runs, new), pcs=answered(0))))
+            old = (*s.runs, new._replace(old=1))
+            self._fault(s, out, "launch: older settings", "old", runs=old, pcs=answered(0))
             return
         out.append((False, "launch: same run", s._replace(pcs=answered(0))))
         self._fault(s, out, "launch: token forgotten", "forget", runs=(*s.runs, new), pcs=answered(k))

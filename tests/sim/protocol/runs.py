@@ -63,7 +63,9 @@ class Runs(Fleet):
         elif w.doing is Doing.BEAT and self.poison == "diestart":
             out.append((False, f"dies j{r.slot}", s._replace(runs=over)))
         elif w.doing is Doing.PICK:
-            claims = [self._tell(s, n, r, out, frozenset({name})) for name in self.names]
+            known = self.known(r)
+            mine = [name for name in self.names if known is None or name in known]
+            claims = [self._tell(s, n, r, out, frozenset({name})) for name in mine]
             if not any(claims):
                 self._tell(s, n, r, out)
         else:
@@ -73,7 +75,7 @@ class Runs(Fleet):
         self, s: State, n: int, r: Run, out: list[Transition], names: frozenset[str] | None = None
     ) -> bool:
         """One step of a worker; with `names`, only if it gets one of those tables (in any order)."""
-        tabs, slots, worker, got_table = self.tell(s, r.worker, names)
+        tabs, slots, worker, got_table = self.tell(s, r.worker, names or self.known(r))
         if names is not None and not got_table:
             return False
         if got_table and (why := self._untouchable(s, worker)):
@@ -93,7 +95,7 @@ class Runs(Fleet):
         return "S6 a quarantined table is taken" if row is not None and row.quarantined else ""
 
     def _with(self, s: State, n: int, r: Run, worker: int, **changes: Any) -> State:
-        after = Run(r.slot, r.tgen, r.k, worker, "", r.zombie)
+        after = Run(r.slot, r.tgen, r.k, worker, "", r.zombie, r.old)
         return s._replace(runs=put(s.runs, n, after), **changes)
 
     def _merge(self, s: State, n: int, r: Run, w: Worker, out: list[Transition]) -> None:

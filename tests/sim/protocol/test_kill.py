@@ -133,6 +133,8 @@ def test_a_worker_that_is_killed_is_replaced(scene: Scene, point: str) -> None:
         (scene.lake.folder / "trouble").touch()
     if "replayed" in point:
         scene.ask_for_a_replay(NAMES[0])
+    if "decline" in point:
+        (scene.lake.folder / "old").touch()
     assert scene.watch(worker_crash=point) == Exit.DONE
     scene.wait_for_workers()
     assert len(scene.killed()) == 1, "the crash point was not reached"

@@ -41,8 +41,8 @@ class Env(NamedTuple):
 class Run(NamedTuple):
     """A run that the launcher has accepted. `k` tells apart runs of one token that the launcher forgot.
 
-    `at` is where a merge is: C about to locate on the mirror, H about to load the changelog's head, M to commit, R to
-    commit a slice of a replay.
+    `old`: its configuration is from before table 0. `at` is where a merge is: C about to locate on the mirror, H about
+    to load the changelog's head, M to commit, R to commit a slice of a replay.
     """
 
     slot: int
@@ -51,6 +51,7 @@ class Run(NamedTuple):
     worker: int
     at: str = ""
     zombie: int = 0
+    old: int = 0
     loc: int = 0
     h: int = 0
 
@@ -74,6 +75,7 @@ class Budget(NamedTuple):
     replay: int = 0
     cancel: int = 0
     invalid: int = 0
+    old: int = 0
 
 
 Pc = tuple[Any, ...]  # ("launch", slot, gen), ("record", slot, gen, k), ("notice", table) or ("dispatch",)
@@ -123,22 +125,23 @@ class Canon:
         limited: bool,
         strict: bool,
         quiet: bool,
+        knowing: bool,
     ) -> None:
         self._tables, self._slots, self._workers = tables, slots, workers
-        self._limited, self._strict, self._quiet = limited, strict, quiet
+        self._limited, self._strict, self._quiet, self._knowing = limited, strict, quiet, knowing
         self._forms: dict[Key, Form] = {}
         self._renamed: dict[Key, int] = {}
         self.end = workers.number(END)
 
     def __call__(self, s: State) -> State:
-        cores = tuple([r[:6] for r in s.runs])
+        cores = tuple([r[:7] for r in s.runs])
         key = (s.tabs, s.slots, cores, s.pcs, s.bud.forget > 0)
         form = self._forms.get(key)
         if form is None:
             form = self._forms[key] = self._form(s)
         tabs, slots, runs, pcs = form
         plans = s.runs
-        kept = tuple([Run(*core, *plans[n][6:]) if goes_on else Run(*core) for core, n, goes_on in runs])
+        kept = tuple([Run(*core, *plans[n][7:]) if goes_on else Run(*core) for core, n, goes_on in runs])
         return State(tabs, slots, kept, pcs, s.envs, s.bud)
 
     def _form(self, s: State) -> Form:
@@ -151,7 +154,7 @@ class Canon:
         return (
             tuple(self._table(n, m, gens) for n, m in zip(s.tabs, dirties, strict=True)),
             tuple(self._slot(n, m) for n, m in zip(s.slots, gens, strict=True)),
-            tuple(sorted((self._run(r, gens, dirties)[:6], n, r.worker != self.end) for r, n in runs)),
+            tuple(sorted((self._run(r, gens, dirties)[:7], n, r.worker != self.end) for r, n in runs)),
             tuple(sorted((p[0], p[1], gens[p[1]][p[2]], *p[3:]) if len(p) > 2 else p for p in pcs)),
         )
 
@@ -163,7 +166,7 @@ class Canon:
         mine = x.state in ACTIVE and x.gen == w.me.gen and x.run_id == w.me.run_id
         out = w.doing is Doing.RESCAN and (x.state is not SlotState.FREE or x.gen != w.me.gen)
         if r.zombie and not mine:
-            out |= w.doing in (Doing.BEAT, Doing.LINGER, Doing.LEAVE)
+            out |= w.doing in (Doing.BEAT, Doing.LINGER, Doing.DECLINE, Doing.LEAVE)
             if w.doing in (Doing.REPORT, Doing.COMPLETE, Doing.FAIL) and w.turn and self._strict:
                 out |= tabs[int(w.turn.table[1:])].owner != w.me.owner
         return Run(r.slot, r.tgen, r.k, self.end) if out else r
@@ -244,6 +247,8 @@ class Canon:
             # To wait before a slot is taken is to dispatch late, which is explored anyway.
             not_before=math.inf if x.quarantined else 0.0,
             error=None,
+            # Where every worker knows all tables, nobody asks which of them it was launched for.
+            wanted=() if self._knowing else x.wanted,
         )
         return self._renamed.setdefault(key, self._slots.number(new))
 

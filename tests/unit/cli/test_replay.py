@@ -56,6 +56,10 @@ def row(lab: Lab) -> TableRow:
         ["--full", "--dry-run", "--wait"],
         ["--cancel", "--wait"],
         ["--since", "soon"],
+        ["--since", "800000d"],
+        ["--since", f"{'9' * 400}d"],
+        ["--since", "-2h"],
+        ["--since", "2999-01-01"],
         ["--from-snapshot", "x"],
     ],
 )
@@ -172,6 +176,7 @@ class Story:
     def __init__(self, folder: Path, *events: Callable[[SqliteStore], object]) -> None:
         self.store = SqliteStore(folder / "state.db")
         self.events = list(events)
+        self.now = 1000.0
         apply(self.store, ReplayRequested(1000.0, "t", TERMS, ASKED), POLICY)
 
     def sleep(self, _: float) -> None:
@@ -181,7 +186,16 @@ class Story:
     def wait(self, *, as_json: bool = True) -> Exit:
         console = open_console(stderr=True, environ={})
         try:
-            return await_end(self.store, "t", ASKED, console, as_json=as_json, sleep=self.sleep)
+            return await_end(
+                self.store,
+                "t",
+                ASKED,
+                console,
+                as_json=as_json,
+                policy=POLICY,
+                sleep=self.sleep,
+                clock=lambda: self.now,
+            )
         finally:
             self.store.close()
 
@@ -240,6 +254,46 @@ def test_waiting_long_for_a_worker_asks_whether_anybody_is_there(
     assert "done; 0 events" in shown.out
 
 
+def test_waiting_says_again_and_again_that_nobody_is_there_and_goes_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nothing = [lambda store: None] * 1300  # 650 s
+    story = Story(tmp_path, *nothing, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
+    assert story.wait() == 0
+    said = [line for line in capfd.readouterr().err.splitlines() if "nobody" in line]
+    assert len(said) == 3
+    assert said[0] == (
+        "t: nobody has taken it yet; does `icemirror watch` run? Or: `icemirror sweep`. "
+        "Waiting on; Ctrl-C leaves the request where it is"
+    )
+
+
+def test_waiting_says_that_the_job_is_gone_which_had_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def pass_(store: SqliteStore) -> None:
+        story.now += 1000.0  # longer than a lease
+
+    idle = [lambda store: None] * 100
+    story = Story(
+        tmp_path, work, pass_, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done"))
+    )
+    assert story.wait() == 0
+    assert (
+        "t: the job that had it is gone, and nobody has seen to that; does `icemirror"
+        in capfd.readouterr().err
+    )
+
+
+def test_waiting_for_a_job_that_is_at_it_says_nothing_of_the_kind(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    idle = [lambda store: None] * 200
+    story = Story(tmp_path, work, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
+    assert story.wait() == 0
+    assert "Waiting on" not in capfd.readouterr().err
+
+
 def test_a_worker_that_does_what_was_asked_ends_the_waiting(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -258,7 +312,7 @@ def test_a_worker_that_does_what_was_asked_ends_the_waiting(
         end = ReplayEnd(waiting.id, 1.0, "done", step.progress)
         assert store.compare_and_set(replace(there, replay=None, last_replay=end))
         console = open_console(stderr=True, environ={})
-        assert await_end(store, "lab.world", waiting, console, as_json=False) == 0
+        assert await_end(store, "lab.world", waiting, console, as_json=False, policy=POLICY) == 0
     assert "rebuilt from 2 events; it has 2 rows" in capfd.readouterr().out
 
 
@@ -295,7 +349,7 @@ def test_the_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFi
     assert command in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["800000d", "0001-01-01T00:00"])
+@pytest.mark.parametrize("text", ["1970-01-01", "0001-01-01T00:00"])
 def test_long_ago_is_the_beginning(lab: Lab, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     lab.tell("I1@1")
     lab.merge()

@@ -86,3 +86,8 @@ def test_every_duration_survives_being_written_and_read(seconds: float) -> None:
 @given(st.integers(min_value=0, max_value=2**70))
 def test_every_size_survives_being_written_and_read(size: int) -> None:
     assert parse_bytes(format_bytes(size)) == size
+
+
+def test_a_duration_without_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="longer than anything lasts"):
+        parse_seconds("9" * 400 + "d")

@@ -111,6 +111,18 @@ class StoreSuite(ABC):
             one.compare_and_set(TableRow("t", dirty=1))
             assert other.load(EVERYTHING).tables["t"].dirty == 1
 
+    def test_the_mark_changes_when_a_table_comes_to_wait_whoever_wrote_it(self) -> None:
+        opened = self.opener()
+        with opened() as one, opened() as other:
+            seen = [one.mark()]
+            assert one.mark() == seen[0]
+            other.compare_and_set(TableRow("t", dirty=1))
+            seen.append(one.mark())
+            assert one.mark() == seen[1]
+            one.compare_and_set(replace(one.load(EVERYTHING).tables["t"], dirty=2))
+            seen.append(one.mark())
+            assert len(set(seen)) == 3
+
     def test_no_notice_is_lost_among_processes(self) -> None:
         opened = self.opener()
         context = multiprocessing.get_context("spawn")
@@ -187,6 +199,23 @@ class StoreSuite(ABC):
             store.put_letter(_letter(1.0))
             store.put_letter(_letter(2.0 + MAX_AGE_SECONDS))
             assert [letter.received_at for letter in store.letters()] == [2.0 + MAX_AGE_SECONDS]
+
+    def test_letters_that_were_removed_make_room(self) -> None:
+        with self.opener()() as store:
+            for at in range(self.KEPT_LETTERS):
+                store.put_letter(_letter(float(at)))
+            for at in (2.0, 3.0):
+                assert store.remove_letter(_letter(at).id)
+            for at in (8.0, 9.0):
+                store.put_letter(_letter(at))
+            assert [letter.received_at for letter in store.letters()] == [0.0, 1.0, 8.0, 9.0]
+
+    def test_a_letter_older_than_all_that_may_stay_is_not_kept(self) -> None:
+        with self.opener()() as store:
+            for at in range(self.KEPT_LETTERS):
+                store.put_letter(_letter(10.0 + at))
+            store.put_letter(_letter(1.0))
+            assert [letter.received_at for letter in store.letters()] == [10.0, 11.0, 12.0, 13.0]
 
     def test_letters_are_no_rows_and_no_results(self) -> None:
         with self.opener()() as store:

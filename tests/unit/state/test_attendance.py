@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from icemirror.state.attendance import nobody_there
+from icemirror.state.attendance import nobody_there, why_untaken
 from icemirror.state.policy import Policy
-from icemirror.state.rows import SlotRow, SlotState, TableRow
+from icemirror.state.replay import Replay
+from icemirror.state.rows import Owner, SlotRow, SlotState, TableRow
 from tests.unit.state.samples import SLOT, rows
 
 POLICY = Policy(recheck_seconds=100.0, lease_seconds=10.0)
@@ -36,3 +37,46 @@ def test_a_worker_with_a_lease_is_there() -> None:
     at_work = SlotRow(SLOT, SlotState.RUNNING, lease_until=2000.0)
     assert nobody_there(rows(at_work), "shop.orders", 1999.0, POLICY) is None
     assert nobody_there(rows(at_work), "shop.orders", 2001.0, POLICY) is not None
+
+
+ASKED = replace(MERGED, dirty=2, covered=1, replay=Replay("r", 1000.0))
+
+
+def why(*given: TableRow | SlotRow, now: float = 1001.0) -> str | None:
+    return why_untaken(rows(*given), "shop.orders", now, POLICY)
+
+
+def test_why_nobody_is_at_what_was_asked_for() -> None:
+    assert "does `icemirror watch` run?" in str(why(ASKED))
+    assert "does `icemirror watch` run?" in str(
+        why(ASKED, SlotRow(SLOT, SlotState.LINGERING, lease_until=900.0))
+    )
+    launching = SlotRow(SLOT, SlotState.LAUNCHING, lease_until=1005.0)
+    assert why(ASKED, launching) == "a job was launched, and has not begun yet"
+    assert (
+        why(ASKED, replace(launching, state=SlotState.RUNNING)) == "the job that is there is busy with others"
+    )
+    lost = SlotRow(SLOT, failures=3, quarantined=True, error="no Java", not_before=9999.0)
+    assert str(why(ASKED, lost)).startswith(
+        "no worker comes up: no Java; when that is mended, `icemirror resume"
+    )
+
+
+def test_whoever_is_at_it_is_waited_for_unless_it_is_gone() -> None:
+    taken = replace(ASKED, owner=Owner(SLOT, 7))
+    at_work = SlotRow(SLOT, SlotState.RUNNING, gen=7, lease_until=1005.0)
+    assert why(taken, at_work) is None
+    assert "is gone" in str(why(taken, at_work, now=1006.0))
+    assert "is gone" in str(why(taken, replace(at_work, gen=8)))
+    assert "is gone" in str(why(taken))
+
+
+def test_what_backs_off_only_waits() -> None:
+    failed = replace(ASKED, failures=1, not_before=1100.0)
+    assert why(failed) is None
+    assert why(failed, now=1101.0) is not None
+
+
+def test_a_lease_by_a_clock_far_ahead_is_no_sign_of_life() -> None:
+    at_work = SlotRow(SLOT, SlotState.RUNNING, lease_until=1e12)
+    assert nobody_there(rows(at_work), "shop.orders", 1999.0, POLICY) is not None

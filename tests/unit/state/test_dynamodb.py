@@ -314,6 +314,34 @@ def test_a_letter_carries_the_time_at_which_dynamodb_may_forget_it(
     assert item["expires_at"] == {"N": str(int(100.5 + MAX_AGE_SECONDS))}
 
 
+def test_no_letter_is_read_when_one_more_comes(store: DynamoDbStore) -> None:
+    store.put_letter(write_letter("sqs", "r", 0.0, "the first one makes the index"))
+
+    def refuse_to_read(params: dict[str, Any], **_: object) -> None:
+        raise AssertionError(params)
+
+    store._items._client.meta.events.register("provide-client-params.dynamodb.Query", refuse_to_read)
+    for at in range(8):
+        store.put_letter(write_letter("sqs", "r", float(at), f"event {at}" + "x" * 60_000))
+    store._items._client.meta.events.unregister("provide-client-params.dynamodb.Query", refuse_to_read)
+    assert [letter.received_at for letter in store.letters()] == [4.0, 5.0, 6.0, 7.0]
+
+
+@pytest.mark.parametrize("body", [None, "{", '{"version": 2, "letters": []}'])
+def test_an_index_of_letters_that_is_lost_or_damaged_is_made_anew(
+    store: DynamoDbStore, client: Any, table: str, body: str | None
+) -> None:
+    for at in range(4):
+        store.put_letter(write_letter("sqs", "r", float(at), f"event {at}"))
+    key = {"kind": {"S": "letters"}, "key": {"S": "letters"}}
+    item = client.get_item(TableName=table, Key=key)["Item"]
+    client.delete_item(TableName=table, Key=key)
+    if body is not None:
+        client.put_item(TableName=table, Item={**item, "body": {"S": body}})
+    store.put_letter(write_letter("sqs", "r", 9.0, "event 9"))
+    assert [letter.received_at for letter in store.letters()] == [1.0, 2.0, 3.0, 9.0]
+
+
 def test_a_result_of_many_slices_is_kept_without_the_first_ones(store: DynamoDbStore) -> None:
     counts = dict.fromkeys(SliceResult.model_fields, 1) | {"seconds_by_step": {"plan": 0.1}}
     slices = tuple(SliceResult.model_validate({**counts, "snapshot_id": at}) for at in range(2000))

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from icemirror.state.clocks import SKEW_SECONDS
 from icemirror.state.eligibility import due_at, waiting, waits
+from icemirror.state.replay import Replay
 from icemirror.state.rows import TableRow
 from tests.unit.state.samples import INVALID, POLICY, TRANSIENT, dirty, owned
 
@@ -79,3 +81,32 @@ def test_the_table_that_waits_longest_comes_first_and_only_those_of_the_group() 
     found = waiting([late, early, foreign], 10.0, "default", None, POLICY)
     assert [row.name for _, row in found] == ["c", "b"]
     assert [row.name for _, row in waiting([late, early], 10.0, "default", frozenset({"b"}), POLICY)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("row", "longest"),
+    [
+        ({"not_before": 0.0}, POLICY.max_backoff_seconds),
+        ({"not_before": 0.0, "quarantined": True, "error": TRANSIENT}, POLICY.probation_seconds),
+        ({"last_dirty_at": -POLICY.quiet_seconds, "first_dirty_at": -2.0}, POLICY.max_wait_seconds),
+        ({"completed_at": -60.0}, 60.0),
+    ],
+    ids=lambda given: "+".join(given) if isinstance(given, dict) else "",
+)
+def test_a_time_is_believed_as_far_as_its_own_wait_explains_it(row: dict[str, Any], longest: float) -> None:
+    """And a minute more, by which clocks may differ."""
+    now, waiting = 1000.0, dirty(at=0.0, min_interval_seconds=60.0)
+
+    def due(ahead: float) -> float:
+        shifted = {
+            key: now + ahead + value if isinstance(value, float) else value for key, value in row.items()
+        }
+        return due_at(replace(waiting, **shifted), now, POLICY)
+
+    assert due(longest + SKEW_SECONDS) == now + longest + SKEW_SECONDS
+    assert due(longest + SKEW_SECONDS + 1.0) == now
+
+
+@pytest.mark.parametrize("happened", [{"yielded_at": 81.0}, {"replay": Replay("r", 81.0)}])
+def test_what_happened_happened_before_now(happened: dict[str, Any]) -> None:
+    assert due_at(replace(dirty(at=0.0), **happened), 20.0, POLICY) == 20.0

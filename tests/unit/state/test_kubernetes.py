@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.result import TableResult
 from icemirror.settings.trigger import KubernetesState
 from icemirror.state.kubernetes import KubernetesStore, open_kubernetes
 from icemirror.state.letters import write_letter
 from icemirror.state.reads import EVERYTHING, NO_SLOT, Reads
 from icemirror.state.rows import SlotRow, TableRow
+from icemirror.state.store import RunResult
 from tests.unit.state.fake_kubernetes import (
     Answer,
     FakeCluster,
@@ -136,11 +138,12 @@ def test_a_repeated_request_whose_first_answer_was_lost_counts_as_written(
         return answer()
 
     cluster.fault = lose_first_write
-    assert store.compare_and_set(TableRow("t", dirty=1))
+    assert store.compare_and_set(TableRow("t", covered=1))
     found = store.load(EVERYTHING).tables["t"]
-    assert store.compare_and_set(TableRow("t", dirty=2, revision=found.revision))
+    assert lost == ["POST"]
+    assert store.compare_and_set(TableRow("t", covered=2, revision=found.revision))
     assert lost == ["POST", "PUT"]
-    assert not store.compare_and_set(TableRow("t", dirty=3, revision=found.revision))
+    assert not store.compare_and_set(TableRow("t", covered=3, revision=found.revision))
 
 
 def refuse(code: int, message: str, times: int) -> Callable[[str, Callable[[], Answer]], Answer]:
@@ -211,10 +214,29 @@ def test_a_server_that_nobody_listens_at_is_transient(tmp_path: Path) -> None:
         store.load(EVERYTHING)
 
 
+def test_no_letter_is_read_when_one_more_comes(
+    store: KubernetesStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_letter(write_letter("sqs", "r", 0.0, "the first one makes the index"))
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_list", lambda kinds: pytest.fail(f"{kinds} are read"))
+        for at in range(8):
+            store.put_letter(write_letter("sqs", "r", float(at), f"event {at}"))
+    assert [letter.received_at for letter in store.letters()] == [4.0, 5.0, 6.0, 7.0]
+
+
 def test_results_that_cannot_be_read_are_history(store: KubernetesStore, cluster: FakeCluster) -> None:
     cluster.put("icemirror-results", "results", body="{")
     assert store.results_since("").results == ()
     assert store.last_cursor() == ""
+
+
+def test_results_of_a_newer_release_are_left_alone(store: KubernetesStore, cluster: FakeCluster) -> None:
+    newer = '{"version": 2, "rings": []}'
+    cluster.put("icemirror-results", "results", body=newer)
+    store.record_result(RunResult("r", 1.0, TableResult(table="t", outcome="merged", seconds=1.0)))
+    assert cluster.objects["icemirror", "icemirror-results"]["data"]["body"] == newer
+    assert store.results_since("").results == ()
 
 
 def test_a_letter_that_cannot_be_read_can_be_dropped(store: KubernetesStore, cluster: FakeCluster) -> None:

@@ -40,6 +40,8 @@ def _random_rows(rng: random.Random) -> Rows:
             gen=rng.randrange(3),
             run_id=rng.choice([None, "r0", "r1"]),
             lease_until=rng.choice([0.0, 100.0]),
+            launched_at=rng.choice([0.0, 40.0]),
+            wanted=tuple(rng.sample(NAMES, rng.randrange(3))),
         )
         for slot in SLOTS
         if rng.random() < 0.8
@@ -66,6 +68,8 @@ def _random_event(rng: random.Random) -> e.Event:
             e.Started(now, me),
             e.Beat(now, me, rng.random() < 0.5),
             e.Pick(now, me),
+            e.Pick(now, me, frozenset(rng.sample(NAMES, 2))),
+            e.Wake(now, me, frozenset(rng.sample(NAMES, 1))),
             e.Progressed(now, me, name),
             e.TurnEnded(now, me, name),
             e.ReplayRequested(now, name, TERMS, Replay(rng.choice("12"), now)),
@@ -75,6 +79,7 @@ def _random_event(rng: random.Random) -> e.Event:
             e.Failed(now, me, name, INVALID, 0.5, None, rng.choice("12")),
             e.Completed(now, me, name, 1, 0.0, "h2"),
             e.Failed(now, me, name, TRANSIENT, 0.5),
+            e.PassedBy(now, me, name, 0.5, rng.choice([None, TRANSIENT])),
             e.Wake(now, me),
             e.Leave(now, me),
             e.Retake(now, me),

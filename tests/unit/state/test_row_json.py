@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,13 +79,48 @@ def test_a_row_from_before_a_field_existed_takes_its_default() -> None:
     assert load_table(json.dumps(old), "1") == TableRow("t", dirty=2)
 
 
-def test_a_row_with_a_field_of_a_later_release_loads() -> None:
-    assert load_table(json.dumps({"version": 1, "name": "t", "colour": "red"}), "1") == TableRow("t")
+def test_fields_of_a_later_release_are_carried_along() -> None:
+    stored = {"version": 1, "name": "t", "colour": "red", "shape": {"sides": 3}, "extra": 1, "revision": 2}
+    row = load_table(json.dumps(stored), "7")
+    assert (row, row.revision) == (TableRow("t"), "7")
+    again = json.loads(dump_row(replace(row, dirty=5)))
+    assert (again["dirty"], {name: again[name] for name in stored}) == (5, stored)
+    slot = load_slot(json.dumps({**STORED["slot"], "colour": "red"}), "8")
+    assert (slot, json.loads(dump_row(slot))["colour"]) == (SLOT_ROW, "red")
+
+
+def test_what_this_release_writes_wins_over_what_was_carried_along() -> None:
+    row = load_table('{"version": 1, "name": "t", "colour": "red"}', "1")
+    forged = replace(row, extra='{"dirty": 9, "colour": "red"}', dirty=1)
+    assert load_table(dump_row(forged), "1").dirty == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "where"),
+    [
+        ("replay", {"id": "r", "requested_at": 1.0, "version": 2}, "replay.version"),
+        ("error", {"kind": "unheard-of", "message": "m"}, "error.kind"),
+        (
+            "last_run",
+            {"run_id": "r", "started_at": 1, "ended_at": 2, "outcome": "?", "events": 0},
+            "last_run.outcome",
+        ),
+    ],
+)
+def test_a_value_of_a_later_release_is_no_damage(field: str, value: object, where: str) -> None:
+    body = json.dumps({"version": 1, "name": "shop.orders", field: value})
+    with pytest.raises(Invalid, match=rf'row of "shop.orders" .* `{where}`.*newer icemirror.*Upgrade'):
+        load_table(body, "1")
+
+
+def test_a_state_of_a_worker_that_only_a_later_release_knows_is_no_damage() -> None:
+    with pytest.raises(Invalid, match="newer icemirror"):
+        load_slot(json.dumps({**STORED["slot"], "state": "draining"}), "1")
 
 
 def test_a_row_of_a_newer_version_is_refused_with_a_remedy() -> None:
-    with pytest.raises(Invalid, match="Upgrade"):
-        load_table(json.dumps({"version": 2, "name": "t"}), "1")
+    with pytest.raises(Invalid, match=r'"t" in the state has version 2, this release knows 1.*Upgrade'):
+        load_table(json.dumps({"version": 2, "name": "t", "dirty": "of another shape"}), "1")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from icemirror.state.actions import Cancel, Exit, Held, Idle, Launch, Merge, Released
+from icemirror.state.clocks import SKEW_SECONDS
 from icemirror.state.events import (
     Beat,
     Dispatch,
@@ -21,12 +22,14 @@ from icemirror.state.events import (
     Wake,
 )
 from icemirror.state.rows import SlotId, SlotRow, SlotState, TableRow
+from icemirror.state.slot_rules import MOST_WANTED
 from icemirror.state.step import Step, step
 from tests.unit.state.samples import ME, POLICY, SLOT, dirty, owned, rows, slot
 
 FREE, LAUNCHING = SlotState.FREE, SlotState.LAUNCHING
 RUNNING, LINGERING = SlotState.RUNNING, SlotState.LINGERING
 WORK = Dispatch(50.0, "default")
+LEAVE = Leave(50.0, ME)
 EXIT = Step(None, (Exit(),))
 
 
@@ -204,3 +207,85 @@ def test_a_worker_that_leaves_looks_once_more_and_comes_back_as_a_new_generation
     assert step(rows(replace(freed, gen=9), dirty()), Retake(51.0, ME), POLICY) == EXIT
     assert step(rows(slot(LAUNCHING), dirty()), Retake(51.0, ME), POLICY) == EXIT
     assert step(rows(slot(RUNNING, gen=8)), Leave(50.0, ME), POLICY) == EXIT
+
+
+def test_a_slot_names_the_tables_that_it_was_taken_for_and_forgets_them_with_its_worker() -> None:
+    waiting = [dirty(name, at=at) for name, at in (("b", 1.0), ("a", 3.0), ("late", 49.5))]
+    taken = slot_after(step(rows(*waiting), WORK, POLICY))
+    assert (taken.launched_at, taken.wanted) == (50.0, ("b", "a"))
+    assert (
+        slot_after(step(rows(replace(taken, state=RUNNING, gen=7, run_id="run-7")), LEAVE, POLICY)).wanted
+        == ()
+    )
+    many = slot_after(step(rows(*(dirty(f"t{number}") for number in range(500))), WORK, POLICY))
+    assert len(many.wanted) == MOST_WANTED
+
+
+def test_a_worker_hears_which_tables_it_was_launched_for_and_does_not_know() -> None:
+    held = slot(LINGERING, launched_at=40.0, wanted=("a", "b"))
+    waiting = [dirty(name, at=30.0) for name in ("a", "b", "c")]
+    result = step(rows(held, *waiting), Wake(50.0, ME, frozenset({"other"})), POLICY)
+    assert result.actions == (Idle(None, strangers=True, unknown=("a", "b")),)
+    taken = [waiting[2], replace(waiting[0], paused=True), replace(waiting[1], not_before=60.0)]
+    result = step(rows(held, *taken), Wake(50.0, ME, frozenset({"other"})), POLICY)
+    assert result.actions == (Idle(None),), "what waits is old, and nobody launched a worker for it"
+    result = step(rows(held, dirty("c", at=41.0)), Wake(50.0, ME, frozenset({"other"})), POLICY)
+    assert result.actions == (Idle(None, strangers=True),), "somebody has noticed it since"
+
+
+def test_a_worker_whose_clock_is_behind_begins_at_its_launch() -> None:
+    result = step(rows(slot(LAUNCHING, launched_at=700.0)), Started(5.0, ME), POLICY)
+    assert (slot_after(result).lease_until, result.actions) == (800.0, (Held(7, 700.0),))
+
+
+FAR_AHEAD = 1e9
+
+
+def test_a_slot_whose_back_off_was_written_by_a_clock_far_ahead_is_taken() -> None:
+    for failed in (slot(FREE, not_before=FAR_AHEAD), slot(FREE, not_before=FAR_AHEAD, quarantined=True)):
+        assert step(rows(dirty(), failed), WORK, POLICY).actions
+
+
+def test_a_launch_by_a_clock_far_ahead_that_nobody_recorded_is_repeated_with_the_same_token() -> None:
+    seen = Recover(50.0, SLOT, 7, None, RunState.UNKNOWN, 0.0)
+    launching = slot(LAUNCHING, run_id=None, lease_until=FAR_AHEAD)
+    assert step(rows(launching), seen, POLICY).actions == (Launch(SLOT, 7),)
+    soon = 50.0 + POLICY.launch_lease_seconds + SKEW_SECONDS
+    assert step(rows(replace(launching, lease_until=soon)), seen, POLICY) == Step(None)
+
+
+@pytest.mark.parametrize("state", [RUNNING, LINGERING])
+def test_the_lease_of_a_worker_with_a_clock_far_ahead_is_cut_and_the_worker_left_alone(
+    state: SlotState,
+) -> None:
+    seen = Recover(50.0, SLOT, 7, "run-7", RunState.UNKNOWN, 0.0)
+    cut = slot_after(step(rows(slot(state, lease_until=FAR_AHEAD)), seen, POLICY))
+    ends_at = 50.0 + POLICY.lease_seconds + SKEW_SECONDS
+    assert (cut.state, cut.run_id, cut.lease_until) == (state, "run-7", ends_at)
+    assert step(rows(cut), seen, POLICY) == Step(None), "once is enough"
+    assert slot_after(step(rows(cut), replace(seen, now=ends_at), POLICY)).state is FREE
+
+
+def test_a_busy_worker_makes_room_for_one_that_knows_a_table_which_waits_longer_than_all() -> None:
+    held = slot(RUNNING, launched_at=5.0)
+    known, young, names = dirty("known", at=45.0), dirty("young", at=6.0), frozenset({"known"})
+    result = step(rows(held, known, young), Pick(50.0, ME, names), POLICY)
+    assert (slot_after(result).state, result.actions) == (LINGERING, (Idle(47.0, strangers=True),))
+    lingering = rows(replace(held, state=LINGERING), known, young)
+    assert step(lingering, Wake(50.0, ME, names), POLICY).actions == (Idle(47.0, strangers=True),)
+    freed = rows(replace(held, state=FREE, run_id=None), known, young)
+    assert step(freed, Retake(50.0, ME, names), POLICY) == EXIT, "the next one shall be another"
+
+
+@pytest.mark.parametrize(
+    ("held", "known", "young"),
+    [
+        (slot(RUNNING, launched_at=5.0), dirty("known", at=1.0), dirty("young", at=6.0)),  # waits longer
+        (slot(RUNNING, launched_at=5.0), dirty("known", at=45.0), dirty("young", at=30.0)),  # not for long
+        (slot(RUNNING, launched_at=7.0), dirty("known", at=45.0), dirty("young", at=6.0)),  # of long ago
+        (slot(RUNNING, launched_at=5.0, wanted=("young",)), dirty("known", at=45.0), dirty("young", at=6.0)),
+    ],
+)
+def test_but_not_for_any_stranger(held: SlotRow, known: TableRow, young: TableRow) -> None:
+    result = step(rows(held, known, young), Pick(50.0, ME, frozenset({"known"})), POLICY)
+    assert result.actions == (Merge("known", 1),)

@@ -8,7 +8,7 @@ import os
 import signal
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,9 @@ import pytest
 from icemirror.errors import Invalid, Transient
 from icemirror.state.letters import write_letter
 from icemirror.state.reads import EVERYTHING
+from icemirror.state.row_json import dump_row
 from icemirror.state.rows import TableRow
-from icemirror.state.sqlite import SqliteStore
+from icemirror.state.sqlite import LETTER_AGES, SqliteStore
 from icemirror.state.sqlite_file import named_error
 from tests.unit.state.store_suite import OpenStore, StoreSuite
 from tests.unit.state.test_row_json import SLOT_ROW, STORED, TABLE
@@ -136,6 +137,17 @@ def test_a_file_from_before_there_were_letters_takes_them_and_keeps_its_rows(tmp
         assert (store.letters(), store.load(EVERYTHING).tables["t"].dirty) == ((letter,), 1)
 
 
+def test_the_ages_of_letters_are_read_without_the_letters(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    open_and_close(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP INDEX letters_by_age")  # a file of an older release
+    open_and_close(path)
+    with closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {LETTER_AGES}").fetchall()
+    assert ["COVERING INDEX letters_by_age" in str(step) for step in plan] == [True]
+
+
 def test_a_database_that_stays_locked_is_transient(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     open_and_close(path)
@@ -226,8 +238,10 @@ def test_a_state_is_read_where_nothing_may_be_written(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with SqliteStore(path) as store:
         assert store.compare_and_set(TableRow("shop.orders", dirty=1))
+        store.put_letter(write_letter("sqs", "r", 1.0, "event"))
     with SqliteStore(path, read_only=True) as store:
         assert store.load(EVERYTHING).tables["shop.orders"].dirty == 1
+        assert [letter.body for letter in store.letters()] == ["event"]
         with pytest.raises(Invalid, match="cannot be opened for writing"):
             store.compare_and_set(TableRow("shop.items"))
 
@@ -253,3 +267,66 @@ def test_a_state_is_read_in_a_folder_of_somebody_else() -> None:
         child.join(60)
         folder.chmod(0o755)
         assert child.exitcode == 0
+
+
+def _move(path: Path) -> None:
+    path.rename(path.with_name("aside.db"))
+
+
+def _replace(path: Path) -> None:
+    open_and_close(path.with_name("new.db"))
+    path.with_name("new.db").replace(path)
+
+
+@pytest.mark.parametrize("befall", [Path.unlink, _move, _replace])
+def test_a_state_that_is_moved_or_deleted_while_it_is_in_use_is_written_to_no_more(
+    tmp_path: Path, befall: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "s.db"
+    with SqliteStore(path) as store:
+        assert store.compare_and_set(TableRow("t", dirty=1))
+        befall(path)
+        for request in (
+            lambda: store.load(EVERYTHING),
+            lambda: store.compare_and_set(TableRow("u", dirty=1)),
+            lambda: store.put_letter(write_letter("sqs", "r", 1.0, "event")),
+        ):
+            with pytest.raises(
+                Invalid, match=r"s\.db was moved or deleted while it was in use\. Put it back"
+            ):
+                request()
+
+
+def test_a_state_that_was_moved_holds_all_that_was_told_and_can_be_put_back(tmp_path: Path) -> None:
+    path, aside = tmp_path / "s.db", tmp_path / "aside.db"
+    with SqliteStore(path) as store:
+        assert store.compare_and_set(TableRow("t", paused=True))
+        path.rename(aside)
+        with pytest.raises(Invalid, match="moved"):
+            store.load(EVERYTHING)
+    aside.rename(path)
+    with SqliteStore(path) as store:
+        assert store.load(EVERYTHING).tables["t"].paused
+
+
+def test_what_was_written_as_the_file_went_is_not_taken_for_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    with SqliteStore(path) as store:
+
+        def dump_and_unlink(row: TableRow) -> str:
+            path.unlink()
+            return dump_row(row)
+
+        monkeypatch.setattr("icemirror.state.sqlite.dump_row", dump_and_unlink)
+        with pytest.raises(Invalid, match="moved or deleted"):
+            store.compare_and_set(TableRow("t", dirty=1))
+
+
+def test_another_working_directory_is_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with SqliteStore(Path("s.db")) as store:
+        monkeypatch.chdir("/")
+        assert store.compare_and_set(TableRow("t", dirty=1))
+        assert store.load(EVERYTHING).tables["t"].dirty == 1

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from icemirror.state.actions import Lost, Merge, Released
+from icemirror.state.actions import Exit, Lost, Merge, Released
+from icemirror.state.eligibility import needs_person
 from icemirror.state.events import (
     Completed,
     Failed,
     Looked,
     LookFailed,
     Noticed,
+    PassedBy,
     Paused,
     Progressed,
     Resumed,
@@ -20,6 +22,7 @@ from icemirror.state.events import (
     TurnEnded,
     Unown,
 )
+from icemirror.state.replay import Replay
 from icemirror.state.rows import SlotState, TableRow
 from icemirror.state.step import Step, step
 from tests.unit.state.samples import (
@@ -94,6 +97,7 @@ def test_a_look_that_changes_nothing_writes_nothing() -> None:
         ({"completed_at": 100.0}, 599.0, False),
         ({"completed_at": 100.0}, 600.0, True),
         ({"completed_at": 9000.0}, 600.0, True),  # by a clock that was ahead
+        ({"completed_at": 9000.0, "last_dirty_at": 550.0}, 600.0, False),  # by one that still is
         ({"completed_at": 100.0, "paused": True}, 600.0, False),
         ({"completed_at": 100.0, "dirty": 2}, 600.0, False),  # waits already
     ],
@@ -239,3 +243,40 @@ def test_resume_starts_afresh_and_pause_stops() -> None:
     )
     assert table_after(step(rows(row), Paused(6.0, NAME), POLICY)).paused
     assert step(rows(), Resumed(5.0, NAME), POLICY) == Step(None)
+
+
+PASSED = PassedBy(50.0, ME, NAME, 0.0)
+
+
+def test_a_table_that_a_worker_came_for_and_does_not_know_backs_off_then_needs_a_person() -> None:
+    row = dirty(at=0.0)
+    for failures in (1, 2):
+        result = step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY)
+        row = replace(table_after(result), not_before=0.0)
+        assert (row.failures, row.quarantined, result.actions) == (failures, False, (Released(),))
+        assert row.error is not None
+        assert row.error.kind == "transient"
+    row = table_after(step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY))
+    assert (row.failures, row.quarantined, needs_person(row)) == (3, True, True)
+
+
+def test_a_first_job_that_does_not_know_a_table_which_failed_before_is_no_reason_for_a_person() -> None:
+    row = table_after(
+        step(rows(dirty(failures=2, error=TRANSIENT), slot(SlotState.LINGERING)), PASSED, POLICY)
+    )
+    assert (row.failures, row.quarantined, needs_person(row)) == (3, True, False)
+
+
+def test_what_another_has_taken_or_may_not_be_taken_is_not_charged() -> None:
+    for row in (owned(), dirty(paused=True), dirty(not_before=60.0), TableRow(NAME)):
+        assert step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY) == Step(None, (Released(),))
+    assert step(rows(dirty(), slot(SlotState.FREE)), PASSED, POLICY) == Step(None, (Exit(),))
+
+
+def test_a_replay_that_no_job_knows_the_table_of_ends_and_says_why() -> None:
+    row = dirty(at=0.0, replay=Replay("r1", 0.0), failures=2)
+    ended = table_after(step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY))
+    assert (ended.replay, ended.failures, ended.quarantined) == (None, 0, False)
+    assert ended.last_replay is not None
+    assert ended.last_replay.error is not None
+    assert "no job knows this table" in ended.last_replay.error.message

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from icemirror.state.actions import Action, Exit, Held, Idle, Lost, Merge, Released
-from icemirror.state.events import Beat, Event, Failed, Leave, Progressed, Replayed, TurnEnded
+from icemirror.state.events import Beat, Event, Failed, Leave, PassedBy, Progressed, Replayed, TurnEnded
 from icemirror.state.replay import Replay, ReplayProgress
 from icemirror.state.worker import (
     Doing,
@@ -192,3 +192,24 @@ def test_a_failure_says_whether_it_was_the_replays() -> None:
     event = told_event(merged(merging(), MergeFailed(TRANSIENT), LIMITS))
     assert isinstance(event, Failed)
     assert event.replay_id is None
+
+
+def test_a_worker_says_of_each_table_that_it_came_for_and_does_not_know_that_it_is_so_then_leaves() -> None:
+    lingering = replace(Worker(ME, Doing.LINGER), idle_since=0.0)
+    worker = after(lingering, Idle(None, strangers=True, unknown=("a", "b")), now=1.0)
+    assert worker.doing is Doing.DECLINE
+    assert tell(worker, Moment(2.0, 0.5, blind=TRANSIENT), LIMITS) == PassedBy(2.0, ME, "a", 0.5, TRANSIENT)
+    worker = after(worker, Released())
+    assert tell(worker, Moment(2.0, 0.5), LIMITS) == PassedBy(2.0, ME, "b", 0.5)
+    worker = after(worker, Released())
+    assert isinstance(told_event(worker), Leave)
+    assert after(worker, Released()).doing is Doing.RESCAN, "as whoever leaves"
+
+
+def test_a_worker_whose_clock_is_behind_lives_by_the_clock_that_launched_it() -> None:
+    worker = after(Worker(ME), Held(7, 700.0), now=100.0)
+    assert tell(worker, Moment(101.0), LIMITS) == Beat(701.0, ME)
+    worker = after(after(worker, Held(7), now=101.0), Merge("t", 1), now=102.0)
+    assert worker.turn is not None
+    assert worker.turn.read_at == 702.0
+    assert tell(after(Worker(ME), Held(7, 50.0), now=100.0), Moment(101.0), LIMITS) == Beat(101.0, ME)

@@ -77,11 +77,18 @@ def test_the_rest_is_not_found_and_only_get_is_answered(serve: Callable[..., Sta
         assert (status, headers["allow"]) == (405, "GET"), method
 
 
-def test_readiness_is_asked_for_each_time(serve: Callable[..., StatusServer]) -> None:
-    ready = [False, True]
-    server = serve(ready=lambda: ready.pop(0))
-    assert ask(server, "/readyz")[0] == 503
-    assert ask(server, "/readyz")[0] == 200
+def test_readiness_is_asked_for_each_time_and_its_lack_explained(
+    serve: Callable[..., StatusServer],
+) -> None:
+    whys = ["kafka: no broker is there, whatever hunter2 says", ""]
+    register_secret("hunter2")
+    try:
+        server = serve(unready=lambda: whys.pop(0))
+        status, _, body = ask(server, "/readyz")
+        assert (status, body) == (503, "not ready: kafka: no broker is there, whatever *** says\n")
+        assert ask(server, "/readyz")[0] == 200
+    finally:
+        forget_secrets()
 
 
 def test_metrics_without_the_packages_say_what_to_install(serve: Callable[..., StatusServer]) -> None:

@@ -24,6 +24,7 @@ from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import SlotId, SlotRow, TableRow
 from icemirror.state.sqlite import SqliteStore
 from tests.unit.state.samples import INVALID, RUN, dirty, owned
+from trigger.registry import Registry
 
 CONFIG = """
 iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
@@ -154,6 +155,18 @@ def test_a_sweep_says_how_the_tables_stand(folder: Path, capfd: pytest.CaptureFi
 
 def test_a_sweep_of_a_catalog_that_is_not_there_ends_with_4(folder: Path) -> None:
     assert run(["sweep"]) == 4
+
+
+def test_a_sweep_says_that_a_catalog_is_silent_whatever_the_rows_say(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    put(folder, merged("shop.orders"), TableRow("shop.items", dirty=1, noticed_head="m1", paused=True))
+    monkeypatch.setattr(Registry, "heads", lambda *_: {})
+    assert run(["sweep"]) == 4
+    shown = capfd.readouterr()
+    assert shown.out.strip() == "2 gave-up"
+    said = [line for line in shown.err.splitlines() if line.startswith("error:")]
+    assert said == [f"error: shop.{name}: its catalog has not answered yet" for name in ("orders", "items")]
 
 
 def test_status_is_one_json_object_per_table_and_makes_no_state(

@@ -260,7 +260,7 @@ def test_a_sweep_for_cron_stays_for_the_quiet_period_and_launches(stage: Stage) 
 
 
 def test_a_sweep_for_cron_does_not_stay_for_a_table_that_backs_off_for_long(stage: Stage) -> None:
-    backing_off = TableRow(ORDERS, dirty=1, noticed_head="m1", not_before=stage.now + 500.0)
+    backing_off = TableRow(ORDERS, dirty=1, noticed_head="m1", not_before=stage.now + 300.0)
     stage.store.compare_and_set(backing_off)
     stage.catalogs["other"].heads.clear()
     stage.fleet.sweep_once(lambda _: pytest.fail("it waits"))

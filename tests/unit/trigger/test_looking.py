@@ -131,6 +131,8 @@ def test_a_catalog_that_is_still_asked_leaves_us_blind_and_after_a_minute_has_fa
     told = named(looking.heads(tables, 0.05)["shop.items"])
     assert isinstance(told, Transient)
     assert looking.failures(tables[1]) == 1
+    clock.now = 119.0
+    assert str(named(looking.heads(tables, 0.05)["shop.items"])) == str(told), "each change is a write"
     answer.set()
     assert looking.heads(tables, PATIENCE)["shop.items"] == "i1"
     assert not looking.is_blind(tables[1])

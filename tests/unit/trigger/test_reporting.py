@@ -13,7 +13,9 @@ from icemirror.result import ErrorResult, SliceResult, TableResult
 from icemirror.state.rows import Rows, TableRow
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.store import RunResult
+from icemirror.telemetry import names
 from icemirror.telemetry.metrics import NoMetrics
+from icemirror.telemetry.names import Metric
 from tests.unit.state.samples import INVALID, TRANSIENT, rows
 from trigger.reporting import Reporting
 
@@ -124,4 +126,49 @@ def test_a_table_that_was_quarantined_before_the_start_is_told_of(
     store.record_result(ended(INVALID))
     reporting = Reporting(store, NoMetrics(), store.last_cursor())
     report(reporting, rows(TableRow(TABLE, quarantined=True, error=INVALID)))
+    assert [line[1] for line in lines(logged)] == ["table quarantined"]
+
+
+class Gauges(NoMetrics):
+    """The last value of each gauge, and how often each counter counted."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, str], float] = {}
+        self.counted: list[str] = []
+
+    def gauge(self, metric: Metric, value: float, **labels: str) -> None:
+        self.values[metric.name, labels["table"]] = value
+
+    def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
+        self.counted.append(metric.name)
+
+
+def test_a_table_that_is_no_longer_configured_alarms_nobody_until_it_is_again(
+    store: SqliteStore, logged: pytest.LogCaptureFixture
+) -> None:
+    gauges, known = Gauges(), {TABLE, "shop.items"}
+    reporting = Reporting(store, gauges, "", known=lambda: frozenset(known))
+    late: dict[str, Any] = {
+        "dirty": 1,
+        "first_dirty_at": 1.0,
+        "failures": 3,
+        "quarantined": True,
+        "error": INVALID,
+    }
+    found = rows(TableRow(TABLE, **late), TableRow("shop.items", dirty=1, covered=1))
+    lag = (names.LAG_SECONDS.name, TABLE)
+
+    known.remove(TABLE)
+    report(reporting, found)
+    assert (lines(logged), gauges.counted, lag in gauges.values) == ([], [], False)
+
+    known.add(TABLE)
+    report(reporting, found)
+    assert [line[1] for line in lines(logged)] == ["table quarantined"]
+    assert gauges.values[lag] > 0
+
+    known.remove(TABLE)
+    report(reporting, found)
+    assert gauges.values[lag] == 0
+    assert gauges.values[names.LAG_SNAPSHOTS.name, TABLE] == 0
     assert [line[1] for line in lines(logged)] == ["table quarantined"]

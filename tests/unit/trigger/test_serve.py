@@ -113,7 +113,9 @@ class TestRounds:
         with monkeypatch.context() as patch:
             patch.setattr(type(scene.store), "load", silent_of(silent))
             assert rounds.once() == (5.0, False)
+            assert rounds.problem == "locked"
         assert rounds.once()[1]
+        assert rounds.problem == ""
 
     def test_a_new_changelog_is_looked_at_though_no_event_told(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -144,7 +146,7 @@ class Told:
 
     async def run(self, stop: asyncio.Event) -> None:
         await self.desk.take(self.name, [BY_NAME])
-        self.desk.beat(self.name, True)
+        self.desk.beat(self.name, True, "")
         await stop.wait()
         self.ended = True
 
@@ -213,10 +215,14 @@ def test_health_is_about_hanging_and_readiness_about_work() -> None:
     assert pulse.is_ready()
     pulse.beat("kafka", False)
     assert (pulse.is_alive(), pulse.is_ready()) == (True, False)
+    pulse.beat("kafka", False, "no broker is there")
+    assert pulse.unready() == "kafka: no broker is there"
     pulse.beat("kafka", True)
+    assert pulse.unready() == ""
     now = 121.0
     pulse.beat(ROUNDS, True)
     assert (pulse.hanging(), pulse.is_alive(), pulse.is_ready()) == (["kafka"], False, False)
+    assert pulse.unready() == "kafka: hangs"
 
 
 class TestSqs:

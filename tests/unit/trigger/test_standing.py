@@ -26,3 +26,7 @@ def test_the_longest_lag_and_the_longest_turn_of_late() -> None:
 
 def test_nothing_stands_at_nothing() -> None:
     assert set(standing([], NOW).values()) == {0}
+
+
+def test_a_notice_by_a_clock_that_is_ahead_is_no_lag_below_nothing() -> None:
+    assert standing([TableRow("a", dirty=1, first_dirty_at=NOW + 50)], NOW)["lag_seconds"] == 0

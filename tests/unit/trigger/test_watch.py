@@ -202,8 +202,17 @@ def test_a_state_that_is_locked_for_a_while_is_tried_again_and_one_that_is_damag
             raise errors.pop()
         return load(reads)  # type: ignore[arg-type]
 
+    problems: list[str] = []
+
+    class Noting(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            problems.append(scene.watch.problem)
+            return super().wait(timeout)
+
     monkeypatch.setattr(scene.store, "load", faulty)
+    scene.watch.stop = Noting()
     assert scene.watch.run() is Exit.DONE
+    assert (problems[0], set(problems[1:])) == ("rounds: locked", {""})
     errors.append(Invalid("damaged"))  # type: ignore[arg-type]
     with pytest.raises(Invalid):
         scene.watch.run()

@@ -54,6 +54,7 @@ class Bench:
         self.stopping = False
         self.tables: frozenset[str] | None = None
         self.policy = POLICY
+        self.linger_seconds = 1.0
 
     def notice(self, name: str) -> None:
         apply(self.store, Noticed(self.now, name, TERMS), POLICY)
@@ -90,7 +91,7 @@ class Bench:
         around = Surroundings(
             store=self.store,
             policy=self.policy,
-            limits=Limits(linger_seconds=1.0, turn_slices=turn_slices, max_conflicts=2),
+            limits=Limits(linger_seconds=self.linger_seconds, turn_slices=turn_slices, max_conflicts=2),
             advance=self.advance,
             tables=lambda: self.tables or frozenset(self.rows().tables),
             stopping=lambda: self.stopping,
