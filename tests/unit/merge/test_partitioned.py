@@ -205,3 +205,18 @@ def test_partitions_by_nanoseconds_as_they_are_are_refused_by_name(tmp_path: Pat
     error = good.try_merge().error
     assert error is not None
     assert (error.kind, "hour(v)" in error.message) == (Kind.INVALID, True)
+
+
+@pytest.mark.parametrize(("length", "named"), [(100, True), (190, False)])
+def test_folders_that_together_are_too_long_for_an_object_store_are_left_out(
+    tmp_path: Path, length: int, named: bool
+) -> None:
+    names = ("a", "b", "c")
+    schema = changelog_schema(("id", LongType()), *((name, StringType()) for name in names))
+    lab = Lab.make(tmp_path, schema, options="partition_by: [a, b, c]")
+    cdc = {"cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
+    lab.commit(rows_table(schema, [{"id": 1, **dict.fromkeys(names, "x" * length), **cdc}]))
+    lab.merge()
+    (file,) = files(lab)
+    assert ("/a=xxx" in file.path) is named
+    assert list(file.partition._data) == ["x" * length] * 3
