@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from icemirror.settings import Settings
 from icemirror.settings.table_options import TableOptions
 
-_PROFILES = ("supabase-etl", "generic")
-
 
 def of_settings(settings: Settings) -> list[str]:
     """Everything in a configuration that some command will refuse, each with where it stands."""
@@ -20,8 +18,6 @@ def of_settings(settings: Settings) -> list[str]:
 
 def of_table(options: TableOptions) -> Iterator[str]:
     """Settings of a table whose feature does not exist yet."""
-    if options.profile not in _PROFILES:
-        yield f"profile {options.profile} (use generic with operation_column, operation_values and sequence_column)"
     if options.append_only:
         yield "append_only"
     if options.on_expired_cursor != "stop":

@@ -124,7 +124,7 @@ def newest_order(io: FileIO, files: Sequence[ChangeFile], shape: ChangelogShape)
     for file in files:
         with open_parquet(io, file.path, file.events) as parquet:
             columns = read_columns(parquet, file.path, shape.sequence.field_ids)
-        orders = shape.sequence.encode(columns, file.path)
+        orders = shape.sequence.encode(columns, file.path, np.ones(len(columns[0]), dtype=np.bool_))
         if len(orders):
             newest = max(newest, (*greatest_order(orders), file.sequence_number))
     return newest

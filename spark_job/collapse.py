@@ -20,19 +20,28 @@ from spark_job.bulk import require_short
 from spark_job.change_file import ChangeFile
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
 from spark_job.key_index.orders import is_sorted
-from spark_job.parquet_columns import check_ids, column_names, open_parquet, read_columns
+from spark_job.narrow import Narrow, read_narrow
+from spark_job.operations import read_operations
+from spark_job.parquet_columns import check_ids, column_paths, open_parquet
 from spark_job.shape import ChangelogShape, Operation
+
+LEFT = 1  # the key is the one that the event's row had before; the event is its end
+CAME = 2  # the event's row had another key before
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Events: their key, what they do, their order, and where in the slice they are (file ordinal, row)."""
+    """Events: their key, what they do, their order, and where in the slice they are (file ordinal, row).
+
+    `moves` tells of events that change a key (`LEFT`, `CAME`); None where there are none.
+    """
 
     keys: Keys
     operation: NDArray[np.uint8]
     sequence: U64
     file: NDArray[np.uint32]
     row: NDArray[np.uint32]
+    moves: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -42,6 +51,13 @@ class Changes:
         """Where each event stands in the slice, as one number that orders by (file, row)."""
         return (self.file.astype(np.uint64) << np.uint64(32)) | self.row
 
+    def are(self, move: int) -> Mask:
+        """Which of them are such a part of a change of a key."""
+        found: Mask = (
+            np.zeros(len(self), dtype=np.bool_) if self.moves is None else (self.moves & np.uint8(move)) != 0
+        )
+        return found
+
     def take(self, indices: Indices | Mask) -> Changes:
         """The events at these places."""
         return Changes(
@@ -50,17 +66,24 @@ class Changes:
             self.sequence[indices],
             self.file[indices],
             self.row[indices],
+            None if self.moves is None else self.moves[indices],
         )
 
 
 def concat_changes(parts: Sequence[Changes]) -> Changes:
     """All parts, one after the other."""
+    moves: NDArray[np.uint8] | None = None
+    if any(part.moves is not None for part in parts):
+        moves = np.concatenate(
+            [np.zeros(len(part), np.uint8) if part.moves is None else part.moves for part in parts]
+        )
     return Changes(
         concat_keys([part.keys for part in parts]),
         np.concatenate([part.operation for part in parts]),
         np.concatenate([part.sequence for part in parts]),
         np.concatenate([part.file for part in parts]),
         np.concatenate([part.row for part in parts]),
+        moves,
     )
 
 
@@ -69,12 +92,12 @@ def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogSha
     with open_parquet(io, file.path, file.events) as parquet:
         if shape.last_column_id is not None:
             check_ids(parquet, file.path, shape.last_column_id)
-        names = column_names(parquet, file.path)
+        names = column_paths(parquet, file.path, shape.narrow_ids)
         with _told(file, shape):
-            require_short(io, file.path, parquet, [names[one] for one in shape.narrow_ids if one in names])
-        columns = read_columns(parquet, file.path, shape.narrow_ids)
+            require_short(io, file.path, parquet, [".".join(name) for name in names.values()])
+        narrow = read_narrow(parquet, file.path, shape)
     with _told(file, shape):
-        return as_changes(columns, file, ordinal, shape)
+        return as_changes(narrow, file, ordinal, shape)
 
 
 @contextmanager
@@ -89,27 +112,67 @@ def _told(file: ChangeFile, shape: ChangelogShape) -> Iterator[None]:
         ) from error
 
 
-def as_changes(columns: list[pa.Array], file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
+def as_changes(narrow: Narrow, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
     """Events of a file by their narrow columns, numbered from 0."""
-    count = len(shape.key_ids)
-    keys, operation, sequence = columns[:count], columns[count], columns[count + 1 :]
-    for key in keys:
+    told = read_operations(narrow, shape, file.path)
+    operation, lowest = told.operation, told.lowest
+    row = np.arange(len(narrow))
+    if told.kept is not None:
+        row, narrow, operation = row[told.kept], narrow.filter(told.kept), operation[told.kept]
+        lowest = None if lowest is None else lowest[told.kept]
+    for key in narrow.keys:
         if key.null_count:
-            row = int(np.flatnonzero(key.is_null().to_numpy(zero_copy_only=False))[0])
+            first = int(row[np.flatnonzero(key.is_null().to_numpy(zero_copy_only=False))[0]])
             raise Invalid(
-                f"{file.path}: the key is NULL in row {row}: an event without a key cannot be merged"
+                f"{file.path}: the key is NULL in row {first}: an event without a key cannot be merged"
             )
-    codes = shape.codec.encode(keys)
+    codes = shape.codec.encode(narrow.keys)
     if not shape.codec.lossless:
-        _refuse_collisions(codes, keys, file.path)
-    rows = len(operation)
-    return Changes(
+        _refuse_collisions(codes, narrow.keys, file.path)
+    changes = Changes(
         keys=codes,
-        operation=_operations(operation, shape, file.path),
-        sequence=shape.sequence.encode(sequence, file.path),
-        file=np.full(rows, ordinal, dtype=np.uint32),
-        row=np.arange(rows, dtype=np.uint32),
+        operation=operation,
+        sequence=shape.sequence.encode(narrow.sequence, file.path, lowest, row),
+        file=np.full(len(row), ordinal, dtype=np.uint32),
+        row=row.astype(np.uint32),
     )
+    return _with_old_keys(changes, narrow, shape, file.path) if narrow.old_keys else changes
+
+
+def _with_old_keys(changes: Changes, narrow: Narrow, shape: ChangelogShape, path: str) -> Changes:
+    """Beside each event that changes a key the end of the key that its row had before."""
+    there = changes.operation == Operation.UPSERT
+    for column in narrow.old_keys:
+        there &= column.is_valid().to_numpy(zero_copy_only=False)
+    at = np.flatnonzero(there)
+    if not len(at):
+        return changes
+    old = shape.codec.encode([column.take(pa.array(at)) for column in narrow.old_keys])
+    own = changes.keys.take(at)
+    differs = old.lo != own.lo
+    if old.hi is not None and own.hi is not None:
+        differs |= old.hi != own.hi
+    if not differs.any():
+        return changes
+    if not shape.codec.lossless:
+        both = [
+            pa.concat_arrays([key, column.take(pa.array(at))])
+            for key, column in zip(narrow.keys, narrow.old_keys, strict=True)
+        ]
+        _refuse_collisions(concat_keys([changes.keys, old]), both, path)
+    at, old = at[differs], old.take(differs)
+    came = np.zeros(len(changes), dtype=np.uint8)
+    came[at] = CAME
+    left = Changes(
+        old,
+        np.full(len(at), Operation.DELETE, dtype=np.uint8),
+        changes.sequence[at],
+        changes.file[at],
+        changes.row[at],
+        np.full(len(at), LEFT, dtype=np.uint8),
+    )
+    here = Changes(changes.keys, changes.operation, changes.sequence, changes.file, changes.row, came)
+    return in_order(concat_changes([left, here]))
 
 
 def _refuse_collisions(codes: Keys, keys: Sequence[pa.Array], path: str) -> None:
@@ -137,23 +200,6 @@ def equal_values(columns: Sequence[pa.Array], one: Indices, other: Indices) -> M
         equal = pc.equal(column.take(pa.array(one)), column.take(pa.array(other)))
         same &= equal.to_numpy(zero_copy_only=False)
     return same
-
-
-def _operations(column: pa.Array, shape: ChangelogShape, path: str) -> NDArray[np.uint8]:
-    encoded = pc.dictionary_encode(column, null_encoding="encode")
-    indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-    codes = np.empty(len(encoded.dictionary), dtype=np.uint8)
-    for at, value in enumerate(encoded.dictionary.to_pylist()):
-        operation: Operation | None = shape.operations.get(value)
-        if operation is None:
-            known = ", ".join(sorted(shape.operations))
-            row = int(np.flatnonzero(indices == at)[0])
-            what = "NULL" if value is None else repr(value)
-            add = "add it to operation_values, then `icemirror resume`; if not, the row is wrong"
-            advice = "" if value is None else f". If it means one of these, {add}"
-            raise Invalid(f"{path}: unknown operation {what} in row {row}; known are {known}{advice}")
-        codes[at] = operation
-    return codes[indices]
 
 
 def collapse_changes(changes: Changes) -> Changes:

@@ -359,7 +359,7 @@ class Healer:
     def _greatest_of(self, file: ChangeFile) -> tuple[int, ...]:
         with open_parquet(self.changelog_io, file.path, file.events) as parquet:
             columns = read_columns(parquet, file.path, self.shape.sequence.field_ids)
-        sequence = self.shape.sequence.encode(columns, file.path)
+        sequence = self.shape.sequence.encode(columns, file.path, np.ones(len(columns[0]), dtype=np.bool_))
         return (*order_column.greatest_order(sequence), file.sequence_number)
 
     def _history(self) -> tuple[ChangeFile, ...]:

@@ -14,7 +14,7 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt
 from spark_job.change_file import ChangeFile
-from spark_job.collapse import Changes, equal_codes, equal_values
+from spark_job.collapse import LEFT, Changes, equal_codes, equal_values
 from spark_job.distinct import distinct
 from spark_job.iceberg.leaf_columns import physical
 from spark_job.key_index.keys import Indices
@@ -106,11 +106,21 @@ def check_events(sides: KeySides, events: Changes, most: int | None) -> None:
 
 
 def _read_events(sides: KeySides, events: Changes, rows: Indices) -> list[pa.Array]:
-    """The key columns of these events, which must stand in the order (file, row)."""
+    """The keys of these events, which must stand in the order (file, row)."""
+    left = events.are(LEFT)[rows]
+    if not left.any():
+        return _read_key(sides, sides.shape.key_ids, events, rows)
+    sides_of = ((rows[~left], sides.shape.key_ids), (rows[left], sides.shape.old_key_ids))
+    parts = [_read_key(sides, key_ids, events, some) for some, key_ids in sides_of if len(some)]
+    place = np.argsort(np.concatenate([np.flatnonzero(~left), np.flatnonzero(left)]))
+    return [pa.concat_arrays(column).take(pa.array(place)) for column in zip(*parts, strict=True)]
+
+
+def _read_key(sides: KeySides, key_ids: Sequence[int], events: Changes, rows: Indices) -> list[pa.Array]:
     return _read(
         sides.changelog_io,
         [file.path for file in sides.changelog_files],
-        sides.shape.key_ids,
+        key_ids,
         events.file[rows].astype(np.int32),
         events.row[rows].astype(np.int64),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
@@ -121,6 +122,27 @@ def column_names(parquet: pq.ParquetFile, path: str) -> dict[int, str]:
     return names
 
 
+def column_paths(parquet: pq.ParquetFile, path: str, field_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Field id → names from the top level down, for columns and fields of structs that the file has."""
+    paths: dict[int, tuple[str, ...]] = {
+        field_id: (name,) for field_id, name in column_names(parquet, path).items()
+    }
+    if not all(field_id in paths for field_id in field_ids):
+        paths = {**dict(_inside(parquet.schema_arrow, path)), **paths}
+    return {field_id: paths[field_id] for field_id in field_ids if field_id in paths}
+
+
+def _inside(
+    fields: Iterable[pa.Field], path: str, above: tuple[str, ...] = ()
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    for field in fields:
+        names = (*above, field.name)
+        if above:
+            yield field_id_of(field, path), names
+        if pa.types.is_struct(field.type):
+            yield from _inside(field.type, path, names)
+
+
 def read_columns(
     parquet: pq.ParquetFile,
     path: str,
@@ -128,11 +150,11 @@ def read_columns(
     row_groups: Sequence[int] | None = None,
     rows: int | None = None,
 ) -> list[pa.Array]:
-    """Columns in the order of the ids, each in one piece and in the one form that its values have.
+    """Columns, or fields of structs, in the order of the ids, each in one piece and in the one form of its values.
 
     Whole ones, or of some row groups, or no more of these than the first so many rows.
     """
-    names = column_names(parquet, path)
+    names = column_paths(parquet, path, field_ids)
     missing = [field_id for field_id in field_ids if field_id not in names]
     if missing:
         raise Invalid(
@@ -140,12 +162,18 @@ def read_columns(
         )
     wanted = [names[field_id] for field_id in field_ids]
     groups = range(parquet.num_row_groups) if row_groups is None else row_groups
-    columns = list(dict.fromkeys(wanted))
+    columns = list(dict.fromkeys(".".join(name) for name in wanted))
     if rows is None:
         table = read_groups(parquet, path, list(groups), columns)
     else:
         table = _read_front(parquet, path, list(groups), columns, rows)
-    return [_in_one_piece(_in_one_form(table[name])) for name in wanted]
+    return [_in_one_piece(_in_one_form(_pick(table, name))) for name in wanted]
+
+
+def _pick(table: pa.Table, name: tuple[str, ...]) -> pa.ChunkedArray:
+    """A column, or a field of a struct: NULL where the struct is."""
+    column = table[name[0]]
+    return column if len(name) == 1 else pc.struct_field(column, list(name[1:]))
 
 
 def read_groups(parquet: pq.ParquetFile, path: str, groups: list[int], columns: list[str]) -> pa.Table:

@@ -29,6 +29,7 @@ from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import live_files
 from spark_job.index_location import index_location
 from spark_job.index_merge import apply_merge, merged_paths, plan_merge
+from spark_job.indexed_files import indexed_files
 from spark_job.key_change import require_same_key
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.segment import SegmentInfo
@@ -293,6 +294,7 @@ class Pipeline:
             expired=root.expired if root else None,
             key_check_rows=self.key_check_rows,
             first_row_ids=None if prepared.staged else _first_row_ids(mirror),
+            old_files=indexed_files(mirror, staged=prepared.staged) if prepared.shape.marker else (),
         )
 
 

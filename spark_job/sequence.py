@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyiceberg.types import (
     DateType,
+    DecimalType,
     IntegerType,
     LongType,
     NestedField,
@@ -22,22 +22,9 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Invalid
+from spark_job.sequence_text import SIGN_BIT, TEXT_FORMS, U64, Form, decode_text
 
-U64 = NDArray[np.uint64]
-_SIGN_BIT = np.uint64(1 << 63)
-_HEX_DIGITS = 16
-_HEX_LENGTH = 2 * _HEX_DIGITS + 1
-_NOT_HEX = 0xFF
-_NIBBLE = np.full(256, _NOT_HEX, dtype=np.uint8)
-_NIBBLE[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=np.uint8)
-_NIBBLE[np.frombuffer(b"ABCDEF", dtype=np.uint8)] = np.arange(10, 16, dtype=np.uint8)
-
-
-class Form(StrEnum):
-    """How a sequence column writes its numbers."""
-
-    NUMBER = "number"
-    HEX_PAIR = "hex-pair"  # Supabase ETL: {commit_lsn:016x}/{tx_ordinal:016x}
+_PARTS = {Form.NUMBER: 1, Form.DECIMAL: 2, **{form: of.parts for form, of in TEXT_FORMS.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +34,11 @@ class SequenceColumn:
     field_id: int
     name: str
     form: Form
+
+    @property
+    def parts(self) -> int:
+        """How many unsigned parts a value has."""
+        return _PARTS[self.form]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +55,32 @@ class SequenceCodec:
     @property
     def parts(self) -> int:
         """How many unsigned parts an event's sequence has."""
-        return sum(2 if column.form is Form.HEX_PAIR else 1 for column in self.columns)
+        return sum(column.parts for column in self.columns)
 
-    def encode(self, arrays: Sequence[pa.Array], file: str) -> U64:
-        """One row of parts for each event; `file` is named where a value cannot be used."""
+    def encode(
+        self,
+        arrays: Sequence[pa.Array],
+        file: str,
+        lowest: NDArray[np.bool_] | None = None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> U64:
+        """One row of parts for each event; `file` is named where a value cannot be used.
+
+        `lowest`: events of which a NULL is the lowest value, not an error. `rows`: where in the file the events are.
+        """
         parts: list[U64] = []
         for column, array in zip(self.columns, arrays, strict=True):
             if array.null_count:
-                row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-                raise Invalid(
-                    f"{file}: {column.name} is NULL in row {row}: an event without a sequence has no place in the order"
-                )
-            match column.form:
-                case Form.NUMBER:
-                    parts.append(_numbers(array))
-                case Form.HEX_PAIR:
-                    parts.extend(_hex_pairs(array, column.name, file))
+                parts.extend(_with_nulls(column, array, file, lowest, rows))
+            else:
+                parts.extend(_decode(column, array, file, rows))
         return np.stack(parts, axis=1) if parts else np.empty((0, 0), dtype=np.uint64)
 
 
-def choose_sequence(columns: Sequence[NestedField]) -> SequenceCodec:
-    """The codec for sequence columns of these types."""
+def choose_sequence(
+    columns: Sequence[NestedField], text_forms: Mapping[str, Form] | None = None
+) -> SequenceCodec:
+    """The codec for sequence columns of these types; text is as Supabase ETL writes it, unless told."""
     chosen: list[SequenceColumn] = []
     for column in columns:
         match column.field_type:
@@ -91,15 +88,55 @@ def choose_sequence(columns: Sequence[NestedField]) -> SequenceCodec:
                 form = Form.NUMBER
             case TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
                 form = Form.NUMBER
+            case DecimalType():
+                form = Form.DECIMAL
             case StringType():
-                form = Form.HEX_PAIR
+                form = (text_forms or {}).get(column.name, Form.HEX_PAIR)
             case other:
                 raise Invalid(
                     f"column {column.name} of type {other} cannot be a sequence: "
-                    "use integers, dates, timestamps, or strings of 16 hex digits, slash, 16 hex digits"
+                    "use integers, decimals, dates, timestamps, or strings of 16 hex digits, slash, 16 hex digits, or "
+                    "of another sequence_format"
                 )
         chosen.append(SequenceColumn(column.field_id, column.name, form))
     return SequenceCodec(tuple(chosen))
+
+
+def _with_nulls(
+    column: SequenceColumn,
+    array: pa.Array,
+    file: str,
+    lowest: NDArray[np.bool_] | None,
+    rows: NDArray[np.int64] | None,
+) -> list[U64]:
+    null: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(null if lowest is None else null & ~lowest)
+    if len(wrong):
+        row = int(wrong[0] if rows is None else rows[wrong[0]])
+        raise Invalid(
+            f"{file}: {column.name} is NULL in row {row}: an event without a sequence has no place in the order"
+        )
+    there = np.flatnonzero(~null)
+    found = _decode(column, array.drop_null(), file, there if rows is None else rows[there])
+    parts: list[U64] = []
+    for values in found:
+        parts.append(np.zeros(len(array), dtype=np.uint64))
+        parts[-1][there] = values
+    return parts
+
+
+def _decode(
+    column: SequenceColumn, array: pa.Array, file: str, rows: NDArray[np.int64] | None
+) -> tuple[U64, ...]:
+    match column.form:
+        case Form.NUMBER:
+            return (_numbers(array),)
+        case Form.DECIMAL:
+            return _decimals(array)
+        case form:
+            return decode_text(
+                array, form, column.name, file, np.arange(len(array)) if rows is None else rows
+            )
 
 
 def _numbers(array: pa.Array) -> U64:
@@ -108,30 +145,16 @@ def _numbers(array: pa.Array) -> U64:
     elif pa.types.is_temporal(array.type):
         array = array.view(pa.int64())
     signed: NDArray[np.int64] = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return signed.view(np.uint64) ^ _SIGN_BIT
+    return signed.view(np.uint64) ^ SIGN_BIT
 
 
-def _hex_pairs(array: pa.Array, name: str, file: str) -> tuple[U64, U64]:
-    """`{commit_lsn:016x}/{tx_ordinal:016x}`, all values at once."""
-    array = array.cast(pa.large_string())
-    count = len(array)
-    if not count:
+def _decimals(array: pa.Array) -> tuple[U64, ...]:
+    """The unscaled number: all values of a column have one scale."""
+    if not len(array):
         return np.empty(0, np.uint64), np.empty(0, np.uint64)
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int64)[array.offset : array.offset + count + 1]
-    wrong = np.diff(offsets) != _HEX_LENGTH
-    if not wrong.any():
-        text = np.frombuffer(array.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]].reshape(count, -1)
-        high, low = _NIBBLE[text[:, :_HEX_DIGITS]], _NIBBLE[text[:, _HEX_DIGITS + 1 :]]
-        slash = text[:, _HEX_DIGITS] == ord("/")
-        if slash.all() and high.max() != _NOT_HEX and low.max() != _NOT_HEX:
-            return _pack(high), _pack(low)
-        wrong = ~slash | (high == _NOT_HEX).any(axis=1) | (low == _NOT_HEX).any(axis=1)
-    row = int(np.flatnonzero(wrong)[0])
-    raise Invalid(
-        f"{file}: {name} in row {row} is not of the form 16 hex digits, slash, 16 hex digits, "
-        "as every sequence in a column of type string must be"
-    )
-
-
-def _pack(nibbles: NDArray[np.uint8]) -> U64:
-    return ((nibbles[:, 0::2] << 4) | nibbles[:, 1::2]).view(">u8").astype(np.uint64)[:, 0]
+    wide = array.cast(pa.decimal128(38, array.type.scale))
+    halves = np.frombuffer(wide.buffers()[1], dtype="<u8").reshape(-1, 2)[
+        wide.offset : wide.offset + len(wide)
+    ]
+    low, high = halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
+    return high ^ SIGN_BIT, low

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from uuid import UUID
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, StringType
+from pyiceberg.types import NestedField
 
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from spark_job.absent import Absent, initial_defaults
+from spark_job.cdc_columns import CdcColumns, Found, find_cdc_columns, require_column, seek, sequence_codec
 from spark_job.key_index.codec import KeyCodec, choose_codec
 from spark_job.key_index.segment import Recipe
-from spark_job.sequence import SequenceCodec, choose_sequence
+from spark_job.marker import Marker
+from spark_job.sequence import SequenceCodec
 
 
 class Operation(IntEnum):
@@ -31,18 +31,29 @@ class Operation(IntEnum):
 class ChangelogShape:
     """The columns of one changelog, by field id. `last_column_id` is the greatest that it ever gave, if known.
 
-    `defaults`: what columns hold in files that do not have them.
+    `operation_id` is None where every row is an upsert. `null_sequence_for`: operations of which a NULL in the sequence
+    is the lowest value. `delete_id`: a column of the source that says that a row is gone. `old_key_ids`: the key before
+    the change, in the order of `key_ids`. `marker`: what stands for a value that has not changed; it is NULL
+    where nobody knows it, with `nulls_missing`. `defaults`: what columns hold in files that do not have them.
     """
 
     key_ids: tuple[int, ...]
-    operation_id: int
-    operations: Mapping[str, Operation]
+    operation_id: int | None
+    operations: Mapping[str | None, Operation]
     sequence: SequenceCodec
     row_ids: tuple[int, ...]
     codec: KeyCodec
     changelog: str = ""
     last_column_id: int | None = None
     defaults: Absent = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
+    truncates: frozenset[str | None] = frozenset()
+    null_sequence_for: frozenset[str | None] = frozenset()
+    has_tombstones: bool = False
+    delete_id: int | None = None
+    old_key_ids: tuple[int, ...] = ()
+    marker: Marker | None = None
+    nulls_missing: bool = False
 
     def of_mirror(self, mirror: UUID) -> ChangelogShape:
         """The shape with the codec of this one mirror."""
@@ -56,31 +67,92 @@ class ChangelogShape:
     @property
     def narrow_ids(self) -> tuple[int, ...]:
         """The columns that collapse reads."""
-        return (*self.key_ids, self.operation_id, *self.sequence.field_ids)
+        told = (*self.key_ids, self.operation_id, *self.sequence.field_ids, self.delete_id, *self.old_key_ids)
+        return tuple(one for one in told if one is not None)
+
+    @property
+    def optional_ids(self) -> frozenset[int]:
+        """Those of them that a file may lack."""
+        own = {*self.key_ids, self.operation_id, *self.sequence.field_ids}
+        return frozenset({*self.narrow_ids} - own)
 
 
 def resolve_shape(
     settings: TableSettings, schema: Schema, last_column_id: int | None = None
 ) -> ChangelogShape:
     """Finds the columns that the settings name in the changelog's schema."""
-    operation, sequence = _cdc_columns(settings, schema)
+    cdc = find_cdc_columns(settings, schema)
     # By id: neither naming nor moving the columns in another order may change a code.
     keys = sorted(_key_columns(settings, schema), key=lambda key: key.field_id)
-    cdc_ids = {operation.field_id, *(column.field_id for column in sequence)}
     for key in keys:
-        if key.field_id in cdc_ids:
+        if key.field_id in cdc.tops:
             raise Invalid(f"{settings.changelog_id}: column {key.name} cannot be key and CDC column at once")
+    old_keys = _old_keys(settings, schema, keys)
+    profile, values = settings.profile_defaults, settings.resolved_operation_values
+    marker = settings.resolved_unchanged_value
+    copied = values.insert if profile.null_sequence_is_lowest else profile.copy_values
     return ChangelogShape(
         key_ids=tuple(key.field_id for key in keys),
-        operation_id=operation.field_id,
+        operation_id=cdc.operation.field.field_id if cdc.operation else None,
         operations=_operations(settings),
-        sequence=_sequence(settings, sequence),
-        row_ids=tuple(field.field_id for field in schema.fields if field.field_id not in cdc_ids),
+        sequence=sequence_codec(settings, cdc.sequence),
+        row_ids=_row_ids(settings, schema, keys, cdc, old_keys),
         codec=_codec(settings, keys),
         changelog=str(settings.changelog_id),
         last_column_id=last_column_id,
         defaults=initial_defaults(schema),
+        ignored=frozenset(values.ignore),
+        truncates=frozenset(values.truncate),
+        null_sequence_for=frozenset({*copied, *([None] if profile.null_sequence_is_lowest else [])}),
+        has_tombstones=profile.has_tombstones,
+        delete_id=cdc.deleted.field.field_id if cdc.deleted else None,
+        old_key_ids=tuple(one.field.field_id for one in old_keys),
+        marker=Marker(marker) if marker is not None else None,
+        nulls_missing=settings.on_missing_value == "set-null",
     )
+
+
+def _row_ids(
+    settings: TableSettings,
+    schema: Schema,
+    keys: list[NestedField],
+    cdc: CdcColumns,
+    old_keys: tuple[Found, ...],
+) -> tuple[int, ...]:
+    """All columns but those of the writer."""
+    writers = cdc.tops | {one.top.field_id for one in old_keys}
+    prefix = settings.profile_defaults.own_prefix
+    if prefix is not None:
+        writers |= {field.field_id for field in schema.fields if field.name.startswith(prefix)}
+    kept = {
+        require_column(settings, schema, name, "keep_columns").top.field_id for name in settings.keep_columns
+    }
+    writers -= kept | {key.field_id for key in keys}
+    return tuple(field.field_id for field in schema.fields if field.field_id not in writers)
+
+
+def _old_keys(settings: TableSettings, schema: Schema, keys: list[NestedField]) -> tuple[Found, ...]:
+    """Where the key before a change is, column by column; nowhere if one of them has no such column."""
+    if settings.old_key_columns:
+        missing = [key.name for key in keys if key.name not in settings.old_key_columns]
+        if missing:
+            raise Invalid(
+                f"{settings.changelog_id}: {missing[0]} is part of the key of {settings.name}, but old_key_columns "
+                "does not name where its old value is"
+            )
+        names = [settings.old_key_columns[key.name] for key in keys]
+        found = [require_column(settings, schema, name, "old_key_columns") for name in names]
+    else:
+        patterns = settings.profile_defaults.old_key_names
+        tried = [[seek(schema, one.format(key.name)) for key in keys] for one in patterns]
+        found = next(([one for one in each if one] for each in tried if all(each)), [])
+    for one, key in zip(found, keys, strict=False):
+        if one.field.field_type != key.field_type:
+            raise Invalid(
+                f"{settings.changelog_id}: column {one.field.name} of type {one.field.field_type} cannot hold the old "
+                f"value of {key.name}, which is of type {key.field_type} (old_key_columns of {settings.name})"
+            )
+    return tuple(found)
 
 
 def _codec(settings: TableSettings, keys: list[NestedField]) -> KeyCodec:
@@ -94,72 +166,34 @@ def _codec(settings: TableSettings, keys: list[NestedField]) -> KeyCodec:
     return choose_codec([key.field_type for key in keys])
 
 
-def _sequence(settings: TableSettings, columns: list[NestedField]) -> SequenceCodec:
-    try:
-        return choose_sequence(columns)
-    except Invalid as error:
-        raise Invalid(f"{settings.changelog_id}: {error} (sequence_column of {settings.name})") from error
-
-
 def _key_columns(settings: TableSettings, schema: Schema) -> list[NestedField]:
+    top_level = {field.field_id: field for field in schema.fields}
     if settings.primary_keys:
-        return [_column(settings, schema, name, "primary_keys") for name in settings.primary_keys]
-    if not schema.identifier_field_ids:
+        named = [
+            require_column(settings, schema, name, "primary_keys").field for name in settings.primary_keys
+        ]
+        key_ids = [field.field_id for field in named]
+    elif schema.identifier_field_ids:
+        key_ids = schema.identifier_field_ids
+    else:
         raise Invalid(
             f"{settings.changelog_id}: has no identifier fields, so its key is not known. "
             "Name the key columns in primary_keys."
         )
-    top_level = {field.field_id: field for field in schema.fields}
-    missing = [field_id for field_id in schema.identifier_field_ids if field_id not in top_level]
+    missing = [field_id for field_id in key_ids if field_id not in top_level]
     if missing:
         raise Invalid(
             f"{settings.changelog_id}: a key inside a struct is not supported (field id {missing[0]})"
         )
-    return [field for field in schema.fields if field.field_id in schema.identifier_field_ids]
+    return [top_level[field_id] for field_id in key_ids]
 
 
-def _cdc_columns(settings: TableSettings, schema: Schema) -> tuple[NestedField, list[NestedField]]:
-    """The operation column and the sequence columns."""
-    operation = settings.resolved_operation_column
-    if operation is None:
-        raise Invalid(f"{settings.name}: the profile {settings.profile} needs an operation_column")
-    if settings.operation_column is None:
-        operation = _renamed_on_clash(settings, schema, operation)
-    sequence = settings.resolved_sequence_columns
-    if settings.sequence_column is None:
-        sequence = tuple(_renamed_on_clash(settings, schema, name) for name in sequence)
-    column = _column(settings, schema, operation, "operation_column")
-    if not isinstance(column.field_type, StringType):
-        raise Invalid(
-            f"{settings.changelog_id}: column {column.name} of type {column.field_type} cannot say the operation: "
-            f"it must be of type string (operation_column of {settings.name})"
-        )
-    return (
-        column,
-        [_column(settings, schema, name, "sequence_column") for name in sequence],
-    )
-
-
-def _renamed_on_clash(settings: TableSettings, schema: Schema, name: str) -> str:
-    """Supabase ETL puts its two columns last, and appends `_1`, `_2` … where the source has a column of that name."""
-    if settings.profile != "supabase-etl":
-        return name
-    last_two = [field.name for field in schema.fields[-2:]]
-    return next((column for column in last_two if re.fullmatch(rf"{re.escape(name)}(_\d+)?", column)), name)
-
-
-def _column(settings: TableSettings, schema: Schema, name: str, setting: str) -> NestedField:
-    names = [field.name for field in schema.fields]
-    if name in names:
-        return schema.fields[names.index(name)]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(names[:20])}"
-    raise Invalid(f"{settings.changelog_id}: has no column {name} ({setting} of {settings.name}){hint}")
-
-
-def _operations(settings: TableSettings) -> dict[str, Operation]:
+def _operations(settings: TableSettings) -> dict[str | None, Operation]:
     values = settings.resolved_operation_values
-    return {
+    told: dict[str | None, Operation] = {
         **dict.fromkeys((*values.insert, *values.update), Operation.UPSERT),
         **dict.fromkeys(values.delete, Operation.DELETE),
     }
+    if settings.profile_defaults.null_operation_is_insert:
+        told[None] = Operation.UPSERT
+    return told

@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 from icemirror.crash import reach
 from spark_job.bulk import piece_bytes
 from spark_job.change_file import ChangeFile
-from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
+from spark_job.collapse import LEFT, Changes, collapse_changes, concat_changes, in_order, read_changes
 from spark_job.data_files import WrittenRows, write_rows
 from spark_job.doubtful import NeedsHistory, find_doubtful, find_news, settle
 from spark_job.field_map import FieldMap
@@ -32,6 +32,7 @@ from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
 from spark_job.locate import Fate, Index, Located, decide, locate_keys
+from spark_job.old_values import OldValues, Story
 from spark_job.row_lineage import old_row_ids, with_row_ids
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import TooMuch, read_rows
@@ -58,6 +59,9 @@ class SliceWork:
     history: tuple[ChangeFile, ...] | None = None  # the changelog before this slice, where it had to be asked
     replay: bool = False
     first_row_ids: tuple[int | None, ...] | None = None  # of the indexed files; None below format v3
+    old_files: tuple[
+        ChangeFile, ...
+    ] = ()  # the indexed files, where rows may keep values of those that they replace
 
     @property
     def background(self) -> tuple[ChangeFile, ...]:
@@ -151,7 +155,8 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         with _timed(seconds, "write"):
             reach("write-data")
             if fate.writes.any():
-                written = _write(work, changes.take(fate.writes), _row_ids(work, located, fate), paths)
+                row_ids = _row_ids(work, located, fate)
+                written = _write(work, changes.take(fate.writes), row_ids, paths, _old_values(work, events))
             reach("data-written")
         with _timed(seconds, "index"):
             segment = _index(work, changes, orders, fate, written, paths)
@@ -160,7 +165,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         discard(work.mirror_io, paths)
         raise
     return ShardResult(
-        events=len(events),
+        events=len(events) - int(events.are(LEFT).sum()),
         fate=fate,
         data_files=written.files,
         spec_ids=tuple(file.spec_id for file in written.files),
@@ -209,14 +214,41 @@ def _row_ids(work: SliceWork, located: Located, fate: Fate) -> pa.Array | None:
     return old_row_ids(work.mirror_io, work.indexed_paths, work.first_row_ids, file, pos)
 
 
-def _write(work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: list[str]) -> WrittenRows:
+def _old_values(work: SliceWork, events: Changes) -> OldValues | None:
+    """What rows keep of those that they replace; None where every event tells its whole row."""
+    if work.shape.marker is None:
+        return None
+    return OldValues(
+        Story(
+            work.changelog_io,
+            work.files,
+            work.shape,
+            work.field_map,
+            events,
+            piece_bytes(sum(file.bytes for file in work.files)),
+        ),
+        work.mirror_io,
+        work.index,
+        work.old_files,
+        work.metadata.schema(),
+        work.history,
+        work.expired,
+        work.replay,
+    )
+
+
+def _write(
+    work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: list[str], old: OldValues | None
+) -> WrittenRows:
     """The winners, ascending by key: all at once, or in halves where they take too much memory."""
     try:
-        return _write_piece(work, winners, row_ids, paths)
+        return _write_piece(work, winners, row_ids, paths, old)
     except TooMuch:
         here, there = work.spread.halves(winners.file, winners.row)
     first, second = (
-        _write(work, winners.take(half), None if row_ids is None else row_ids.take(pa.array(half)), paths)
+        _write(
+            work, winners.take(half), None if row_ids is None else row_ids.take(pa.array(half)), paths, old
+        )
         for half in (here, there)
     )
     file, pos = np.empty(len(winners), np.int32), np.empty(len(winners), np.int64)
@@ -226,7 +258,7 @@ def _write(work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: l
 
 
 def _write_piece(
-    work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: list[str]
+    work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: list[str], old: OldValues | None
 ) -> WrittenRows:
     """The winners, ascending by key: read in the order of their files, written by key where keys have an order.
 
@@ -243,6 +275,8 @@ def _write_piece(
         work.shape.defaults,
         piece_bytes(sum(file.bytes for file in work.files)),
     )
+    if old is not None:
+        rows = old.fill(winners.take(by_source), rows)
     if row_ids is not None:
         rows = with_row_ids(rows, row_ids.take(pa.array(by_source)))
     place = np.empty_like(by_source)

@@ -9,7 +9,16 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from icemirror.settings.contradictions import Contradiction, repeated
 from icemirror.settings.partitioning import PartitionExpression
-from icemirror.settings.profiles import PROFILES, OperationValues, Profile, ProfileName
+from icemirror.settings.profiles import (
+    CONNECTORS,
+    PROFILES,
+    Connector,
+    ConnectorName,
+    OperationValues,
+    Profile,
+    ProfileName,
+    SequenceFormat,
+)
 from icemirror.settings.quantities import Seconds
 from icemirror.settings.section import Name, Properties, Section
 
@@ -90,20 +99,59 @@ class TableOptions(Section):
     )
     profile: ProfileName = Field(
         default="supabase-etl",
-        description="The changelog's writer; gives the defaults of operation and sequence. "
-        "This version does `supabase-etl` and `generic`.",
+        description="The changelog's writer; gives the defaults of operation and sequence (docs/profiles.md).",
+    )
+    connector: ConnectorName | None = Field(
+        default=None,
+        description="Profile `debezium`: the connector, which gives the default of `sequence_column`.",
     )
     operation_column: Name | None = Field(
-        default=None, description="Column that says what happened. Default: the profile's."
+        default=None,
+        description="Column that says what happened, of type string, boolean, int or long; `a.b` is field `b` of "
+        "struct `a`. Default: the profile's.",
     )
     operation_values: OperationValues | None = Field(
         default=None, description="What the values of the operation column mean. Default: the profile's."
     )
+    upsert_only: bool = Field(
+        default=False,
+        description="Every row is the new state of its key: there is no operation column, and nothing is deleted but "
+        "by `delete_column`.",
+    )
+    delete_column: Name | None = Field(
+        default=None,
+        description="Column of the source that says that the row is gone: true (boolean, or text `true` and `false`), "
+        "a number other than 0, any date or timestamp. Without `operation_column` all other rows are upserts.",
+    )
     sequence_column: SequenceColumns | None = Field(
         default=None,
         description="Column that orders the changes, or columns compared left to right: integers, dates, "
-        "timestamps, or strings of 16 hex digits, slash, 16 hex digits (as Supabase ETL writes them). "
-        "Default: the profile's.",
+        "timestamps, decimals, or strings that hold numbers (`sequence_format`); `a.b` is field `b` of struct `a`. "
+        "Default: the profile's, or the connector's.",
+    )
+    sequence_format: dict[Name, SequenceFormat] = Field(
+        default={},
+        description="How sequence columns of type string write their numbers, by column. Default: the profile's, "
+        "mostly `etl-hex`: 16 hex digits, slash, 16 hex digits (as Supabase ETL writes them).",
+    )
+    old_key_columns: dict[Name, Name] = Field(
+        default={},
+        description="For each key column the one that holds its value before the change: a row whose key changed then "
+        "moves. Default: those of profile `debezium`, where the changelog has them.",
+    )
+    unchanged_value: Name | None = Field(
+        default=None,
+        description="Text that stands for a value that did not change, in columns of text, binary, lists and maps: "
+        "the mirror keeps what it has. Default: the profile's.",
+    )
+    on_missing_value: Literal["stop", "set-null"] = Field(
+        default="stop",
+        description="When a value did not change, but neither mirror nor changelog has it: `set-null` writes "
+        "NULL.",
+    )
+    keep_columns: tuple[Name, ...] = Field(
+        default=(),
+        description="Columns of operation, sequence or the writer that the mirror has nevertheless.",
     )
     append_only: bool = Field(
         default=False, description="A table without a key: rows are only added. Not in this version."
@@ -170,9 +218,14 @@ class TableOptions(Section):
         return PROFILES[self.profile]
 
     @property
+    def connector_defaults(self) -> Connector | None:
+        """What the connector says of the order of changes, where the table says nothing."""
+        return None if self.connector is None or self.sequence_column else CONNECTORS[self.connector]
+
+    @property
     def resolved_operation_column(self) -> str | None:
-        """The table's own operation column, else the profile's."""
-        return self.operation_column or self.profile_defaults.operation_column
+        """The table's own operation column, else the profile's; None where there is none."""
+        return None if self.upsert_only else self.operation_column or self.profile_defaults.operation_column
 
     @property
     def resolved_operation_values(self) -> OperationValues:
@@ -181,20 +234,32 @@ class TableOptions(Section):
 
     @property
     def resolved_sequence_columns(self) -> tuple[str, ...]:
-        """The table's own sequence columns, else the profile's."""
+        """The table's own sequence columns, else the connector's by their first names, else the profile's."""
+        by_connector = self.connector_defaults
+        if by_connector is not None:
+            return tuple(names[0] for names in by_connector.columns)
         return self.sequence_column or self.profile_defaults.sequence_columns
+
+    @property
+    def resolved_unchanged_value(self) -> str | None:
+        """What stands for a value that did not change, if anything does."""
+        if self.unchanged_value is None and self.connector is not None:
+            marks = CONNECTORS[self.connector].marks_unchanged
+            return self.profile_defaults.unchanged_value if marks else None
+        return self.unchanged_value or self.profile_defaults.unchanged_value
+
+    def format_of(self, column: str) -> SequenceFormat:
+        """How a sequence column writes its numbers, if it is of type string."""
+        if column in self.sequence_format:
+            return self.sequence_format[column]
+        profile = self.profile_defaults
+        known = {**profile.formats, **(CONNECTORS[self.connector].formats if self.connector else {})}
+        return known.get(column, profile.text_format)
 
     def contradictions(self) -> Iterator[Contradiction]:
         """What the profile leaves open, what a table without a key cannot have, columns that must stay."""
-        if not self.append_only:
-            if self.resolved_operation_column is None:
-                yield Contradiction(
-                    ("operation_column",), f"missing: the profile {self.profile} has no default"
-                )
-            if not self.resolved_sequence_columns:
-                yield Contradiction(
-                    ("sequence_column",), f"missing: the profile {self.profile} has no default"
-                )
+        yield from self._missing_columns()
+        yield from self._profile_problems()
         if self.append_only and self.primary_keys:
             yield Contradiction(("primary_keys",), "an append_only table has no key: remove one of the two")
         if self.append_only and self.delete_mode == "soft":
@@ -212,3 +277,31 @@ class TableOptions(Section):
             if self.columns.drops(name):
                 yield Contradiction(path, f"the mirror needs {name!r}, but `columns` leaves it out")
         yield from super().contradictions()
+
+    def _missing_columns(self) -> Iterator[Contradiction]:
+        if self.append_only:
+            return
+        has_none = self.upsert_only or self.delete_column is not None
+        if self.resolved_operation_column is None and not has_none:
+            yield Contradiction(("operation_column",), f"missing: the profile {self.profile} has no default")
+        if not self.resolved_sequence_columns:
+            hint = "; name the connector, or the columns" if self.profile == "debezium" else ""
+            yield Contradiction(
+                ("sequence_column",), f"missing: the profile {self.profile} has no default{hint}"
+            )
+
+    def _profile_problems(self) -> Iterator[Contradiction]:
+        if self.connector is not None and self.profile != "debezium":
+            yield Contradiction(("connector",), f"the profile {self.profile} has no connectors")
+        if self.upsert_only and self.operation_column is not None:
+            yield Contradiction(("upsert_only",), "there is an operation_column: remove one of the two")
+        ordering = {*self.resolved_sequence_columns}
+        if self.connector_defaults is not None:
+            each = (*self.connector_defaults.columns, *self.connector_defaults.further)
+            ordering |= {name for names in each for name in names}
+        for column in self.sequence_format:
+            if column not in ordering:
+                yield Contradiction(("sequence_format", column), "is no sequence column")
+        for column in self.old_key_columns:
+            if self.primary_keys and column not in self.primary_keys:
+                yield Contradiction(("old_key_columns", column), "is no key column")

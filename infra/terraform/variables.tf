@@ -15,6 +15,7 @@ variable "tables" {
     mirror          = string
     primary_keys    = optional(list(string))
     profile         = optional(string)
+    connector       = optional(string)
     group           = optional(string)
     partition_by    = optional(list(string))
     format_version  = optional(number)

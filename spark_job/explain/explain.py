@@ -31,6 +31,7 @@ from spark_job.explain.report import (
 from spark_job.explain.words import Teller, sequence_of, sequence_text
 from spark_job.iceberg.key_files import may_hold
 from spark_job.inspect_index import Unreadable
+from spark_job.old_values import Story, complete_row
 from spark_job.pipeline import Pipeline
 from spark_job.shape import Operation
 from spark_job.source_rows import read_rows
@@ -91,11 +92,21 @@ def explain_key(
 
 def _wanted_files(past: Past, key: AskedKey) -> list[int]:
     """The ordinals of the changelog files that may hold the key, by the head or by the snapshots that added them."""
-    columns, table = wanted_columns(key, past.shape.key_ids), past.changelog
+    asked = [_files_with(past, key, past.shape.key_ids)]
+    if past.shape.old_key_ids:
+        asked.append(_files_with(past, key, past.shape.old_key_ids))
+    return [
+        at for at, file in enumerate(past.files) if any(answers.get(file.path, True) for answers in asked)
+    ]
+
+
+def _files_with(past: Past, key: AskedKey, key_ids: Sequence[int]) -> dict[str, bool]:
+    """Which of the changelog's files may hold the key in these columns."""
+    columns, table = wanted_columns(key, key_ids), past.changelog
     answers = may_hold(table, [table.metadata.current_snapshot_id], columns)
     if unlisted := {file.snapshot_id for file in past.files if file.path not in answers}:
         answers |= may_hold(table, sorted(unlisted), columns)
-    return [at for at, file in enumerate(past.files) if answers.get(file.path, True)]
+    return answers
 
 
 def _find_events(past: Past, table: str, key: AskedKey, wanted: Sequence[int], progress: Progress) -> Found:
@@ -150,7 +161,10 @@ def _differing(past: Past, here: pa.Table, told: Found, last: int) -> list[str]:
         schema,
         past.shape.defaults,
     )
-    return differing_columns(here, there)
+    told_by = told.events.changes.take(np.arange(told.events.merged))
+    story = Story(past.changelog.io, past.files, past.shape, ids, told_by)
+    there, unknown = complete_row(story, there, schema)
+    return [name for name in differing_columns(here, there) if name not in unknown]
 
 
 def _row(known: Known) -> RowReport | None:

@@ -21,7 +21,9 @@ from spark_job.explain.fates import KeyEvents
 from spark_job.explain.json_values import Json, row_as_json, value_as_json
 from spark_job.field_map import FieldMap
 from spark_job.iceberg.failures import named
-from spark_job.parquet_columns import check_ids, open_parquet, read_at, read_columns, row_group_starts
+from spark_job.key_index.keys import Keys, Mask
+from spark_job.narrow import Narrow, read_narrow
+from spark_job.parquet_columns import check_ids, column_paths, open_parquet, read_columns, row_group_starts
 from spark_job.round_trips import for_each
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import projection_of, read_picked
@@ -121,10 +123,15 @@ def _look(source: Source, key: AskedKey, ordinal: int) -> tuple[Changes, list[De
         if shape.last_column_id is not None:
             check_ids(parquet, file.path, shape.last_column_id)
         rows = rows_of_key(parquet, file.path, shape.key_ids, key)
+        if shape.old_key_ids and len(column_paths(parquet, file.path, shape.old_key_ids)) == len(key.columns):
+            rows = np.union1d(rows, rows_of_key(parquet, file.path, shape.old_key_ids, key))
         if not len(rows):
             return _nothing(shape, key), []
-        columns = read_at(parquet, file.path, shape.narrow_ids, rows)
-        changes = _as_changes(columns, file, ordinal, rows, shape)
+        narrow = read_narrow(parquet, file.path, shape, rows)
+        changes = _as_changes(narrow, file, ordinal, rows, shape)
+        changes = changes.take(_are_of(changes.keys, shape.codec.encode(key.arrays)))
+        if not len(changes):
+            return _nothing(shape, key), []
         tables = read_picked(
             source.io,
             parquet,
@@ -133,16 +140,30 @@ def _look(source: Source, key: AskedKey, ordinal: int) -> tuple[Changes, list[De
             schema_to_pyarrow(source.schema),
         )
         details = [one for table in tables for one in _rows(table)]
-    operations, sequences = columns[len(shape.key_ids)], columns[len(shape.key_ids) + 1 :]
     names = [column.name for column in shape.sequence.columns]
-    return changes, [
+    places: list[int] = changes.row.tolist()
+    return replace(changes, row=rows[places].astype(np.uint32)), [
         replace(
-            detail,
-            operation=operations[at].as_py(),
-            sequence={name: value_as_json(values[at]) for name, values in zip(names, sequences, strict=True)},
+            details[at],
+            operation=_operation(narrow, at),
+            sequence={
+                name: value_as_json(values[at]) for name, values in zip(names, narrow.sequence, strict=True)
+            },
         )
-        for at, detail in enumerate(details)
+        for at in places
     ]
+
+
+def _are_of(keys: Keys, one: Keys) -> Mask:
+    """Events that change a key are of two: which of them are of this one."""
+    same: Mask = keys.lo == one.lo[0]
+    return same if keys.hi is None or one.hi is None else same & (keys.hi == one.hi[0])
+
+
+def _operation(narrow: Narrow, at: int) -> str:
+    if narrow.operation is None:
+        return "" if narrow.deleted is None else str(value_as_json(narrow.deleted[at]))
+    return str(narrow.operation[at].as_py() if narrow.operation[at].is_valid else "NULL")
 
 
 def rows_of_key(
@@ -158,16 +179,16 @@ def rows_of_key(
 
 
 def _as_changes(
-    columns: list[pa.Array], file: ChangeFile, ordinal: int, rows: NDArray[np.int64], shape: ChangelogShape
+    narrow: Narrow, file: ChangeFile, ordinal: int, rows: NDArray[np.int64], shape: ChangelogShape
 ) -> Changes:
+    """The events at these rows, numbered from 0."""
     try:
-        changes = as_changes(columns, file, ordinal, shape)
+        return as_changes(narrow, file, ordinal, shape)
     except Invalid as error:
         raise Invalid(
             f"{file.path}: the key has events there, the first in row {int(rows[0])}, with an operation or a sequence "
             "that cannot be merged"
         ) from error
-    return replace(changes, row=rows.astype(np.uint32))
 
 
 def _rows(table: pa.Table) -> Iterator[Detail]:

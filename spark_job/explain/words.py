@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.types import DecimalType, IcebergType
 
 from spark_job.explain.fates import Fate, KeyEvents, Verdict
 from spark_job.explain.json_values import Json, moment_text
-from spark_job.sequence import Form, SequenceCodec
+from spark_job.sequence import SequenceCodec
+from spark_job.sequence_text import TEN_TO_HALF, Form
 from spark_job.shape import Operation
 
 _SIGN_BIT = 1 << 63
+_DIGITS = Context(prec=76)  # twice those of a decimal
 
 
 def sequence_text(sequence: Mapping[str, Json]) -> str:
@@ -24,21 +27,46 @@ def sequence_text(sequence: Mapping[str, Json]) -> str:
 
 
 def sequence_of(order: Sequence[int], codec: SequenceCodec, schema: Schema) -> dict[str, Json]:
-    """The sequence in an order of the index, as the changelog's columns would hold it."""
+    """The sequence in an order of the index, as the changelog's columns would hold it; NULL where it is the lowest."""
     parts = iter(order)
     found: dict[str, Json] = {}
     for column in codec.columns:
-        match column.form:
-            case Form.HEX_PAIR:
-                found[column.name] = f"{next(parts):016x}/{next(parts):016x}"
-            case Form.NUMBER:
-                found[column.name] = _number(next(parts), schema.find_type(column.field_id))
+        own = [next(parts) for _ in range(column.parts)]
+        kind = schema.find_type(column.field_id)
+        found[column.name] = _sequence_text(column.form, own, kind) if any(own) else _zero(column.form, own)
     return found
 
 
-def _number(part: int, kind: IcebergType) -> Json:
+def _zero(form: Form, parts: Sequence[int]) -> Json:
+    return f"{parts[0]:016x}/{parts[1]:016x}" if form is Form.HEX_PAIR else None
+
+
+def _sequence_text(form: Form, parts: Sequence[int], kind: IcebergType) -> Json:
+    match form:
+        case Form.NUMBER:
+            return _number(parts[0], schema_to_pyarrow(kind))
+        case Form.DECIMAL:
+            unscaled = ((parts[0] ^ _SIGN_BIT) << 64 | parts[1]) - (parts[0] < _SIGN_BIT) * (1 << 128)
+            scale = kind.scale if isinstance(kind, DecimalType) else 0
+            return str(Decimal(unscaled).scaleb(-scale, context=_DIGITS))
+        case Form.HEX_PAIR:
+            return f"{parts[0]:016x}/{parts[1]:016x}"
+        case Form.DIGITS:
+            return str(parts[0] * TEN_TO_HALF + parts[1])
+        case Form.TIMESTAMP:
+            return _number(parts[0], pa.timestamp("us"))
+        case Form.POSTGRES_LSN:
+            return f"{parts[0] >> 32:X}/{parts[0] & 0xFFFFFFFF:X}"
+        case Form.POSTGRES_SEQUENCE:
+            return f'["{parts[0]}","{parts[1]}"]'
+        case Form.BINLOG_FILE:
+            return parts[0]
+        case Form.SQLSERVER_LSN:
+            return f"{parts[0] >> 32:08x}:{parts[0] & 0xFFFFFFFF:08x}:{parts[1]:04x}"
+
+
+def _number(part: int, stored: pa.DataType) -> Json:
     signed = int(np.uint64(part ^ _SIGN_BIT).view(np.int64))
-    stored = schema_to_pyarrow(kind)
     return moment_text(signed, stored) if pa.types.is_temporal(stored) else signed
 
 

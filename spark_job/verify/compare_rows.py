@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spark_job.collapse import Changes
 from spark_job.key_index.keys import Indices, Keys, Mask, are_among, last_not_above
+from spark_job.look_back import lowest_reachable
 from spark_job.shape import Operation
 from spark_job.verify.findings import MOST_PLACES, Kind
+from spark_job.verify.row_digest import UNCHANGED
 
 ENTRY = 2
 TOMBSTONE_ENTRY = 3
@@ -43,12 +45,12 @@ class Compared:
     paths: list[str] = field(default_factory=list)
 
 
-def compare_changelog(changes: Changes) -> Iterator[tuple[Kind, int, list[Spot]]]:
+def compare_changelog(changes: Changes, values: int = 1) -> Iterator[tuple[Kind, int, list[Spot]]]:
     """The rows that the latest event of each key gives, beside those of the head.
 
-    The last column of `sequence` is not part of the order: it tells one row from another.
+    The last columns of `sequence`, `values` of them, are not part of the order: they tell one row from another.
     """
-    events = latest_events(changes.take(changes.operation < ENTRY))
+    events = latest_events(changes.take(changes.operation < ENTRY), values)
     rows = _by_key(changes.take(_has(changes, OF_HEAD)))
     doubles = np.flatnonzero(rows.keys.same_as_next()) + 1
     yield Kind.DOUBLED_KEY, len(doubles), _row_spots(rows, doubles)
@@ -61,7 +63,8 @@ def compare_changelog(changes: Changes) -> Iterator[tuple[Kind, int, list[Spot]]
     yield Kind.DELETED_ROW, len(undead), _row_spots(rows, undead)
     both = np.flatnonzero(alive)
     made_by = last_not_above(expected.keys, rows.keys.take(both)) if len(both) else both
-    unlike = rows.sequence[both, -1] != expected.sequence[made_by, -1]
+    told = expected.sequence[made_by, -values:]
+    unlike = ((rows.sequence[both, -values:] != told) & (told != UNCHANGED)).any(axis=1)
     spots = [
         Spot(int(rows.file[at]), int(rows.row[at]), int(expected.file[by]), int(expected.row[by]))
         for at, by in zip(both[unlike][:MOST_PLACES], made_by[unlike][:MOST_PLACES], strict=True)
@@ -69,15 +72,32 @@ def compare_changelog(changes: Changes) -> Iterator[tuple[Kind, int, list[Spot]]
     yield Kind.DIFFERENT_ROW, int(unlike.sum()), spots
 
 
-def latest_events(events: Changes) -> Changes:
-    """Of each key the event that is last by (sequence, place), ascending by key."""
-    parts = [events.sequence[:, part] for part in reversed(range(events.sequence.shape[1] - 1))]
+def latest_events(events: Changes, values: int = 1) -> Changes:
+    """Of each key the event that is last by (sequence, place), ascending by key.
+
+    Values that have not changed are those of events before, as far as these tell them.
+    """
+    parts = [events.sequence[:, part] for part in reversed(range(events.sequence.shape[1] - values))]
     keys = [events.keys.lo] if events.keys.hi is None else [events.keys.lo, events.keys.hi]
     order = np.lexsort([events.places, *parts, *keys])
     if not len(order):
         return events
-    last = np.append(~events.keys.take(order).same_as_next(), True)
-    return events.take(order[last])
+    told = events.take(order)
+    last = np.append(~told.keys.same_as_next(), True)
+    return (told if values == 1 else _carried_on(told, last, values)).take(last)
+
+
+def _carried_on(told: Changes, last: Mask, values: int) -> Changes:
+    """Events by key and order, each with the values that those before it leave unchanged."""
+    place = np.arange(len(told))
+    first = np.maximum.accumulate(np.where(np.append(True, last[:-1]), place, 0))
+    lowest = lowest_reachable(told, first)
+    sequence = told.sequence.copy()
+    for column in range(sequence.shape[1] - values, sequence.shape[1]):
+        own = sequence[:, column]
+        known = np.maximum.accumulate(np.where(own != UNCHANGED, place, 0))
+        sequence[:, column] = np.where(known >= lowest, own[known], UNCHANGED)
+    return replace(told, sequence=sequence)
 
 
 def compare_index(

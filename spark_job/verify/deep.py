@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import U64
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import TOMBSTONE, SegmentInfo
+from spark_job.marker import Marker, markable
 from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.projection import Projection
 from spark_job.shape import ChangelogShape
@@ -42,7 +43,7 @@ from spark_job.verify.compare_rows import (
     no_keys,
 )
 from spark_job.verify.findings import MOST_PLACES, Kind
-from spark_job.verify.row_digest import digest_rows
+from spark_job.verify.row_digest import digest_apart
 from spark_job.verify.subject import Subject
 
 _BATCH_ROWS = 16_384
@@ -104,6 +105,20 @@ class DeepWork:
         """The mirror's key columns."""
         return tuple(self.field_map[key_id] for key_id in self.shape.key_ids)
 
+    @property
+    def _apart(self) -> tuple[str, ...]:
+        """Columns that are compared each by itself, because events may say that they have not changed."""
+        return markable(self.schema, self.key_ids) if self.shape.marker else ()
+
+    @property
+    def _values(self) -> int:
+        """How many numbers tell one row from another."""
+        return len(self._apart) + 1
+
+    @property
+    def _width(self) -> int:
+        return self.shape.sequence.parts + self._values
+
     def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
         """Changelog or mirror, and the field ids of the key there."""
         mirrored = any(one.path == file.path for one in self.mirrored)
@@ -122,7 +137,7 @@ class DeepWork:
         return Changes(
             no_keys(self.codec.is_wide),
             np.empty(0, np.uint8),
-            np.empty((0, self.shape.sequence.parts + 1), np.uint64),
+            np.empty((0, self._width), np.uint64),
             np.empty(0, np.uint32),
             np.empty(0, np.uint32),
         )
@@ -136,11 +151,10 @@ class DeepWork:
     def _read_events(self, at: int) -> Changes:
         file = self.history[at]
         events = read_changes(self.changelog_io, file, at, self.shape)
-        digests = self._digests(
-            self.changelog_io, file.events, projection_of(file, self.field_map, self.shape.defaults)
-        )
-        sequence = np.column_stack([events.sequence, digests])
-        return Changes(events.keys, events.operation, sequence, events.file, events.row)
+        by = projection_of(file, self.field_map, self.shape.defaults)
+        digests = self._digests(self.changelog_io, file.events, by, self.shape.marker)
+        sequence = np.column_stack([events.sequence, digests[events.row]])
+        return replace(events, sequence=sequence)
 
     def _read_rows(self, at: int) -> Changes:
         file = self.mirrored[at]
@@ -153,10 +167,11 @@ class DeepWork:
             if dead is not None:
                 kind |= bit
                 kind[dead] ^= bit
-        sequence = np.zeros((len(kind), self.shape.sequence.parts + 1), dtype=np.uint64)
+        sequence = np.zeros((len(kind), self._width), dtype=np.uint64)
         if self.compare_events and file.dead is not None:
             same = {target: target for target in self.field_map.values()}
-            sequence[:, -1] = self._digests(self.io, file.rows, Projection(file.path, same, file.absent))
+            by = Projection(file.path, same, file.absent)
+            sequence[:, -self._values :] = self._digests(self.io, file.rows, by)
         rows = Changes(
             self.codec.encode(columns),
             kind,
@@ -166,17 +181,19 @@ class DeepWork:
         )
         return rows.take(kind > ROW)
 
-    def _digests(self, io: FileIO, rows: int, by: Projection) -> U64:
-        """A number for each row of a file, in the mirror's columns."""
+    def _digests(self, io: FileIO, rows: int, by: Projection, marker: Marker | None = None) -> U64:
+        """Numbers for each row of a file, in the mirror's columns; the last of them for most, or all."""
         target = schema_to_pyarrow(self.schema)
         with open_parquet(io, by.path, rows) as parquet:
             sources = source_columns(parquet, by)
             batches = parquet.iter_batches(_BATCH_ROWS, columns=list(sources.values()))
             parts = [
-                digest_rows(project_rows(pa.Table.from_batches([batch]), sources, by, target))
+                digest_apart(
+                    project_rows(pa.Table.from_batches([batch]), sources, by, target), self._apart, marker
+                )
                 for batch in batches
             ]
-        return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+        return np.concatenate([np.empty((0, self._values), dtype=np.uint64), *parts])
 
     def _read_entries(self, at: int) -> Changes:
         segment = self.segments[at]
@@ -185,7 +202,7 @@ class DeepWork:
         names = [TOMBSTONE if ordinal in self.gone else ordinal for ordinal in segment.files]
         file = np.array([*names, TOMBSTONE], dtype=np.int64)[entries.file]  # −1 picks the last
         dead = file == TOMBSTONE
-        sequence = np.zeros((len(file), self.shape.sequence.parts + 1), dtype=np.uint64)
+        sequence = np.zeros((len(file), self._width), dtype=np.uint64)
         sequence[:, -1] = at
         return Changes(
             entries.keys,
@@ -207,7 +224,7 @@ class DeepWork:
         ordinals = np.array([file.ordinal for file in self.mirrored], dtype=np.int64)
         runs = np.array([segment.run for segment in self.segments], dtype=np.int64)
         found = [
-            *(compare_changelog(changes) if self.compare_events else ()),
+            *(compare_changelog(changes, self._values) if self.compare_events else ()),
             *(compare_index(changes, ordinals, runs) if self.compare_entries else ()),
         ]
         for kind, count, where in found:

@@ -12,6 +12,7 @@ from spark_job.absent import Absent
 from spark_job.change_file import ChangeFile
 from spark_job.explain.json_values import value_as_json
 from spark_job.field_map import FieldMap
+from spark_job.marker import Marker
 from spark_job.parquet_columns import open_parquet, read_at
 from spark_job.source_rows import read_rows
 from spark_job.verify.compare_rows import Compared, Spot
@@ -64,7 +65,15 @@ def _differing(work: DeepWork, spot: Spot) -> list[str]:
         work.field_map,
         work.shape.defaults,
     )
-    return differing_columns(here, there)
+    return _but_unchanged(work.shape.marker, differing_columns(here, there), there)
+
+
+def _but_unchanged(marker: Marker | None, columns: list[str], told: pa.Table) -> list[str]:
+    """Without those that the event leaves as they were, unless nothing else differs: then an earlier one tells them."""
+    if marker is None:
+        return columns
+    left = [name for name in told.column_names if marker.marks(told[name]) is not None]
+    return [name for name in columns if name not in left] or left
 
 
 def _row(

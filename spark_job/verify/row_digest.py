@@ -7,15 +7,20 @@ NaN is the same NaN.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_job.key_index.keys import U64
+from spark_job.marker import Marker
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
+UNCHANGED = np.uint64(
+    0xC2B2AE3D27D4EB4F
+)  # a number like any other, for values that only say that they are the same
 
 
 def digest_rows(rows: pa.Table) -> U64:
@@ -24,6 +29,16 @@ def digest_rows(rows: pa.Table) -> U64:
     for place, column in enumerate(rows.columns, 1):
         total += _at_place(digest_column(column), np.full(rows.num_rows, place, dtype=np.uint64))
     return _mix(total)
+
+
+def digest_apart(rows: pa.Table, apart: Sequence[str], marker: Marker | None = None) -> U64:
+    """For each row a number for each of some columns (`UNCHANGED`: it holds the marker), and one for the others."""
+    digests = [digest_column(rows[name]) for name in apart]
+    for name, digest in zip(apart, digests, strict=True):
+        marked = None if marker is None else marker.marks(rows[name])
+        if marked is not None:
+            digest[marked] = UNCHANGED
+    return np.column_stack([*digests, digest_rows(rows.drop_columns(list(apart)) if apart else rows)])
 
 
 def differing_columns(here: pa.Table, there: pa.Table) -> list[str]:

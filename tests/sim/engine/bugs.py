@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.sim.engine import bugs_of_compaction, bugs_of_index, bugs_of_merge, bugs_of_replay
+from tests.sim.engine import (
+    bugs_of_compaction,
+    bugs_of_index,
+    bugs_of_merge,
+    bugs_of_profiles,
+    bugs_of_replay,
+)
 from tests.sim.engine.bugs_of_merge import FOUR_BITS
 from tests.sim.engine.planting import BUGS, Bug
 
@@ -13,5 +19,6 @@ __all__ = [
     "bugs_of_compaction",
     "bugs_of_index",
     "bugs_of_merge",
+    "bugs_of_profiles",
     "bugs_of_replay",
 ]

@@ -11,7 +11,7 @@ from pyiceberg.typedef import Record
 
 from icemirror.cursor import Source
 from tests.sim.engine import snapshots
-from tests.sim.engine.setting import Key, Setting, arrow_schema
+from tests.sim.engine.setting import SAME, Key, Setting, arrow_schema
 
 Order = tuple[int, int, int]  # the two parts of the sequence, and the changelog's commit
 Row = tuple[int, str | None, str]  # v, c, x as text: NaN equals NaN
@@ -37,6 +37,12 @@ class Event:
     v: int
     c: str | None
     x: float | None
+    old: Key | None = None  # the key before, where the event changes it
+
+    @property
+    def moves(self) -> bool:
+        """It changes the key of its row."""
+        return self.old is not None and self.operation != "D" and self.old != self.key
 
     @property
     def row(self) -> Row | None:
@@ -119,18 +125,24 @@ class Journal:
             self.clock += dice.choice([0, 1, 1, 2])
             late = dice.randint(1, 30) if luck > 0.8 else 0
             self.revision += 1
-            events.append(
-                Event(
-                    key=dice.choice(setting.pool),
-                    operation=dice.choice("IIUUUDD"),
-                    lsn=self.clock - late,
-                    ordinal=dice.choice([0, 0, 1]),
-                    v=self.revision,
-                    c=dice.choice(_CATEGORIES),
-                    x=dice.choice(_NUMBERS),
-                )
+            event = Event(
+                key=dice.choice(setting.pool),
+                operation=dice.choice("IIUUUDD"),
+                lsn=self.clock - late,
+                ordinal=dice.choice([0, 0, 1]),
+                v=self.revision,
+                c=dice.choice(_CATEGORIES),
+                x=dice.choice(_NUMBERS),
             )
+            events.append(_made_partial(event, setting, dice) if setting.partial else event)
         return events
+
+
+def _made_partial(event: Event, setting: Setting, dice: random.Random) -> Event:
+    """Now and then without a value, or with another key before."""
+    if event.operation == "U" and dice.random() < 0.6:
+        event = replace(event, c=SAME)
+    return replace(event, old=dice.choice(setting.pool)) if dice.random() < 0.2 else event
 
 
 def as_arrow(setting: Setting, events: list[Event]) -> pa.Table:
@@ -139,7 +151,17 @@ def as_arrow(setting: Setting, events: list[Event]) -> pa.Table:
         name: [event.key[at] for event in events] for at, name in enumerate(setting.key_names)
     }
     columns |= {name: [getattr(event, name) for event in events] for name in "vcx"}
-    columns["cdc_operation"] = [_OPERATIONS[event.operation] for event in events]
-    columns["sequence_number"] = [f"{event.lsn:016x}/{event.ordinal:016x}" for event in events]
+    operations = [_OPERATIONS[event.operation] for event in events]
+    if setting.partial:
+        columns |= {
+            f"old_{name}": [None if event.old is None else event.old[at] for event in events]
+            for at, name in enumerate(setting.key_names)
+        }
+        columns["op"] = list(operations)
+        columns["file"] = [f"log.{event.lsn}" for event in events]
+        columns["lsn"] = [f"0/{event.ordinal:X}" for event in events]
+    else:
+        columns["cdc_operation"] = list(operations)
+        columns["sequence_number"] = [f"{event.lsn:016x}/{event.ordinal:016x}" for event in events]
     schema = arrow_schema(setting, setting.schema)
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)

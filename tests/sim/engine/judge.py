@@ -22,6 +22,7 @@ from tests.sim.engine.memory_io import MemoryIO
 from tests.sim.engine.oracle import NOTHING, State
 from tests.sim.engine.reader import Contents, Divergence, Place, Reader
 from tests.sim.engine.setting import Key, Setting
+from tests.sim.engine.unchanged import effects
 
 CURSOR, EPOCH, LIVE_ROWS, ROOT, REPLAY = (
     f"icemirror.{name}" for name in ("cursor", "epoch", "live-rows", "index-root", "replay")
@@ -110,9 +111,10 @@ class Judge:
             raise Divergence(f"the cursor moved from {parent.position} to {position}")
         else:
             files = self.journal.files[parent.merged : merged]
-            state = parent.after_merge(files, merged, position)
+            history = self.journal.files[: parent.merged]
+            state = parent.after_merge(files, merged, position, history)
             if healed and (unsure := _unsure(parent, state, contents)):
-                state = parent.with_newest(unsure).after_merge(files, merged, position)
+                state = parent.with_newest(unsure).after_merge(files, merged, position, history)
         _compare_rows(state, contents)
         if int(summary[LIVE_ROWS]) != len(contents.rows):
             raise Divergence(
@@ -205,10 +207,8 @@ class Judge:
     def _history(self, state: State) -> dict[Key, Order]:
         """The greatest event of each key that is merged."""
         history: dict[Key, Order] = {}
-        for file in self.journal.files[: state.merged]:
-            for event in file.events:
-                order = (event.lsn, event.ordinal, file.commit)
-                history[event.key] = max(history.get(event.key, NOTHING), order)
+        for one in effects(self.journal.files[: state.merged]):
+            history[one.key] = max(history.get(one.key, NOTHING), one.order)
         return history
 
     def _judge_healed(self, state: State, orders: dict[Key, Order]) -> None:

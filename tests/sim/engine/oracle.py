@@ -7,11 +7,12 @@ tombstone of the row's order, unless the merge never saw it. An update by anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.sim.engine.journal import File, Order, Row
-from tests.sim.engine.setting import Key
+from tests.sim.engine.setting import SAME, Key
+from tests.sim.engine.unchanged import Effect, effects, look_back
 
 NOTHING: Order = (0, 0, 0)
 
@@ -47,21 +48,49 @@ class State:
         """The rows of these keys count as the greatest change merged so far."""
         return replace(self, orders={**self.orders, **dict.fromkeys(keys, self.greatest)})
 
-    def after_merge(self, files: list[File], merged: int, position: tuple[int, float]) -> State:
-        """A merge took in these files."""
+    def after_merge(
+        self,
+        files: Sequence[File],
+        merged: int,
+        position: tuple[int, float],
+        history: Sequence[File] = (),
+    ) -> State:
+        """A merge took in these files, after those of the history."""
         greatest = self.greatest
         orders = {**dict.fromkeys(self.rows, greatest), **self.orders}
+        standing = {**self.expired, **orders}
         rows, touched, expired = dict(self.rows), set(self.touched), dict(self.expired)
-        for file in files:
-            for event in file.events:
-                order = (event.lsn, event.ordinal, file.commit)
-                if order < orders.get(event.key, expired.get(event.key, NOTHING)):
-                    continue
-                orders[event.key] = order
-                expired.pop(event.key, None)
-                touched.discard(event.key)
-                if event.row is None:
-                    rows.pop(event.key, None)
-                else:
-                    rows[event.key] = event.row
+        told, partial = effects(files), set[Effect]()
+        for one in told:
+            if one.order < orders.get(one.key, expired.get(one.key, NOTHING)):
+                continue
+            orders[one.key] = one.order
+            expired.pop(one.key, None)
+            touched.discard(one.key)
+            partial = {other for other in partial if other.key != one.key}
+            row = None if one.ends else one.event.row
+            if row is None:
+                rows.pop(one.key, None)
+            else:
+                rows[one.key] = row
+                partial |= {one} if row[1] == SAME else set()
+        for one in partial:
+            v, _, x = rows[one.key]
+            rows[one.key] = (v, self._unchanged(one, told, effects([*history, *files]), standing), x)
         return State(merged, position, orders, rows, frozenset(touched), expired, self.unseen)
+
+    def _unchanged(
+        self, winner: Effect, slice_: list[Effect], everything: list[Effect], standing: Mapping[Key, Order]
+    ) -> str | None:
+        """The value of a row whose event leaves it as it was: by the slice, then the mirror's row, then all events."""
+        least = standing.get(winner.key, NOTHING)
+        counting = [one for one in slice_ if one.key == winner.key and one.order >= least]
+        counting.sort(key=lambda one: (one.order, one.arrival), reverse=True)
+        found = look_back(winner.event, counting[1:])
+        if found.told or found.ended:
+            return found.value
+        if winner.key in self.rows:
+            return self.rows[winner.key][1]
+        known = [one for one in everything if one.key == winner.key and one.order[:2] <= winner.order[:2]]
+        known.sort(key=lambda one: (one.order[:2], one.arrival), reverse=True)
+        return look_back(winner.event, known[1:]).value

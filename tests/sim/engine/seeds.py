@@ -92,4 +92,11 @@ FOUND_BY: dict[str, int] = {
     "files that moved stay in the index": 7000,
     "moved rows indexed behind the others": 7000,
     "moved rows lose their order": 7000,
+    "placeholder overwrites the value": 20001,
+    "events of the slice not asked for a value": 20007,
+    "value taken from before a delete": 20001,
+    "value taken from an event that is late": 20007,
+    "old key left after a key change": 20001,
+    "sequence compared as text": 20001,
+    "tie broken by arrival": 20001,
 }

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, IcebergType, LongType, StringType, UUIDType
+from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, UUIDType
 
 from icemirror.settings import Settings, load_settings
 from tests.mirrors import write_config
@@ -40,6 +40,14 @@ _KINDS: dict[str, tuple[tuple[tuple[str, IcebergType], ...], tuple[Key, ...]]] =
     ),
 }
 FIRST_WITH_COMPACTION = 7000  # stories of the seeds before that are told without
+FIRST_WITH_PARTIAL_EVENTS = 20_000
+SAME = "~"  # stands for a value that has not changed
+_PARTIAL = """profile: generic
+operation_column: op
+sequence_column: [file, lsn]
+sequence_format: {file: binlog-file, lsn: postgres-lsn}
+unchanged_value: "~"
+on_missing_value: set-null"""
 PARTITIONS = ("", 'partition_by: ["bucket[2](c)"]', 'partition_by: ["c"]')
 
 
@@ -62,6 +70,9 @@ class Setting:
     pool: tuple[Key, ...]
     data_fan_in: int = 0  # how many small data files are put together at least; 0: none
     data_most: int = 0  # and at most
+    partial: bool = (
+        False  # events may leave values as they are, and change keys; their order is numbers in text
+    )
 
     @classmethod
     def choose(cls, dice: random.Random) -> Setting:
@@ -92,6 +103,10 @@ class Setting:
         least = (2, 3, 8, 0)[seed % 4]
         return replace(self, data_fan_in=least, data_most=least if seed // 4 % 2 else 256)
 
+    def with_partial_events(self, seed: int) -> Setting:
+        """By the seed alone, and never where replays are: their slices decide what an event that is late finds."""
+        return replace(self, partial=seed >= FIRST_WITH_PARTIAL_EVENTS and seed % 6 == 3)
+
     @property
     def key_columns(self) -> tuple[tuple[str, IcebergType], ...]:
         return _KINDS[self.kind][0]
@@ -103,12 +118,15 @@ class Setting:
     @property
     def schema(self) -> Schema:
         """Of the changelog: key, a number that tells revisions apart, a category, a value with NULL and NaN."""
-        return _schema(self.kind)
+        return _partial_schema(self.kind) if self.partial else _schema(self.kind)
 
     @property
     def settings(self) -> Settings:
         compact = str(bool(self.data_fan_in)).lower()
         options = f"format_version: {self.version}\ncompact: {compact}\n{self.partition}"
+        if self.partial:
+            old = ", ".join(f"{name}: old_{name}" for name in self.key_names)
+            options += f"\n{_PARTIAL}\nold_key_columns: {{{old}}}"
         return _settings(options, f"batch_size: {self.batch_size}\n")
 
     def key_arrays(self, keys: list[Key]) -> list[pa.Array]:
@@ -129,17 +147,28 @@ def _schema(kind: str) -> Schema:
     return changelog_schema(*key, *values, keys=[name for name, _ in key])
 
 
+@cache
+def _partial_schema(kind: str) -> Schema:
+    """The same columns, then the key before the change, and what says operation and order."""
+    *fields, _, _ = _schema(kind).fields
+    more = [(f"old_{name}", key_type) for name, key_type in _KINDS[kind][0]]
+    more += [(name, StringType()) for name in ("op", "file", "lsn")]
+    added = [NestedField(len(fields) + at, name, one) for at, (name, one) in enumerate(more, 1)]
+    return Schema(*fields, *added, identifier_field_ids=_schema(kind).identifier_field_ids)
+
+
 @lru_cache(maxsize=256)
 def _settings(options: str, tail: str) -> Settings:
     with tempfile.TemporaryDirectory(prefix="icemirror-sim-") as folder:
         return load_settings(write_config(Path(folder), options, tail), os.environ)
 
 
-_arrow: dict[tuple[str, bool], pa.Schema] = {}
+_arrow: dict[tuple[str, bool, bool], pa.Schema] = {}
 
 
 def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:
     """A schema with field ids, converted once for each kind of key."""
-    if (setting.kind, mirror) not in _arrow:
-        _arrow[setting.kind, mirror] = schema_to_pyarrow(schema)
-    return _arrow[setting.kind, mirror]
+    key = setting.kind, setting.partial, mirror
+    if key not in _arrow:
+        _arrow[key] = schema_to_pyarrow(schema)
+    return _arrow[key]

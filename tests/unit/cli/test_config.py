@@ -96,7 +96,13 @@ def test_check_json_is_one_object_with_every_default(
         "primary_keys": ["id", "[red]"],
         "profile": "supabase-etl",
         "operation_column": "cdc_operation",
-        "operation_values": {"insert": ["INSERT"], "update": ["UPDATE"], "delete": ["DELETE"]},
+        "operation_values": {
+            "insert": ["INSERT"],
+            "update": ["UPDATE"],
+            "delete": ["DELETE"],
+            "truncate": [],
+            "ignore": [],
+        },
         "sequence_column": ["sequence_number"],
         "partition_by": ["bucket[16](id)"],
         "group": "default",
@@ -159,7 +165,7 @@ def test_what_this_version_refuses_is_valid_and_named(
     config.write_text(
         "iceberg: {catalog: {type: glue}}\n"
         "tables: [{changelog: raw.o, mirror: shop.o, delete_mode: soft, name_case: lower}]\n"
-        "discover: [{namespace: raw, match: '*_log', profile: dms, sequence_column: ts}]\n"
+        "discover: [{namespace: raw, match: '*_log', on_bad_row: quarantine}]\n"
         "trigger:\n"
         "  state: {type: dynamodb, table: t}\n"
         "  launcher: {type: kubernetes, namespace: n, image: i, service_account: s}\n"
@@ -172,7 +178,7 @@ def test_what_this_version_refuses_is_valid_and_named(
     assert [line.split(" (")[0] for line in said] == [
         "shop.o: delete_mode: soft",
         "shop.o: name_case: lower",
-        "discover raw.*_log: profile dms",
+        "discover raw.*_log: on_bad_row: quarantine",
     ]
 
 

@@ -185,13 +185,74 @@ def test_a_key_of_a_type_that_cannot_be_one_is_named_with_table_and_column(tmp_p
         shape(tmp_path, columns, "primary_keys: [id, ratio]")
 
 
-def test_an_operation_that_is_no_text_is_refused_by_its_type(tmp_path: Path) -> None:
-    columns = schema("id", "version", "sequence_number")
-    with pytest.raises(Invalid, match=r"column version of type long cannot say the operation.*type string"):
-        shape(tmp_path, columns, "operation_column: version")
+def test_an_operation_of_another_type_is_refused(tmp_path: Path) -> None:
+    columns = schema("id", "ratio", "sequence_number")
+    with pytest.raises(Invalid, match=r"column ratio of type double cannot say the operation.*type string"):
+        shape(tmp_path, columns, "operation_column: ratio")
 
 
 def test_a_sequence_of_another_type_is_refused_with_table_and_setting(tmp_path: Path) -> None:
     columns = schema("id", "ratio", "cdc_operation")
     with pytest.raises(Invalid, match=r"lab\.world_changelog: column ratio .*16 hex digits.*sequence_column"):
         shape(tmp_path, columns, "sequence_column: ratio")
+
+
+def nested() -> Schema:
+    inner = StructType(NestedField(10, "op", StringType()), NestedField(11, "offset", LongType()))
+    deep = StructType(NestedField(12, "inner", inner))
+    return Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "meta", deep),
+        NestedField(3, "a.b", StringType()),
+        NestedField(4, "seq", LongType()),
+        identifier_field_ids=[1],
+    )
+
+
+def test_fields_of_structs_are_found_by_dotted_names(tmp_path: Path) -> None:
+    options = "profile: generic\noperation_column: meta.inner.op\nsequence_column: [seq, meta.inner.offset]"
+    found = shape(tmp_path, nested(), options)
+    assert (found.operation_id, found.sequence.field_ids, found.row_ids) == (10, (4, 11), (1, 3))
+    assert [column.name for column in found.sequence.columns] == ["seq", "meta.inner.offset"]
+
+
+def test_a_column_with_a_dot_in_its_name_is_that_column(tmp_path: Path) -> None:
+    options = "profile: generic\noperation_column: a.b\nsequence_column: seq"
+    assert shape(tmp_path, nested(), options).operation_id == 3
+
+
+@pytest.mark.parametrize("name", ["meta.op", "meta.inner", "meta.inner.op.x", "met.inner.op"])
+def test_a_dotted_name_that_leads_nowhere_is_refused(tmp_path: Path, name: str) -> None:
+    options = f"profile: generic\noperation_column: {name}\nsequence_column: seq"
+    with pytest.raises(Invalid, match=r"operation_column of lab\.world"):
+        shape(tmp_path, nested(), options)
+
+
+@pytest.mark.parametrize(
+    ("connector", "columns", "ids"),
+    [
+        ("postgres", ("__source_lsn",), (2,)),
+        ("postgres", ("__lsn", "__transaction_total_order"), (2, 3)),
+        ("mysql", ("__source_file", "__source_pos", "__source_row"), (2, 3, 4)),
+        ("sqlserver", ("__commit_lsn", "__change_lsn", "__event_serial_no"), (2, 3, 4)),
+        ("oracle", ("__source_scn", "__source_ssn"), (2, 3)),
+    ],
+)
+def test_a_connector_has_its_own_order(
+    tmp_path: Path, connector: str, columns: tuple[str, ...], ids: tuple[int, ...]
+) -> None:
+    found = shape(
+        tmp_path, schema("id", *columns, "__op", "__other"), f"profile: debezium\nconnector: {connector}"
+    )
+    assert found.sequence.field_ids == ids
+    assert found.row_ids == (1,)
+
+
+def test_a_connector_without_its_columns_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="has no column __source_lsn"):
+        shape(tmp_path, schema("id", "__op"), "profile: debezium\nconnector: postgres")
+
+
+def test_columns_of_the_writer_are_kept_where_the_settings_say_so(tmp_path: Path) -> None:
+    options = "profile: debezium\nconnector: postgres\nkeep_columns: [__lsn]"
+    assert shape(tmp_path, schema("id", "__lsn", "__op"), options).row_ids == (1, 2)

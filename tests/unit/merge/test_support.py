@@ -17,9 +17,6 @@ def table(folder: Path, options: str) -> TableSettings:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ("profile: debezium\nsequence_column: lsn", "profile debezium (use generic"),
-        ("profile: dms\nsequence_column: ts", "profile dms"),
-        ("profile: kafka-connect", "profile kafka-connect"),
         ("append_only: true", "append_only"),
         ("on_bad_row: quarantine", "on_bad_row: quarantine"),
         ("delete_mode: soft", "delete_mode: soft"),
@@ -49,6 +46,9 @@ def test_all_of_them_are_named_at_once(tmp_path: Path) -> None:
     [
         "",
         "profile: generic\noperation_column: op\nsequence_column: [a, b]",
+        "profile: debezium\nconnector: postgres",
+        "profile: dms\nsequence_column: ts",
+        "profile: kafka-connect",
         "columns: {exclude: []}",
         "metadata_columns: {}",
         "partition_by: [day(ts)]",

@@ -100,6 +100,8 @@ def test_values_that_look_like_other_types_stay_text(load_table: Load) -> None:
         "insert": ("1",),
         "update": ("yes",),
         "delete": ("1.10",),
+        "truncate": (),
+        "ignore": (),
     }
     assert table.table_properties == {"a": "1.10", "b": "true", "c": "on"}
 
@@ -130,6 +132,18 @@ def test_partitions_are_parsed(load_table: Load) -> None:
         ("profile: generic", "operation_column: missing: the profile generic has no default"),
         ("profile: debezium", "sequence_column: missing: the profile debezium has no default"),
         ("profile: dms", "sequence_column: missing: the profile dms has no default"),
+        (
+            "profile: dms, sequence_column: ts, connector: mysql",
+            "connector: the profile dms has no connectors",
+        ),
+        ("upsert_only: yes, operation_column: op", "upsert_only: there is an operation_column"),
+        ("sequence_format: {other: number}", "sequence_format.other: is no sequence column"),
+        ("sequence_format: {sequence_number: hex}", "sequence_format.sequence_number: expected etl-hex"),
+        ("primary_keys: [id], old_key_columns: {ix: a}", "old_key_columns.ix: is no key column"),
+        (
+            "operation_values: {insert: [a], ignore: [a]}",
+            "operation_values.ignore: 'a' is listed under insert",
+        ),
         (
             "operation_values: {insert: [I], update: [I]}",
             "operation_values.update: 'I' is listed under insert",

@@ -1,0 +1,45 @@
+"""What sources really send, on real Spark: in one task, and sharded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+from spark_job.engine import OnSpark
+from spark_job.verify.check import Options, verify_table
+from tests.unit.profiles.debezium import TEXT_KEY, Source
+from tests.unit.profiles.recording import Recording, mirror_rows
+
+MODES = pytest.mark.parametrize("one_task_events", [1_000_000, 1], ids=["one task", "sharded"])
+
+
+@MODES
+@pytest.mark.parametrize("name", ["debezium-postgres", "debezium-before", "kafka-connect", "dms"])
+def test_a_recorded_changelog_is_mirrored(
+    tmp_path: Path, spark: SparkContext, name: str, one_task_events: int
+) -> None:
+    told = Recording.load(name)
+    lab = told.lab(tmp_path, engine=OnSpark(spark, one_task_events=one_task_events))
+    for rows in told.commits:
+        lab.commit(*(told.file([row]) for row in rows))
+        lab.merge()
+    assert mirror_rows(lab, told.keys) == told.expected(lab)
+    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    assert report.equal, report.findings
+
+
+@MODES
+def test_values_and_keys_go_across_shards(tmp_path: Path, spark: SparkContext, one_task_events: int) -> None:
+    """Each row moves to another key, and is then updated in part, in the same slice and in the next."""
+    source = Source(tmp_path, schema=TEXT_KEY, engine=OnSpark(spark, one_task_events=one_task_events))
+    keys = range(200)
+    source.commit(*(source.row(key, 1, "a", f"body {key}", op="c") for key in keys))
+    source.lab.merge()
+    moved = [source.row(key + 1000, 2, "b", f"body {key}", before=key) for key in keys]
+    source.lab.commit(source.file(*moved), source.file(*(source.row(key + 1000, 3, "c") for key in keys)))
+    source.lab.merge()
+    source.commit(*(source.row(key + 1000, 4, "d") for key in keys if key % 2))
+    source.lab.merge()
+    assert source.rows() == {key + 1000: ("d" if key % 2 else "c", f"body {key}") for key in keys}

@@ -1,0 +1,180 @@
+"""Rows of changelogs that are no plain change: tombstones, truncations, what is passed over or unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType, StructType
+
+from tests.unit.merge.lab import Lab, rows_table
+from tests.unit.profiles.debezium import SCHEMA, Source
+
+
+def said(lab: Lab) -> str:
+    error = lab.try_merge().error
+    assert error is not None
+    assert error.kind == "invalid"
+    return error.message
+
+
+def nullable(source: Source, *rows: dict[str, object]) -> pa.Table:
+    """Rows in which the key may be NULL, whatever the schema says."""
+    table = Schema(*(one.model_copy(update={"required": False}) for one in SCHEMA.fields))
+    return rows_table(table, rows)
+
+
+def test_a_truncation_stops_the_table_by_name_before_anything_is_written(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.commit(source.row(1, 1, body="b", op="c"))
+    source.lab.merge()
+    before = source.lab.mirror.metadata_location, source.lab.files_on_disk()
+    source.lab.commit(
+        nullable(source, source.row(2, 2, body="b", op="c"), source.row(None, 3, None, None, op="t"))
+    )
+    message = said(source.lab)
+    assert "row 1 says that the source table was truncated ('t')" in message
+    assert "skipped.operations" in message
+    assert (source.lab.mirror.metadata_location, source.lab.files_on_disk()) == before
+
+
+def test_a_truncation_is_passed_over_where_the_settings_say_so(tmp_path: Path) -> None:
+    source = Source(tmp_path, "operation_values: {insert: [c, r], update: [u], delete: [d], ignore: [t]}")
+    source.lab.commit(nullable(source, source.row(None, 3, None, None, op="t"), source.row(1, 4, body="b")))
+    source.lab.merge()
+    assert source.rows() == {1: ("n", "b")}
+
+
+def test_a_tombstone_without_a_key_is_one_too(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.lab.commit(
+        nullable(source, source.row(1, 4, body="b"), source.row(None, None, None, None, op=None))
+    )
+    source.lab.merge()
+    assert source.rows() == {1: ("n", "b")}
+
+
+def test_a_row_without_operation_that_has_a_sequence_is_no_tombstone(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.commit(source.row(1, 4, body="b"), source.row(1, 5, op=None))
+    assert "unknown operation NULL in row 1" in said(source.lab)
+
+
+def test_rows_after_one_that_is_passed_over_keep_their_places(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.commit(source.row(1, None, op=None), source.row(1, 4, "one", "b"), source.row(2, 5, "two", "b"))
+    source.lab.merge()
+    assert source.rows() == {1: ("one", "b"), 2: ("two", "b")}
+    source.commit(source.row(1, None, op=None), source.row(1, 6), source.row(1, None))
+    assert "__source_lsn is NULL in row 2" in said(source.lab)
+
+
+def test_only_rows_of_the_snapshot_may_lack_a_part_of_the_order(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    source.commit(source.row(1, None, body="b", op="r"))
+    source.lab.merge()
+    source.commit(source.row(1, None, body="b", op="c"))
+    assert "__source_lsn is NULL in row 0" in said(source.lab)
+
+
+def dms(folder: Path, *rows: dict[str, object]) -> Lab:
+    schema = Schema(
+        NestedField(1, "Op", StringType()),
+        NestedField(2, "ts", StringType()),
+        NestedField(3, "id", LongType(), required=True),
+        NestedField(4, "name", StringType()),
+        identifier_field_ids=[3],
+    )
+    lab = Lab.make(folder, schema, options="profile: dms\nsequence_column: ts")
+    lab.commit(rows_table(schema, list(rows)))
+    return lab
+
+
+@pytest.mark.parametrize("operation", ["U", "D"])
+def test_changes_of_dms_have_a_sequence(tmp_path: Path, operation: str) -> None:
+    lab = dms(tmp_path, {"Op": operation, "ts": None, "id": 1, "name": "x"})
+    assert "ts is NULL in row 0" in said(lab)
+
+
+def test_times_of_dms_are_times(tmp_path: Path) -> None:
+    lab = dms(tmp_path, {"Op": "I", "ts": "yesterday", "id": 1, "name": "x"})
+    assert "ts in row 0 is not of the form a timestamp such as" in said(lab)
+
+
+def test_a_second_copy_is_older_than_every_change(tmp_path: Path) -> None:
+    """What docs/profiles.md says of reloads of DMS."""
+    loaded = {"Op": None, "ts": None, "id": 1, "name": "loaded"}
+    lab = dms(tmp_path, {"Op": "U", "ts": "2026-03-01 10:00:00", "id": 1, "name": "changed"}, loaded)
+    lab.merge()
+    assert lab.rows() == {1: "changed"}
+
+
+def flagged(folder: Path, kind: BooleanType | IntegerType | StringType, *values: object) -> Lab:
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "name", StringType()),
+        NestedField(3, "version", LongType(), required=True),
+        NestedField(4, "gone", kind),
+        identifier_field_ids=[1],
+    )
+    options = "profile: generic\nupsert_only: true\nsequence_column: version\ndelete_column: gone"
+    lab = Lab.make(folder, schema, options=options)
+    for version, value in enumerate(values):
+        lab.commit(rows_table(schema, [{"id": 1, "name": str(version), "version": version, "gone": value}]))
+    return lab
+
+
+@pytest.mark.parametrize(
+    ("kind", "live", "gone"),
+    [(BooleanType(), False, True), (IntegerType(), 0, 1), (StringType(), "false", "true")],
+    ids=str,
+)
+def test_a_flag_of_the_source_deletes(tmp_path: Path, kind: StringType, live: object, gone: object) -> None:
+    lab = flagged(tmp_path, kind, None, gone)
+    lab.merge()
+    assert lab.rows() == {}
+    assert [field.name for field in lab.mirror.schema().fields] == ["id", "name"]
+    lab.commit(rows_table(lab.changelog.schema(), [{"id": 1, "name": "2", "version": 2, "gone": live}]))
+    lab.merge()
+    assert lab.rows() == {1: "2"}
+
+
+def test_a_flag_of_text_is_true_or_false(tmp_path: Path) -> None:
+    assert "row 0 has a text other than true and false" in said(flagged(tmp_path, StringType(), "yes"))
+
+
+def test_a_flag_and_an_operation_both_delete(tmp_path: Path) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "name", StringType()),
+        NestedField(3, "op", StringType(), required=True),
+        NestedField(4, "version", LongType(), required=True),
+        NestedField(5, "gone", BooleanType()),
+        identifier_field_ids=[1],
+    )
+    options = "profile: generic\noperation_column: op\nsequence_column: version\ndelete_column: gone"
+    lab = Lab.make(tmp_path, schema, options=options)
+    rows = [("INSERT", 1, False), ("UPDATE", 2, True), ("DELETE", 3, False), ("INSERT", 4, None)]
+    lab.commit(
+        rows_table(
+            schema,
+            [{"id": key, "name": op, "op": op, "version": 1, "gone": gone} for op, key, gone in rows],
+        )
+    )
+    lab.merge()
+    assert lab.rows() == {1: "INSERT", 4: "INSERT"}
+
+
+def test_a_struct_that_is_null_has_no_sequence(tmp_path: Path) -> None:
+    inner = StructType(NestedField(4, "op", StringType()), NestedField(5, "offset", LongType()))
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "name", StringType()),
+        NestedField(3, "_cdc", inner),
+        identifier_field_ids=[1],
+    )
+    lab = Lab.make(tmp_path, schema, options="profile: kafka-connect\nsequence_column: _cdc.offset")
+    lab.commit(rows_table(schema, [{"id": 1, "name": "x", "_cdc": None}]))
+    assert "unknown operation NULL in row 0" in said(lab)
