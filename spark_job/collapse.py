@@ -88,6 +88,20 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
 
 
 def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
+    """The events of one changelog file."""
+    narrow = _open_narrow(io, file, shape)
+    with _told(file, shape):
+        return as_changes(narrow, file, ordinal, shape)
+
+
+def check_changes(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> None:
+    """Refuses what `read_changes` refuses of a file, without encoding its keys."""
+    narrow = _open_narrow(io, file, shape)
+    with _told(file, shape):
+        _judge(narrow, file, shape)
+
+
+def _open_narrow(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> Narrow:
     """The narrow columns of one changelog file."""
     with open_parquet(io, file.path, file.events) as parquet:
         if shape.last_column_id is not None:
@@ -95,9 +109,7 @@ def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogSha
         names = column_paths(parquet, file.path, shape.narrow_ids)
         with _told(file, shape):
             require_short(io, file.path, parquet, [".".join(name) for name in names.values()])
-        narrow = read_narrow(parquet, file.path, shape)
-    with _told(file, shape):
-        return as_changes(narrow, file, ordinal, shape)
+        return read_narrow(parquet, file.path, shape)
 
 
 @contextmanager
@@ -112,8 +124,18 @@ def _told(file: ChangeFile, shape: ChangelogShape) -> Iterator[None]:
         ) from error
 
 
-def as_changes(narrow: Narrow, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
-    """Events of a file by their narrow columns, numbered from 0."""
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The events of a file that count, each with its row, what it does, and its place in the order."""
+
+    narrow: Narrow
+    row: NDArray[np.int64]
+    operation: NDArray[np.uint8]
+    sequence: U64
+
+
+def _judge(narrow: Narrow, file: ChangeFile, shape: ChangelogShape) -> _Judged:
+    """Refuses events without a key, with an operation that nobody knows, or without a place in the order."""
     told = read_operations(narrow, shape, file.path)
     operation, lowest = told.operation, told.lowest
     row = np.arange(len(narrow))
@@ -126,13 +148,21 @@ def as_changes(narrow: Narrow, file: ChangeFile, ordinal: int, shape: ChangelogS
             raise Invalid(
                 f"{file.path}: the key is NULL in row {first}: an event without a key cannot be merged"
             )
+    sequence = shape.sequence.encode(narrow.sequence, file.path, lowest, row)
+    return _Judged(narrow, row, operation, sequence)
+
+
+def as_changes(narrow: Narrow, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
+    """Events of a file by their narrow columns, numbered from 0."""
+    judged = _judge(narrow, file, shape)
+    narrow, row = judged.narrow, judged.row
     codes = shape.codec.encode(narrow.keys)
     if not shape.codec.lossless:
         _refuse_collisions(codes, narrow.keys, file.path)
     changes = Changes(
         keys=codes,
-        operation=operation,
-        sequence=shape.sequence.encode(narrow.sequence, file.path, lowest, row),
+        operation=judged.operation,
+        sequence=judged.sequence,
         file=np.full(len(row), ordinal, dtype=np.uint32),
         row=row.astype(np.uint32),
     )

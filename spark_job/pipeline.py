@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 
+from pyiceberg.schema import Schema
+
 from icemirror.crash import reach
 from icemirror.errors import Conflict, Corrupt, IcemirrorError
 from icemirror.result import Advance, Merged, PlanResult, UpToDate
@@ -18,10 +20,11 @@ from spark_job.compaction.left_alone import LeftAlone
 from spark_job.compaction.move_rows import AstrayRow
 from spark_job.doubtful import NeedsHistory
 from spark_job.engine import LazyEngine, run_beside
-from spark_job.field_map import mirror_schema
+from spark_job.field_map import FieldMap, mirror_schema
+from spark_job.first_look import look_first
 from spark_job.heal import Healer
 from spark_job.iceberg.column_types import require_mirrored_types
-from spark_job.iceberg.create import create_mirror, partition_spec
+from spark_job.iceberg.create import check_definition, create_mirror
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import REPLAY, Mirror, read_mirror
@@ -151,8 +154,8 @@ class Pipeline:
     def explain(self, table: TableSettings) -> PlanResult:
         """What merging a table up to its head would do; changes nothing."""
         prepared = self.prepare(table)
-        schema, _ = mirror_schema(prepared.changelog.schema(), prepared.shape.row_ids, prepared.shape.key_ids)
-        partition_spec(table.name, table.partition_by, schema)
+        if prepared.mirror is None or prepared.mirror.head is None:
+            check_definition(table, _new_schema(prepared)[0])
         return PlanResult(
             table=table.name,
             snapshots=len(prepared.lineage),
@@ -187,6 +190,7 @@ class Pipeline:
         began = self.clock()
         table = prepared.settings
         with named_for(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
+            self._look_first(prepared, part)
             mirror = self._ensure_mirror(prepared)
             location = index_location(mirror.table.metadata, self.settings.index_location)
             shape = prepared.shape.of_mirror(mirror.table.metadata.table_uuid)
@@ -260,12 +264,16 @@ class Pipeline:
         shape = prepared.shape.of_mirror(metadata.table_uuid)
         return compact(mirror, shape, location, self.run_id, self.left_alone)
 
+    def _look_first(self, prepared: Prepared, part: Slice) -> None:
+        """Refuses bad input while there is no mirror yet: an empty one would be left behind."""
+        if prepared.mirror is None:
+            check_definition(prepared.settings, _new_schema(prepared)[0])
+            look_first(self.engine, prepared.changelog.io, part.files, prepared.shape)
+
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
         prepared.require_same_columns()
         if prepared.mirror is None or (prepared.mirror.head is None and not prepared.staged):
-            schema, ids = mirror_schema(
-                prepared.changelog.schema(), prepared.shape.row_ids, prepared.shape.key_ids
-            )
+            schema, ids = _new_schema(prepared)
             catalog = self.catalogs.get(prepared.settings.mirror_catalog)
             reach("create-mirror")
             table = create_mirror(catalog, prepared.settings, prepared.changelog, schema, ids)
@@ -318,6 +326,12 @@ class Done:
 def next_task(prepared: Prepared) -> Task:
     """The first of the slices that wait."""
     return Task(prepared, prepared.slices[0] if prepared.slices else None)
+
+
+def _new_schema(prepared: Prepared) -> tuple[Schema, FieldMap]:
+    """Of a mirror that is to be made, and the map to it."""
+    shape = prepared.shape
+    return mirror_schema(prepared.changelog.schema(), shape.row_ids, shape.key_ids)
 
 
 def _applies(shard: ShardResult) -> bool:

@@ -39,6 +39,11 @@ class PartitionField:
         transform = _known_transform(call["transform"].strip(), text)
         return cls(transform, _argument(transform, call["argument"], text), call["column"].strip())
 
+    @property
+    def name(self) -> str:
+        """What Iceberg engines call the partition."""
+        return self.column if self.transform == "identity" else f"{self.column}_{self.transform}"
+
     def __str__(self) -> str:
         if self.transform == "identity":
             return self.column

@@ -37,11 +37,8 @@ def create_mirror(
     catalog: Catalog, settings: TableSettings, changelog: Table, schema: Schema, ids: FieldMap
 ) -> Table:
     """Creates the mirror; one that somebody else created meanwhile, or an earlier attempt, is loaded instead."""
-    spec = partition_spec(settings.name, settings.partition_by, schema)
-    check_properties(settings.table_properties)
-    file_locations("", settings.table_properties)
+    spec = check_definition(settings, schema)
     if settings.format_version >= 3:
-        require_free_names(settings.name, schema)
         allow_v3_metadata()
     with suppress(NamespaceAlreadyExistsError):  # somebody else's at the same moment
         catalog.create_namespace_if_not_exists(settings.mirror_id.namespace)
@@ -61,6 +58,16 @@ def create_mirror(
             table = _load(catalog, settings)
     require_known_code(table, named_code(settings))
     return _with_given_ids(table)
+
+
+def check_definition(settings: TableSettings, schema: Schema) -> PartitionSpec:
+    """Refuses what cannot be made of the settings, before anything is; the partitions."""
+    spec = partition_spec(settings.name, settings.partition_by, schema)
+    check_properties(settings.table_properties)
+    file_locations("", settings.table_properties)
+    if settings.format_version >= 3:
+        require_free_names(settings.name, schema)
+    return spec
 
 
 def _load(catalog: Catalog, settings: TableSettings) -> Table:
@@ -100,13 +107,12 @@ def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schem
         if not transform.can_transform(column.field_type):
             raise Invalid(f"{name}: {text}({wanted.column}) is not defined for type {column.field_type}")
         require_readable_partition(name, wanted.column, column.field_type, transform)
-        suffix = "" if wanted.transform == "identity" else f"_{wanted.transform}"
-        field_name = f"{wanted.column}{suffix}"
+        field_name = wanted.name
         if any(field.name == field_name for field in fields):
             raise Invalid(
                 f"{name}: partition_by has two partitions {field_name}; Iceberg takes one. Drop one."
             )
-        if suffix and field_name in schema.column_names:
+        if wanted.transform != "identity" and field_name in schema.column_names:
             raise Invalid(
                 f"{name}: the partition {text}({wanted.column}) would be called {field_name}, like a column of the "
                 "mirror, which Iceberg refuses. Partition by something else."

@@ -1,0 +1,77 @@
+"""Before a mirror is made, its first slice is read for what no merge takes: bad input leaves no empty table behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from pyiceberg.io import FileIO
+
+from spark_job.change_file import ChangeFile
+from spark_job.collapse import Changes, check_changes
+from spark_job.engine import Engine
+from spark_job.key_index.codec import KeyCodec
+from spark_job.key_index.keys import Keys
+from spark_job.shape import ChangelogShape
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Nothing was wrong."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Nothing is written."""
+        return []
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """Reads the narrow columns of some files, and refuses what a merge refuses; sent to the tasks."""
+
+    io: FileIO
+    files: tuple[ChangeFile, ...]
+    shape: ChangelogShape
+
+    @property
+    def background(self) -> tuple[ChangeFile, ...]:
+        """Nothing."""
+        return ()
+
+    @property
+    def codec(self) -> KeyCodec:
+        """No key is encoded: how, the mirror decides."""
+        return self.shape.codec
+
+    def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
+        """The changelog, and the field ids of its key."""
+        return self.io, self.shape.key_ids
+
+    @property
+    def target(self) -> FileIO:
+        """Nothing is written."""
+        return self.io
+
+    def read(self, ordinals: range) -> Changes:
+        """No events, after a look at all of these files."""
+        for ordinal in ordinals:
+            check_changes(self.io, self.files[ordinal], self.shape)
+        none = np.empty(0, dtype=np.uint32)
+        sequence = np.empty((0, self.shape.sequence.parts), dtype=np.uint64)
+        return Changes(Keys(np.empty(0, dtype=np.uint64)), none.astype(np.uint8), sequence, none, none)
+
+    def most_shards(self, wanted: int) -> int:
+        """Nothing is written."""
+        return wanted
+
+    def merge(self, read: Callable[[], Changes]) -> Looked:
+        """Looks."""
+        read()
+        return Looked()
+
+
+def look_first(engine: Engine, io: FileIO, files: tuple[ChangeFile, ...], shape: ChangelogShape) -> None:
+    """Raises what merging these files would raise for their keys, operations and sequences."""
+    if files:
+        engine.run(FirstLook(io, files, shape))
