@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import re
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from pyiceberg import exceptions as iceberg
 
 from icemirror.errors import Corrupt, IcemirrorError, Invalid, Transient, fill_in
+from spark_job.iceberg.forbidden import is_forbidden, is_full, is_no_database, own_words
 
 # Whose errors say that something could not be reached, or did not answer; by the module of any of their bases.
 _RETRY_MODULES = (
@@ -26,9 +26,14 @@ _RETRY_MODULES = (
     "google.auth.exceptions",
     "fsspec.exceptions",
 )
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_MISCONFIGURED = (
+    ("sqlalchemy.exc", "ArgumentError"),
+    ("botocore.exceptions", "InvalidRegionError"),
+    ("botocore.exceptions", "NoRegionError"),
+    ("botocore.exceptions", "PartialCredentialsError"),
+    ("botocore.exceptions", "ProfileNotFound"),
+)
 _MOST_TEXT = 300
-_MAY_NOT = (errno.EACCES, errno.EPERM, errno.EROFS)
 # As PyIceberg puts it, of a column and of what lists and maps hold.
 _UNKNOWN_TYPE = re.compile(r"(?:Unsupported field type: '|Type not recognized: )(\w{1,40})")
 
@@ -107,11 +112,9 @@ def name_error(error: Exception, lead: str) -> IcemirrorError | None:
             return Transient(f"{lead}there was not enough memory")
         case FileNotFoundError():
             return Corrupt(f"{lead}a file that the table names is gone: {error}")
-        case OSError() if error.errno in _FULL:
-            return Transient(
-                f"{lead}the disk is full: {error}. Free some space; the merge goes on by itself."
-            )
-        case OSError() if error.errno in _MAY_NOT:
+        case OSError() if is_full(error):
+            return _full(error, lead)
+        case OSError() if is_forbidden(error):
             return Invalid(
                 f"{lead}no permission: {error}. Let the user that runs icemirror read and write there."
             )
@@ -121,6 +124,34 @@ def name_error(error: Exception, lead: str) -> IcemirrorError | None:
         case OSError():
             return Transient(f"{lead}storage or network failed: {error}")
         case _ if any(base.__module__ in _RETRY_MODULES for base in type(error).__mro__):
-            return Transient(f"{lead}catalog or storage cannot be reached: {error}")
+            return _of_service(error, lead)
         case _:
             return None
+
+
+def _full(error: Exception, lead: str) -> Transient:
+    return Transient(
+        f"{lead}the disk is full: {own_words(error)}. Free some space; the merge goes on by itself."
+    )
+
+
+def _of_service(error: Exception, lead: str) -> IcemirrorError:
+    """For what the client of a catalog or a store raised."""
+    words = own_words(error)
+    if is_full(error):
+        return _full(error, lead)
+    if is_no_database(error):
+        return Invalid(
+            f"{lead}the file of the catalog is damaged, or no SQLite file: {words}. Restore it, or correct the "
+            "catalog's uri."
+        )
+    if is_forbidden(error):
+        return Invalid(
+            f"{lead}the catalog, or storage, may not be opened or written: {words}. Let the user that runs "
+            "icemirror read and write there; for a SQLite file, its folder as well."
+        )
+    if any((base.__module__, base.__name__) in _MISCONFIGURED for base in type(error).__mro__):
+        return Invalid(
+            f"{lead}it cannot be opened as it is configured: {words}. Correct the catalog's properties."
+        )
+    return Transient(f"{lead}catalog or storage cannot be reached: {words}")

@@ -47,6 +47,7 @@ from pyiceberg.table.update import (
 
 from icemirror.errors import REBUILD, CommitUnknown, Conflict, Contested, Corrupt, Invalid
 from spark_job.iceberg.file_locations import file_locations
+from spark_job.iceberg.forbidden import is_forbidden
 from spark_job.iceberg.manifest_tiers import bundle, choose_due, live_entries
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import (
@@ -128,6 +129,8 @@ class RowDelta:
             seen = self._look(error)
             if self._is_in(seen):
                 return seen
+            if is_forbidden(error):  # it could not begin
+                raise
             raise CommitUnknown(
                 f"snapshot {self.snapshot_id} is not there, but may still be committed: {error}"
             ) from error

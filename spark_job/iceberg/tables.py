@@ -76,8 +76,9 @@ class Catalogs:
     def load_mirror(self, table: TableSettings) -> Table | None:
         """The mirror, if it exists; a catalog of its own may come into being with it."""
         own = table.mirror_catalog != table.changelog_catalog
-        if own and self._absent_file(table.mirror_catalog) is not None:
-            return None
+        with named(table.name):
+            if own and self._absent_file(table.mirror_catalog) is not None:
+                return None
         found = self._load(table.mirror_catalog, table.mirror_id)
         if found is not None:
             require_known_code(found, named_code(table))

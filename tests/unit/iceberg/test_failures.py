@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sqlite3
 import traceback
 
 import aiohttp
@@ -25,6 +26,25 @@ def _aws_error(code: str) -> Exception:
     """As botocore makes them for a service: of a class of its own."""
     kind = type(code, (botocore.exceptions.ClientError,), {"__module__": "botocore.errorfactory"})
     return kind({"Error": {"Code": code, "Message": "slow down"}}, "GetTable")
+
+
+def _azure_error(status: int) -> Exception:
+    error = azure.core.exceptions.HttpResponseError("no")
+    error.status_code = status
+    return error
+
+
+def _sqlite_error(code: int, words: str) -> Exception:
+    """As SQLAlchemy hands it on, with the statement in its text."""
+    error = sqlite3.OperationalError(words)
+    error.sqlite_errorcode = code
+    return sqlalchemy.exc.OperationalError("INSERT INTO iceberg_tables", {}, error)
+
+
+def _postgres_error(state: str) -> Exception:
+    error = Exception("permission denied for table iceberg_tables")
+    error.sqlstate = state  # type: ignore[attr-defined]  # as its drivers have it
+    return sqlalchemy.exc.ProgrammingError("INSERT INTO iceberg_tables", {}, error)
 
 
 NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
@@ -51,6 +71,57 @@ NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
     "connection lost": (aiohttp.ClientPayloadError("half"), Transient, "half"),
     "AWS": (botocore.exceptions.EndpointConnectionError(endpoint_url="x"), Transient, "x"),
     "AWS by name": (_aws_error("ThrottlingException"), Transient, "Throttling"),
+    "AWS forbids": (_aws_error("AccessDeniedException"), Invalid, "may not be opened or written"),
+    "object store forbids": (
+        OSError("When uploading a part: AWS Error ACCESS_DENIED during PutObject operation: Access Denied"),
+        Invalid,
+        "no permission",
+    ),
+    "Azure forbids": (_azure_error(403), Invalid, "may not be opened or written"),
+    "read-only database": (
+        _sqlite_error(sqlite3.SQLITE_READONLY, "attempt to write a readonly database"),
+        Invalid,
+        "written: attempt to write a readonly database. Let the user",
+    ),
+    "read-only folder of a database": (
+        _sqlite_error(sqlite3.SQLITE_READONLY_DIRECTORY, "attempt to write a readonly database"),
+        Invalid,
+        "its folder as well",
+    ),
+    "database that cannot be opened": (
+        _sqlite_error(sqlite3.SQLITE_CANTOPEN, "unable to open database file"),
+        Invalid,
+        "may not be opened",
+    ),
+    "no database": (
+        _sqlite_error(sqlite3.SQLITE_NOTADB, "file is not a database"),
+        Invalid,
+        "no SQLite file: file is not a database",
+    ),
+    "full disk of a database": (
+        _sqlite_error(sqlite3.SQLITE_FULL, "database or disk is full"),
+        Transient,
+        "Free some space",
+    ),
+    "locked database": (
+        _sqlite_error(sqlite3.SQLITE_BUSY, "database is locked"),
+        Transient,
+        "reached: database is locked$",
+    ),
+    "PostgreSQL forbids": (_postgres_error("42501"), Invalid, "permission denied for table"),
+    "PostgreSQL is a replica": (_postgres_error("25006"), Invalid, "may not be opened or written"),
+    "PostgreSQL is busy": (_postgres_error("53300"), Transient, "cannot be reached"),
+    "bad address": (
+        sqlalchemy.exc.ArgumentError("Could not parse"),
+        Invalid,
+        "as it is configured: Could not",
+    ),
+    "no region": (
+        botocore.exceptions.NoRegionError(),
+        Invalid,
+        "as it is configured: You must specify a region",
+    ),
+    "no profile": (botocore.exceptions.ProfileNotFound(profile="x"), Invalid, "as it is configured"),
     "requests": (requests.exceptions.ConnectionError("no route"), Transient, "no route"),
     "database": (sqlalchemy.exc.OperationalError("s", {}, Exception("locked")), Transient, "locked"),
 }
