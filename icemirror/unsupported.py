@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from icemirror.catalog_name import catalog_name
 from icemirror.settings import Settings
 from icemirror.settings.table_options import TableOptions
+
+_ASKED = ("rest", "sql", "glue")
 
 
 def of_settings(settings: Settings) -> list[str]:
@@ -13,7 +16,7 @@ def of_settings(settings: Settings) -> list[str]:
     tables = [(table.name, table) for table in settings.tables]
     found = [(f"discover {entry.namespace}.{entry.match}", entry) for entry in settings.discover]
     said = [f"{name}: {what}" for name, options in (*tables, *found) for what in of_table(options)]
-    return [*said, *_of_trigger(settings)]
+    return [*said, *_of_trigger(settings), *_of_catalogs(settings)]
 
 
 def of_table(options: TableOptions) -> Iterator[str]:
@@ -38,3 +41,18 @@ def _of_trigger(settings: Settings) -> Iterator[str]:
     trigger = settings.trigger
     if trigger.launcher.type == "local" and trigger.state.type != "sqlite":
         yield f"trigger.launcher: local, with trigger.state: {trigger.state.type} (use sqlite)"
+
+
+def _of_catalogs(settings: Settings) -> Iterator[str]:
+    """Catalogs of changelogs whose head the trigger cannot look at; a merge can."""
+    used = dict.fromkeys(entry.changelog_catalog for entry in (*settings.tables, *settings.discover))
+    for configured in used:
+        properties = settings.catalog_properties(configured)
+        name, kind = catalog_name(properties, configured), properties.get("type")
+        if kind is not None and kind not in _ASKED:
+            yield (
+                f"catalog {name}: the trigger cannot ask a catalog of type {kind}, only rest, sql and glue; "
+                "run `icemirror merge` on a schedule instead"
+            )
+        elif kind == "rest" and properties.get("rest.sigv4-enabled", "false").lower() == "true":
+            yield f"catalog {name}: the trigger does not sign requests; use type: glue"

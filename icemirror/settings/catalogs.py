@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field, SecretStr
 
+from icemirror.mirror_properties import A_PATH, is_whole_path
 from icemirror.settings.contradictions import Contradiction
+from icemirror.settings.masking import mask_url
 from icemirror.settings.section import Name, Properties, Section, Url
 
 CATALOG_TYPES = ("rest", "sql", "glue", "hive", "dynamodb", "bigquery", "in-memory")
+_WITH_FOLDERS = ("sql", "glue", "hive", "dynamodb")  # of others a warehouse may be but a name
+_STORES = ("file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "hdfs", "viewfs", "oss", "hf")
 
 # The flat keys describe a REST catalog in PyIceberg's property names.
 _FLAT_PROPERTIES = {
@@ -79,6 +83,8 @@ class IcebergSettings(Section):
             )
         elif flat and self.catalog_url is None:
             yield Contradiction(("catalog_url",), "missing: the flat keys describe a REST catalog")
+        elif flat and (expected := _expected_address("rest", self.catalog_url or "")) is not None:
+            yield Contradiction(("catalog_url",), f"is no address of a REST catalog: {expected}")
         if (self.s3_access_key_id is None) != (self.s3_secret_access_key is None):
             missing = "s3_access_key_id" if self.s3_access_key_id is None else "s3_secret_access_key"
             yield Contradiction((missing,), "missing: an access key and its secret come together")
@@ -101,3 +107,36 @@ def _catalog_problems(path: tuple[str, ...], properties: Mapping[str, str]) -> I
         )
     elif kind in ("rest", "sql", "hive") and not properties.get("uri"):
         yield Contradiction((*path, "uri"), f"missing: a {kind} catalog needs its address")
+    elif (expected := _expected_address(kind, properties.get("uri", ""))) is not None:
+        yield Contradiction((*path, "uri"), f"is no address of a {kind} catalog: {expected}")
+    retries = properties.get("glue.max-retries", "0")
+    if not retries.isdecimal():
+        yield Contradiction((*path, "glue.max-retries"), f"is {retries!r}, not a whole number")
+    place = properties.get("warehouse")
+    if kind in _WITH_FOLDERS and place and "py-io-impl" not in properties:
+        yield from place_problems((*path, "warehouse"), place)
+
+
+def place_problems(path: tuple[str, ...], place: str) -> Iterator[Contradiction]:
+    """A folder for tables or their indexes: whole, and in storage that there is."""
+    scheme, separator, _ = place.partition("://")
+    if not is_whole_path(place):
+        yield Contradiction(path, f"is {mask_url(place)!r}, not {A_PATH}")
+    elif separator and scheme.lower() not in _STORES:
+        yield Contradiction(path, f"there is no storage {scheme}://; expected one of {', '.join(_STORES)}")
+
+
+def _expected_address(kind: str, address: str) -> str | None:
+    """How the address should begin, where it does not; never the address itself, which may hold a password."""
+    scheme, separator, rest = address.partition("://")
+    match kind:
+        case "rest" if scheme.lower() not in ("http", "https") or not rest:
+            return "it begins with http:// or https://"
+        case "hive" if scheme.lower() != "thrift":
+            return "it begins with thrift://"
+        case "sql" if not scheme or not separator:
+            return "write postgresql+psycopg2://user@host/name, or sqlite:////data/catalog.db"
+        case "sql" if scheme.split("+")[0] == "sqlite" and rest and not rest.startswith("/"):
+            return "a file has three slashes before its path: sqlite:////data/catalog.db, or sqlite:///catalog.db"
+        case _:
+            return None

@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr, SecretStr
 
 from icemirror.errors import BadConfig, Invalid
 from icemirror.settings.address import ListenAddress
-from icemirror.settings.catalogs import IcebergSettings
+from icemirror.settings.catalogs import IcebergSettings, place_problems
 from icemirror.settings.contradictions import Contradiction
 from icemirror.settings.discovery import DiscoverSettings
 from icemirror.settings.quantities import Bytes, Seconds
@@ -173,6 +173,8 @@ class Settings(Section):
         """There are tables, their mirrors differ, and the catalogs that they name exist."""
         if not self.tables and not self.discover:
             yield Contradiction(("tables",), "no tables: list some here, or let `discover` find them")
+        if self.index_location is not None:
+            yield from place_problems(("index_location",), self.index_location)
         for at, message in mirror_clashes(self.tables):
             yield Contradiction(("tables", at), message)
         options: list[tuple[str, Sequence[TableOptions]]] = [

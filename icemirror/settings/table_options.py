@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from icemirror.mirror_properties import whose_else, wrong_properties
 from icemirror.settings.contradictions import Contradiction, repeated
 from icemirror.settings.partitioning import PartitionExpression
 from icemirror.settings.profiles import (
@@ -276,6 +277,13 @@ class TableOptions(Section):
         for path, name in kept:
             if self.columns.drops(name):
                 yield Contradiction(path, f"the mirror needs {name!r}, but `columns` leaves it out")
+        yield from self._wrong_columns()
+        yield from self._wrong_partitions()
+        for name, expected in wrong_properties(self.table_properties):
+            text = self.table_properties[name]
+            yield Contradiction(("table_properties", name), f"is {text!r}, not {expected}")
+        for name, why in whose_else(self.table_properties, self.format_version):
+            yield Contradiction(("table_properties", name), why)
         yield from super().contradictions()
 
     def _missing_columns(self) -> Iterator[Contradiction]:
@@ -305,3 +313,31 @@ class TableOptions(Section):
         for column in self.old_key_columns:
             if self.primary_keys and column not in self.primary_keys:
                 yield Contradiction(("old_key_columns", column), "is no key column")
+
+    def _wrong_columns(self) -> Iterator[Contradiction]:
+        """Columns that this table itself names for two things that exclude each other."""
+        told = {*(self.sequence_column or ()), *((self.operation_column,) if self.operation_column else ())}
+        if self.operation_column in (self.sequence_column or ()):
+            yield Contradiction(("sequence_column",), f"{self.operation_column!r} is the operation_column")
+        for at, name in enumerate(self.primary_keys):
+            if name in told:
+                yield Contradiction(
+                    ("primary_keys", at), f"column {name} cannot be key and CDC column at once"
+                )
+        for at, field in enumerate(self.partition_by):
+            if field.column in told and field.column not in self.keep_columns:
+                yield Contradiction(
+                    ("partition_by", at),
+                    f"names column {field.column}, which the mirror does not have: it is of the CDC columns, and "
+                    "keep_columns does not name it",
+                )
+
+    def _wrong_partitions(self) -> Iterator[Contradiction]:
+        """Different partitions of one name."""
+        names: dict[str, str] = {}
+        for at, field in enumerate(self.partition_by):
+            if names.setdefault(field.name, str(field)) != str(field):
+                yield Contradiction(
+                    ("partition_by", at),
+                    f"has two partitions {field.name}; Iceberg takes one. Drop one.",
+                )

@@ -16,6 +16,7 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
 from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
+from icemirror.mirror_properties import TARGET_FILE_BYTES
 from icemirror.telemetry.logs import get_log
 from spark_job.commit_root import FileChanges, check_counts, commit_root
 from spark_job.compaction.choose import Group, choose_small, fewest
@@ -26,7 +27,7 @@ from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
-from spark_job.iceberg.write_properties import TARGET_FILE_BYTES, read_number
+from spark_job.iceberg.write_properties import read_number
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.keys import concat_keys
 from spark_job.key_index.numbered import write_entries

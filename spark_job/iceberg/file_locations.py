@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 
 from icemirror.errors import Invalid
+from icemirror.mirror_properties import A_PATH, PATHS, is_whole_path
 from spark_job.iceberg.write_properties import refuse
-
-_PATHS = ("write.data.path", "write.metadata.path")
-_WHOLE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/|/")
 
 
 def file_locations(location: str, properties: Mapping[str, str]) -> LocationProvider:
     """PyIceberg's provider, where it can be told by the properties; refuses those that lead into the job's folder."""
-    for name in _PATHS:
+    for name in PATHS:
         path = properties.get(name)
-        if path and not _WHOLE.match(path):
-            raise refuse(name, path, "a whole path, such as s3://bucket/folder")
+        if path and not is_whole_path(path):
+            raise refuse(name, path, A_PATH)
     try:
         return load_location_provider(location, dict(properties))
     except (ValueError, AttributeError) as error:  # of flags, and of a provider's class

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_job.iceberg.write_properties import (
-    ROW_GROUP_BYTES,
-    ROW_GROUP_ROWS,
-    TARGET_FILE_BYTES,
-    read_number,
-)
+from icemirror.mirror_properties import ROW_GROUP_BYTES, ROW_GROUP_ROWS, TARGET_FILE_BYTES
+from spark_job.iceberg.write_properties import read_number
 
 # A file may be this much larger than the target, rather than leave a small one behind …
 _STRETCH = 1.25

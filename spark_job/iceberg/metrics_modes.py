@@ -13,10 +13,10 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from icemirror.errors import Invalid
+from icemirror.mirror_properties import METRICS_COLUMNS
 
 DEFAULT = "write.metadata.metrics.default"
 COLUMN = "write.metadata.metrics.column."
-MOST_COLUMNS = "write.metadata.metrics.max-inferred-column-defaults"
 
 _TRUNCATE = re.compile(r"truncate\((\d+)\)")
 _MOST_COLUMNS = 100
@@ -66,12 +66,12 @@ def _parse(text: str, otherwise: Mode) -> Mode:
 
 
 def _most_columns(properties: Mapping[str, str]) -> int:
-    text = properties.get(MOST_COLUMNS, str(_MOST_COLUMNS))
+    text = properties.get(METRICS_COLUMNS) or str(_MOST_COLUMNS)
     try:
         most = int(text)
     except ValueError as error:
         raise Invalid(
-            f"table property {MOST_COLUMNS} is {text!r}, not a whole number. Correct it in the mirror."
+            f"table property {METRICS_COLUMNS} is {text!r}, not a whole number. Correct it in the mirror."
         ) from error
     return most if most >= 0 else _MOST_COLUMNS
 

@@ -6,27 +6,31 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-
-from spark_job.iceberg.write_properties import (
+from icemirror.mirror_properties import (
+    A_CHANCE,
+    A_PAGE_VERSION,
+    A_PARQUET_CODEC,
+    ABOVE_ZERO,
     BLOOM_FILTER_BYTES,
+    BLOOM_FILTER_FPP,
+    BLOOM_FILTER_NDV,
     DICTIONARY_BYTES,
+    LEVELS,
     PAGE_BYTES,
     PAGE_ROWS,
-    read_flag,
-    read_number,
-    refuse,
+    PAGE_VERSION,
+    PARQUET_CODEC,
+    PARQUET_CODECS,
+    PARQUET_LEVEL,
+    UNCOMPRESSED,
+    is_chance,
+    is_number,
+    wrong_level,
 )
+from spark_job.iceberg.write_properties import read_flag, read_number, refuse
 
-CODEC = "write.parquet.compression-codec"
-LEVEL = "write.parquet.compression-level"
-PAGE_VERSION = "write.parquet.page-version"
 BLOOM_FILTER = "write.parquet.bloom-filter-enabled.column."
-BLOOM_FILTER_FPP = "write.parquet.bloom-filter-fpp.column."
-BLOOM_FILTER_NDV = "write.parquet.bloom-filter-ndv.column."
 
-_CODECS = ("zstd", "gzip", "snappy", "lz4", "lz4_raw", "brotli")
-_LEVELLED = ("zstd", "gzip", "brotli")
 _PAGE_VERSIONS = {"v1": "1.0", "v2": "2.0"}
 _BATCH_ROWS = 1024  # between two looks at the size of a page
 _FALSE_POSITIVES = 0.01
@@ -34,9 +38,9 @@ _FALSE_POSITIVES = 0.01
 
 def parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
     """What all files of a table have in common."""
-    version = properties.get(PAGE_VERSION, "v1")
+    version = properties.get(PAGE_VERSION) or "v1"
     if version not in _PAGE_VERSIONS:
-        raise refuse(PAGE_VERSION, version, "v1 or v2")
+        raise refuse(PAGE_VERSION, version, A_PAGE_VERSION)
     page_rows = read_number(properties, PAGE_ROWS)
     options = {
         **_compression(properties),
@@ -51,22 +55,17 @@ def parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _compression(properties: Mapping[str, str]) -> dict[str, Any]:
-    codec = properties.get(CODEC, "zstd").lower()
-    if codec == "uncompressed":
+    codec = (properties.get(PARQUET_CODEC) or "zstd").lower()
+    if codec == UNCOMPRESSED:
         return {"compression": "none"}
-    if codec not in _CODECS:
-        raise refuse(CODEC, codec, f"one of {', '.join(_CODECS)}, uncompressed")
-    text = properties.get(LEVEL)
-    if not text or codec not in _LEVELLED:  # Iceberg Java takes no notice of a level for the others
+    if codec not in PARQUET_CODECS:
+        raise refuse(PARQUET_CODEC, codec, A_PARQUET_CODEC)
+    text = properties.get(PARQUET_LEVEL)
+    if not text or codec not in LEVELS:
         return {"compression": codec}
-    least, most = pa.Codec.minimum_compression_level(codec), pa.Codec.maximum_compression_level(codec)
-    try:
-        level = int(text)
-    except ValueError:
-        level = most + 1
-    if not least <= level <= most:
-        raise refuse(LEVEL, text, f"a level of {codec}, {least} to {most}")
-    return {"compression": codec, "compression_level": level}
+    if (expected := wrong_level(codec, text)) is not None:
+        raise refuse(PARQUET_LEVEL, text, expected)
+    return {"compression": codec, "compression_level": int(text)}
 
 
 def bloom_filters(properties: Mapping[str, str], paths: Mapping[str, str], rows: int) -> dict[str, Any]:
@@ -84,27 +83,23 @@ def bloom_filters(properties: Mapping[str, str], paths: Mapping[str, str], rows:
         chance = _chance(properties, f"{BLOOM_FILTER_FPP}{column}")
         most = _most_values(most_bytes, chance)
         asked = properties.get(f"{BLOOM_FILTER_NDV}{column}")
-        values = rows if asked is None else _values(f"{BLOOM_FILTER_NDV}{column}", asked)
+        values = _values(f"{BLOOM_FILTER_NDV}{column}", asked) if asked else rows
         filters[paths[column]] = {"ndv": max(1, min(values, most)), "fpp": chance}
     return {"bloom_filter_options": filters} if filters else {}
 
 
 def _chance(properties: Mapping[str, str], name: str) -> float:
     text = properties.get(name)
-    if text is None:
+    if not text:
         return _FALSE_POSITIVES
-    try:
-        chance = float(text)
-    except ValueError:
-        chance = 0.0
-    if not 0 < chance < 1:
-        raise refuse(name, text, "a number between 0 and 1")
-    return chance
+    if not is_chance(text):
+        raise refuse(name, text, A_CHANCE)
+    return float(text)
 
 
 def _values(name: str, text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise refuse(name, text, "a whole number above zero")
+    if not is_number(text):
+        raise refuse(name, text, ABOVE_ZERO)
     return int(text)
 
 

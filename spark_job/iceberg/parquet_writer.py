@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import Properties
 
+from icemirror.mirror_properties import DICTIONARY_BYTES
 from spark_job.iceberg.column_bounds import has_bounds
 from spark_job.iceberg.dictionaries import is_worth_a_dictionary
 from spark_job.iceberg.file_sizes import FileSizes
@@ -29,7 +30,7 @@ from spark_job.iceberg.leaf_columns import Leaf, leaf_columns
 from spark_job.iceberg.metrics_modes import COUNTS, Mode, metrics_modes
 from spark_job.iceberg.parquet_options import bloom_filters, parquet_options
 from spark_job.iceberg.seams import parquet_column_ids
-from spark_job.iceberg.write_properties import DICTIONARY_BYTES, read_number
+from spark_job.iceberg.write_properties import read_number
 from spark_job.row_lineage import LINEAGE_IDS
 
 _SAMPLE_BYTES = 4 << 20

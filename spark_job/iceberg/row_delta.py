@@ -46,6 +46,7 @@ from pyiceberg.table.update import (
 )
 
 from icemirror.errors import REBUILD, CommitUnknown, Conflict, Contested, Corrupt, Invalid
+from icemirror.mirror_properties import MERGE_FROM_MANIFESTS, TARGET_MANIFEST_BYTES
 from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.forbidden import is_forbidden
 from spark_job.iceberg.manifest_tiers import bundle, choose_due, live_entries
@@ -62,12 +63,7 @@ from spark_job.iceberg.seams import (
 )
 from spark_job.iceberg.summary import count_changes
 from spark_job.iceberg.view import LiveDelete, LiveFile
-from spark_job.iceberg.write_properties import (
-    MERGE_FROM_MANIFESTS,
-    TARGET_MANIFEST_BYTES,
-    read_avro_codec,
-    read_number,
-)
+from spark_job.iceberg.write_properties import read_avro_codec, read_number
 
 _MOST_DELETES = 64  # in a manifest that is written anew
 # The catalog says that it did not begin. After any other error it may still be at it.

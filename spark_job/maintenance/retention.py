@@ -9,14 +9,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
+from icemirror.mirror_properties import MAX_SNAPSHOT_AGE_MS, MAX_SNAPSHOTS, MIN_SNAPSHOTS
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.mirror import CURSOR
-from spark_job.iceberg.write_properties import (
-    MAX_SNAPSHOT_AGE_MS,
-    MAX_SNAPSHOTS,
-    MIN_SNAPSHOTS,
-    read_number,
-)
+from spark_job.iceberg.write_properties import read_number
 
 _GC_ENABLED = "gc.enabled"
 # Expiring costs a few requests whatever the number of snapshots, so a tenth of them goes at a time.

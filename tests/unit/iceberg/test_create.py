@@ -196,8 +196,10 @@ def test_a_mirror_of_version_3_begins_with_row_zero(
 def test_our_own_properties_cannot_be_overridden(
     catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
 ) -> None:
-    options = "table_properties: {icemirror.source: nonsense}"
-    mirror = make(catalog, table_settings(tmp_path, options), changelog, key_ids=(1,))
+    settings = table_settings(tmp_path).model_copy(
+        update={"table_properties": {"icemirror.source": "nonsense"}}
+    )
+    mirror = make(catalog, settings, changelog, key_ids=(1,))
     assert mirror.metadata.properties["icemirror.source"] != "nonsense"
 
 

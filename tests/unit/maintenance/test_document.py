@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from spark_job.iceberg import create
-from spark_job.iceberg.write_properties import (
+from icemirror.mirror_properties import (
     MAX_SNAPSHOT_AGE_MS,
     MAX_SNAPSHOTS,
     MERGE_FROM_MANIFESTS,
     MIN_SNAPSHOTS,
-    read_number,
 )
+from spark_job.iceberg import create
+from spark_job.iceberg.write_properties import read_number
 from tests.unit.house.tracked import ROOT
 
 TEXT = (ROOT / "docs" / "maintenance.md").read_text(encoding="utf-8")

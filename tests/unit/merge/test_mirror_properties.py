@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyiceberg.avro.codecs import KNOWN_CODECS
 
 from icemirror.errors import Invalid, Kind
+from icemirror.mirror_properties import AVRO_CODECS
 from spark_job.iceberg import write_properties
 from spark_job.iceberg.write_properties import read_avro_codec
 from spark_job.immutable import forget_everything
@@ -21,7 +23,7 @@ WRONG = [
     ("write.data.path", "abc", "a whole path"),
     ("write.metadata.path", "abc/def", "a whole path"),
     ("write.data.path", "file:abc", "a whole path"),
-    ("write.object-storage.enabled", "abc", "write.object-storage.enabled to a boolean: abc"),
+    ("write.object-storage.enabled", "abc", "write.object-storage.enabled"),
     ("write.py-location-provider.impl", "nowhere.Provider", "nowhere.Provider"),
 ]
 
@@ -42,6 +44,13 @@ def set_property(lab: Lab, name: str, value: str) -> None:
     written["properties"][name] = value
     path.write_text(json.dumps(written))
     forget_everything()
+
+
+def unchecked(lab: Lab, properties: dict[str, str]) -> Lab:
+    """With table_properties that a configuration file would not be taken with."""
+    table = lab.table.model_copy(update={"table_properties": properties})
+    settings = lab.settings.model_copy(update={"tables": (table,)})
+    return replace(lab, settings=settings, pipeline=replace(lab.pipeline, settings=settings))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +84,7 @@ def test_every_name_leads_to_a_codec_and_snappy_only_where_it_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(write_properties, "find_spec", lambda name: name)
-    assert {read_avro_codec({CODEC: name}) for name in write_properties._AVRO_CODECS} == set(KNOWN_CODECS)
+    assert {read_avro_codec({CODEC: name}) for name in AVRO_CODECS} == set(KNOWN_CODECS)
     monkeypatch.setattr(write_properties, "find_spec", lambda _: None)
     with pytest.raises(Invalid, match="python-snappy"):
         read_avro_codec({CODEC: "Snappy"})
@@ -85,11 +94,12 @@ def test_every_name_leads_to_a_codec_and_snappy_only_where_it_is_installed(
 def test_a_property_that_cannot_be_followed_is_named_before_the_mirror_is_made(
     tmp_path: Path, working_folder: Path, name: str, value: str, told: str
 ) -> None:
-    lab = Lab.make(tmp_path, options=f'table_properties: {{{name}: "{value}"}}')
+    lab = unchecked(Lab.make(tmp_path), {name: value})
     lab.tell("I1@1")
     error = lab.try_merge().error
     assert error is not None
     assert (error.kind, told in error.message) == (Kind.INVALID, True), error.message
+    assert value in error.message
     assert not lab.catalog.table_exists("lab.world")
     assert list(working_folder.iterdir()) == []
 

@@ -79,8 +79,71 @@ def test_properties_are_a_copy(load: Load) -> None:
         ("{catalog: {type: glue, auth: {type: oauth2}}}", "iceberg.catalog.auth: expected one plain value"),
         ("{catalog: {type: glue, s3.region: }}", 'iceberg.catalog["s3.region"]: has no value'),
         ("{catalog: glue}", "iceberg.catalog: expected a mapping of keys to values"),
+        (
+            "{catalog: {type: rest, uri: catalog.example}}",
+            "iceberg.catalog.uri: is no address of a rest catalog: it begins with http:// or https://",
+        ),
+        ("{catalog: {type: rest, uri: 'https://'}}", "iceberg.catalog.uri: is no address of a rest catalog"),
+        ("{catalog_url: catalog.example}", "iceberg.catalog_url: is no address of a REST catalog: it begins"),
+        ("{catalog: {type: hive, uri: 'host:9083'}}", "iceberg.catalog.uri: is no address of a hive catalog"),
+        (
+            "{catalog: {type: sql, uri: /data/catalog.db}}",
+            "iceberg.catalog.uri: is no address of a sql catalog",
+        ),
+        (
+            "{catalog: {type: sql, uri: 'sqlite://data/catalog.db'}}",
+            "iceberg.catalog.uri: is no address of a sql catalog: a file has three slashes before its path",
+        ),
+        (
+            "{catalog: {type: glue, warehouse: lake}}",
+            "iceberg.catalog.warehouse: is 'lake', not a whole path, such as s3://bucket/folder or file:///folder",
+        ),
+        (
+            "{catalog: {type: glue, warehouse: 'file://data/lake'}}",
+            "iceberg.catalog.warehouse: is 'file://data/lake'",
+        ),
+        ("{catalog: {type: glue, glue.max-retries: many}}", 'iceberg.catalog["glue.max-retries"]: is'),
+        (
+            "{catalog: {type: glue, warehouse: 's4://b/l'}}",
+            "iceberg.catalog.warehouse: there is no storage s4://",
+        ),
     ],
 )
 def test_a_catalog_that_cannot_work_is_refused(refuse: Refuse, iceberg: str, problem: str) -> None:
     (found,) = refuse(f"iceberg: {iceberg}\n{TABLES}")
     assert found.removeprefix("icemirror.yaml:1: ").startswith(problem)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///catalog.db",
+        "sqlite+pysqlite:////data/catalog.db",
+        "postgresql+psycopg2://me:hunter2@db:5432/lake",
+        "mysql+pymysql://db/lake",
+    ],
+)
+def test_addresses_of_databases_are_taken(load: Load, uri: str) -> None:
+    settings = load(f"iceberg: {{catalog: {{type: sql, uri: '{uri}'}}}}\n{TABLES}")
+    assert settings.catalog_properties(None)["uri"] == uri
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        "{type: rest, uri: 'http://c', warehouse: main}",
+        "{type: glue, warehouse: /data/lake}",
+        "{type: glue, warehouse: 's3://bucket'}",
+        "{type: glue, warehouse: 'file:/data'}",
+        "{type: glue, warehouse: 'mine://x', py-io-impl: my.own.FileIO}",
+    ],
+)
+def test_places_of_tables_are_taken(load: Load, catalog: str) -> None:
+    assert load(f"iceberg: {{catalog: {catalog}}}\n{TABLES}").iceberg.catalog
+
+
+def test_a_place_for_indexes_is_a_whole_path(refuse: Refuse) -> None:
+    (found,) = refuse(f"iceberg: {{catalog: {{type: glue}}}}\nindex_location: indexes\n{TABLES}")
+    assert found.startswith("icemirror.yaml:2: index_location: is 'indexes', not a whole path")

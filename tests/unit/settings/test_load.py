@@ -186,3 +186,14 @@ def test_without_any_file_the_error_shows_how_to_write_one(
         "uri": "sqlite:////home/me/lake/catalog.db",
         "warehouse": "file:///home/me/lake/warehouse",
     }
+
+
+@pytest.mark.parametrize("nothing", ["", "  "])
+def test_a_file_that_an_empty_variable_names_is_not_another_one(nothing: str) -> None:
+    with pytest.raises(BadConfig, match="names no file"):
+        find_config(nothing, {"ICEMIRROR_CONFIG": "ours"})
+
+
+def test_a_path_that_cannot_be_looked_at_is_named() -> None:
+    with pytest.raises(BadConfig, match="cannot be read: File name too long"):
+        find_config("x" * 5000, {})
