@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,12 +17,16 @@ from spark_job.little import run_here_or
 from spark_job.pipeline import Pipeline
 from spark_job.verify.deep import fold, plan_deep
 from spark_job.verify.findings import MOST_PLACES, Checked, Finding, Kind, VerifyReport, finding
+from spark_job.verify.foreign import ForeignLook, check_foreign
 from spark_job.verify.places import describe, read_key
 from spark_job.verify.sample import check_sample
 from spark_job.verify.segments import check_segment
 from spark_job.verify.subject import Subject, open_subject
 
 _READERS = 4
+_STOPS = (
+    "the next merge stops at a key that is twice there: delete one of its rows with the engine that wrote it"
+)
 
 Progress = Callable[[str, int, int], None]
 """A step, how much of it is done, and how much there is (0: not known)."""
@@ -52,9 +56,12 @@ def verify_table(
     if damaged:
         notes.append("rows could not be compared with the index, of which a part cannot be read")
     look = _compare_all if options.deep else _compare_some
-    more, checked = look(pipeline, subject, options, progress, readable=not damaged)
-    findings += more
+    looked = look(pipeline, subject, options, progress, readable=not damaged)
+    findings += looked.findings
+    notes += looked.notes
     mirror = subject.mirror
+    if mirror.foreign and any(one.kind is Kind.DOUBLED_KEY for one in findings):
+        notes.append(_STOPS)
     return VerifyReport(
         table=table.name,
         mode="deep" if options.deep else "fast",
@@ -62,7 +69,9 @@ def verify_table(
         snapshot_id=mirror.head.snapshot_id if mirror.head else None,
         cursor=mirror.cursor,
         live_rows=sum(file.rows - file.deleted for file in subject.head_files.values()),
-        checked=checked.model_copy(update={"data_files": len(subject.head_files), "segments": len(segments)}),
+        checked=looked.checked.model_copy(
+            update={"data_files": len(subject.head_files), "segments": len(segments)}
+        ),
         findings=tuple(findings),
         notes=tuple(notes),
         seconds=round(pipeline.clock() - began, 4),
@@ -88,31 +97,44 @@ def _check_segments(subject: Subject, options: Options, progress: Progress) -> S
     return damaged
 
 
+@dataclass(frozen=True)
+class _Looked:
+    """What a look at rows came to."""
+
+    findings: Sequence[Finding] = ()
+    checked: Checked = field(default_factory=Checked)
+    notes: Sequence[str] = ()
+
+
 def _compare_some(
     pipeline: Pipeline, subject: Subject, options: Options, progress: Progress, *, readable: bool
-) -> tuple[list[Finding], Checked]:
+) -> _Looked:
     if not readable or not subject.field_map:
-        return [], Checked()
+        return _Looked()
     progress("sample", 0, 0)
     try:
         sampled = check_sample(subject, options.sample, np.random.default_rng(time.time_ns()))
+        theirs = check_foreign(subject) if options.sample else ForeignLook()
     except (Corrupt, Invalid) as error:
-        return finding(Kind.UNREADABLE, [str(error)]), Checked()
+        return _Looked(finding(Kind.UNREADABLE, [str(error)]))
+    wrong: dict[Kind, Sequence[tuple[str, int]]] = dict(sampled.wrong)
+    if theirs.doubled:
+        wrong[Kind.DOUBLED_KEY] = theirs.doubled
     findings = [
         Finding(
             kind=kind,
-            count=len(wrong),
-            places=tuple(f"row {row} of {path}" for path, row in wrong[:MOST_PLACES]),
-            keys=_keys(subject, wrong[:MOST_PLACES]) if options.show_keys else None,
+            count=len(places),
+            places=tuple(f"row {row} of {path}" for path, row in places[:MOST_PLACES]),
+            keys=_keys(subject, places[:MOST_PLACES]) if options.show_keys else None,
         )
-        for kind, wrong in sampled.wrong.items()
+        for kind, places in wrong.items()
     ]
-    return findings, Checked(rows=sampled.rows, entries=sampled.entries)
+    return _Looked(findings, Checked(rows=sampled.rows, entries=sampled.entries), theirs.notes)
 
 
 def _keys(subject: Subject, places: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     """The keys of these rows; those that are not there have none."""
-    files = subject.index_files or {}
+    files = {**subject.head_files, **(subject.index_files or {})}
     return tuple(
         read_key(subject.io, path, subject.key_ids, row) if path in files and row < files[path].rows else "?"
         for path, row in places
@@ -121,14 +143,14 @@ def _keys(subject: Subject, places: Sequence[tuple[str, int]]) -> tuple[str, ...
 
 def _compare_all(
     pipeline: Pipeline, subject: Subject, options: Options, progress: Progress, *, readable: bool
-) -> tuple[list[Finding], Checked]:
+) -> _Looked:
     if not subject.field_map:
-        return [], Checked()
+        return _Looked()
     progress("rows", 0, 0)
     try:
         work = plan_deep(subject, with_index=readable)
         compared = fold(run_here_or(pipeline.engine, work) if work.files else [])
         checked = Checked(rows=compared.rows, events=compared.events, entries=compared.entries)
-        return describe(work, compared, show_keys=options.show_keys), checked
+        return _Looked(describe(work, compared, show_keys=options.show_keys), checked)
     except (Corrupt, Invalid) as error:
-        return finding(Kind.UNREADABLE, [str(error)]), Checked()
+        return _Looked(finding(Kind.UNREADABLE, [str(error)]))

@@ -90,7 +90,7 @@ def _check_rows(
         return 0
     asked, pos = concat_keys(keys), np.concatenate(position)
     order = asked.argsort()
-    known = _where(index, root, asked.take(order))
+    known = where(index, root, asked.take(order))
     for place, file, found in zip(order.tolist(), known.file.tolist(), known.pos.tolist(), strict=True):
         path, row = path_of[place], int(pos[place])
         if file < 0:
@@ -116,7 +116,7 @@ def _check_entries(
         return 0
     keys = concat_keys(drawn)
     keys = keys.take(keys.argsort())
-    known = _where(index, root, keys)
+    known = where(index, root, keys)
     pointed = distinct(known.file[known.file >= 0]).tolist()
     listed = [root.files[ordinal].path for ordinal in pointed]
     dead = deleted_positions(subject.io, {path: files[path] for path in listed if path in files})
@@ -172,7 +172,7 @@ def _same(one: Keys, other: Keys) -> Mask:
     return same
 
 
-def _where(index: Index, root: Root, keys: Keys) -> Located:
+def where(index: Index, root: Root, keys: Keys) -> Located:
     """Where the rows of these keys are; asked with the greatest of orders, so that those of the index are not read."""
     parts = len(root.segments[0].greatest) if root.segments else 1
     return locate_keys(index, keys, np.full((len(keys), parts), np.iinfo(np.uint64).max, dtype=np.uint64))

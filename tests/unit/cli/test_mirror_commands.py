@@ -114,7 +114,7 @@ def test_verify_ends_with_0_if_all_is_equal(
     shown = capsys.readouterr().out
     is_deep = "--deep" in how
     assert ("lab.world: equal" if is_deep else "lab.world: index and rows agree") in shown
-    assert ("--deep compares every row" in shown) is not is_deep
+    assert ("not looked at: whether rows are those that the changelog tells of" in shown) is not is_deep
     assert ("index entries drawn" in shown) is not is_deep
     assert command(lab, "verify", "--json", *how) == 0
     told = answer(capsys)
@@ -134,6 +134,25 @@ def test_verify_ends_with_5_at_a_difference_and_shows_no_keys(
     assert command(lab, "verify", "--deep", "--show-keys") == 5
     assert "key 987654" in capsys.readouterr().out
     assert command(lab, "verify", "--deep", "--allow-foreign") == 0
+
+
+def test_verify_tells_of_a_key_that_another_writer_doubled(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.merge()
+    foreign.append(lab.mirror, [(2, "theirs")])
+    assert command(lab, "verify") == 5
+    shown = capsys.readouterr().out
+    assert re.search(r"doubled-key  1  the mirror has a second row of a key\n +row 0 of ", shown)
+    assert "note: the next merge stops at a key that is twice there" in shown
+
+
+def test_verify_without_a_sample_does_not_claim_to_have_seen_rows(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.merge()
+    assert command(lab, "verify", "--sample", "0") == 0
+    assert "lab.world: counts agree" in capsys.readouterr().out
 
 
 def test_verify_takes_a_sample_or_all(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
