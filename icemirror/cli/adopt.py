@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.filesize import decimal
-from rich.table import Table
+from rich.text import Text
 
 from icemirror.cli.console import config_option, err, load, out, print_error, print_json, print_json_error
+from icemirror.cli.fitting import Column, fit
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
 if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
     from icemirror.settings import Settings, TableSettings
     from spark_job.adopt import Adopted
 
@@ -75,7 +79,7 @@ def adopt(config: str | None, name: str, merged_up_to: str, dry_run: bool, as_js
     if as_json:
         print_json(told)
     else:
-        out.print(_render(told))
+        out.print(_render(told, out.width))
     return Exit.DONE
 
 
@@ -89,7 +93,7 @@ def _adopt(
 
     start_logs(settings, quiet=err.is_terminal and not as_json)
     pipeline = build_pipeline(settings, run_id=f"adopt-{uuid.uuid4()}")
-    with err.status(f"{table.name}: reading the key of every row"), named_for(table.name):
+    with err.status(Text(f"{table.name}: reading the key of every row")), named_for(table.name):
         return adopt_table(pipeline, table, merged_up_to, dry_run=dry_run)
 
 
@@ -109,18 +113,18 @@ def _describe(table: TableSettings, adopted: Adopted, seconds: float) -> dict[st
     }
 
 
-def _render(told: dict[str, Any]) -> Table:
-    table = Table("table", "outcome", box=None, pad_edge=False, header_style="bold")
-    for name in ("live rows", "data files", "index", "merged up to", "seconds"):
-        table.add_column(name, justify="right")
+def _render(told: dict[str, Any], width: int) -> Table | Group:
     sources = told["cursor"]["sources"]
-    table.add_row(
-        told["table"],
-        "[green]adopted" if told["snapshot_id"] else "could be adopted",
-        f"{told['live_rows']:,}",
-        f"{told['data_files']:,}",
-        "" if told["index_bytes"] is None else decimal(told["index_bytes"]),
-        str(sources[0]["snapshot_id"]) if sources else "nothing",
-        f"{told['seconds']:.2f}",
-    )
-    return table
+    outcome = Text("adopted", style="green") if told["snapshot_id"] else Text("could be adopted")
+    index = "" if told["index_bytes"] is None else decimal(told["index_bytes"])
+    up_to = str(sources[0]["snapshot_id"]) if sources else "nothing"
+    columns = [
+        Column("table", [Text(told["table"])]),
+        Column("outcome", [outcome]),
+        Column("live rows", [Text(f"{told['live_rows']:,}")], "right"),
+        Column("data files", [Text(f"{told['data_files']:,}")], "right", spare=2),
+        Column("index", [Text(index)], "right", spare=3),
+        Column("merged up to", [Text(up_to)], "right"),
+        Column("seconds", [Text(f"{told['seconds']:.2f}")], "right", spare=1),
+    ]
+    return fit(columns, width)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from icemirror.cli.console import config_option, err, load, out, print_json
+from icemirror.cli.fitting import Column, fit
 from icemirror.unsupported import of_settings
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def check(config: str | None, as_json: bool) -> None:
         )
         return
     out.print(Text(f"{settings.source_path} is valid", style="bold green"), soft_wrap=True)
-    for section in (_catalogs(settings), _tables(settings), _discover(settings), _running(settings)):
-        if section.row_count:
-            out.print()
-            out.print(section)
+    for title, columns in _sections(settings):
+        out.print()
+        out.print(Text(title, style="bold"))
+        out.print(fit(columns, out.width))
 
 
 @config.command()
@@ -92,35 +92,38 @@ def _understood(table: TableSettings) -> dict[str, object]:
     }
 
 
-def _grid(title: str, *headers: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    for header in headers:
-        table.add_column(header, header_style="dim", overflow="fold")
-    return table
+def _sections(settings: Settings) -> Iterator[tuple[str, list[Column]]]:
+    """What was understood, part by part."""
+    yield "Catalogs", _columns(_catalogs(settings), "name", "property", "value", text=("value",))
+    if settings.tables:
+        headers = ("changelog", "mirror", "key", "profile", "ordered by", "partitioned by", "group")
+        yield "Tables", _columns(_tables(settings), *headers)
+    if settings.discover:
+        yield "Discovered", _columns(_discover(settings), "changelogs", "mirrors", "profile", "group")
+    yield "Running", _columns(_running(settings), "setting", "value", text=("value",))
 
 
-def _add(table: Table, *cells: str) -> None:
-    """A row of plain text: names may hold what rich takes for markup."""
-    table.add_row(*(Text(cell) for cell in cells))
+def _columns(rows: Iterable[Sequence[str]], *headers: str, text: Sequence[str] = ()) -> list[Column]:
+    """Plain text: names may hold what rich takes for markup."""
+    return [
+        Column(header, [Text(cell) for cell in cells], wraps=header in text)
+        for header, cells in zip(headers, zip(*rows, strict=True), strict=True)
+    ]
 
 
-def _catalogs(settings: Settings) -> Table:
+def _catalogs(settings: Settings) -> Iterator[tuple[str, str, str]]:
     from icemirror.settings.masking import mask_properties
 
-    table = _grid("Catalogs", "name", "property", "value")
     for name in (None, *settings.iceberg.catalogs):
         shown = name or "(default)"
         for key, value in mask_properties(settings.catalog_properties(name)).items():
-            _add(table, shown, key, value)
+            yield shown, key, value
             shown = ""
-    return table
 
 
-def _tables(settings: Settings) -> Table:
-    table = _grid("Tables", "changelog", "mirror", "key", "profile", "ordered by", "partitioned by", "group")
+def _tables(settings: Settings) -> Iterator[tuple[str, ...]]:
     for entry in settings.tables:
-        _add(
-            table,
+        yield (
             _located(str(entry.changelog_id), entry.changelog_catalog),
             f"→ {_located(entry.name, entry.mirror_catalog)}",
             _key(entry),
@@ -129,29 +132,24 @@ def _tables(settings: Settings) -> Table:
             _listed(map(str, entry.partition_by), "–"),
             entry.group,
         )
-    return table
 
 
-def _discover(settings: Settings) -> Table:
-    table = _grid("Discovered", "changelogs", "mirrors", "profile", "group")
+def _discover(settings: Settings) -> Iterator[tuple[str, ...]]:
     for entry in settings.discover:
-        _add(
-            table,
+        yield (
             _located(f"{entry.namespace}.{entry.match}", entry.changelog_catalog),
             f"→ {_located(f'{entry.mirror_namespace or entry.namespace}.*', entry.mirror_catalog)}",
             entry.profile,
             entry.group,
         )
-    return table
 
 
-def _running(settings: Settings) -> Table:
+def _running(settings: Settings) -> Iterator[tuple[str, str]]:
     from icemirror.settings.masking import mask_url
     from icemirror.settings.quantities import format_bytes, format_seconds
 
     trigger, job, telemetry = settings.trigger, settings.job, settings.telemetry
     events = "no limit" if settings.batch_size is None else f"{settings.batch_size:,} events"
-    table = _grid("Running", "setting", "value")
     sources = [name for name in ("kafka", "sqs", "http") if getattr(trigger.sources, name) is not None]
     rows = {
         "labels": f"project_ref {settings.project_ref}, environment {settings.environment}",
@@ -172,9 +170,7 @@ def _running(settings: Settings) -> Table:
         "otlp": mask_url(telemetry.otlp or "off"),
         "sentry": "off" if settings.sentry is None else "on",
     }
-    for name, value in rows.items():
-        _add(table, name, value)
-    return table
+    yield from rows.items()
 
 
 def _case(section: dict[str, object]) -> str:

@@ -90,11 +90,15 @@ def print_json_error(table: str, error: IcemirrorError) -> None:
     print_json({"table": table, "error": {"kind": error.kind, "message": redact(str(error))}})
 
 
+def printable(text: str) -> str:
+    """Without anything that a terminal would obey, such as colours: the text may come from outside. Lines stay."""
+    return "".join(one if one.isprintable() or one == "\n" else f"\\u{ord(one):04x}" for one in text)
+
+
 def print_error(message: str) -> None:
     """`error: …` on stderr, without secrets."""
-    err.print(
-        Text("error: ", style="bold red").append(redact(message), style="not bold default"), soft_wrap=True
-    )
+    text = printable(redact(message))
+    err.print(Text("error: ", style="bold red").append(text, style="not bold default"), soft_wrap=True)
 
 
 def print_traceback(error: BaseException) -> None:
@@ -104,4 +108,4 @@ def print_traceback(error: BaseException) -> None:
 
 def print_hint(message: str) -> None:
     """What to do next, on stderr."""
-    err.print(Text(message, style="dim"), soft_wrap=True)
+    err.print(Text(printable(message), style="dim"), soft_wrap=True)

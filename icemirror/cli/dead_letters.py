@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
-from icemirror.cli.console import config_option, load, out, print_error, print_hint, print_json
+from icemirror.cli.console import config_option, load, out, print_error, print_hint, print_json, printable
+from icemirror.cli.fitting import Column, fit
 from icemirror.errors import Exit, exit_code, worst
 from icemirror.telemetry.redaction import redact
 
@@ -106,7 +106,7 @@ def _said(letter: Letter, outcome: str, error: IcemirrorError | None, *, as_json
         told = None if error is None else {"kind": error.kind, "message": redact(str(error))}
         print_json({"id": letter.id, "source": letter.source, "outcome": outcome, "error": told})
     elif error is None:
-        out.print(f"{letter.id}: {outcome}", soft_wrap=True)
+        out.print(Text(f"{letter.id}: {outcome}"), soft_wrap=True)
     else:
         print_error(f"{letter.id}: {error}")
 
@@ -119,14 +119,16 @@ def _show(letters: Sequence[Letter], *, as_json: bool) -> None:
     if not letters:
         _say_none(as_json=False)
         return
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("id", "source", "received", "reason", "event"):
-        grid.add_column(name, no_wrap=True)
-    for letter in letters:
-        one = _document(letter)
-        received, event = one["received_at"][:19], " ".join(one["body"].split())[:_SHOWN_CHARACTERS]
-        grid.add_row(*map(Text, (letter.id, letter.source, received, one["reason"], event)))
-    out.print(grid)
+    documents = [_document(letter) for letter in letters]
+    events = [printable(" ".join(one["body"].split()))[:_SHOWN_CHARACTERS] for one in documents]
+    columns = [
+        Column("id", [Text(one["id"]) for one in documents]),
+        Column("source", [Text(one["source"]) for one in documents]),
+        Column("received", [Text(one["received_at"][:19]) for one in documents]),
+        Column("reason", [Text(printable(" ".join(one["reason"].split()))) for one in documents], wraps=True),
+        Column("event", [Text(event) for event in events], wraps=True, spare=1),
+    ]
+    out.print(fit(columns, out.width))
 
 
 def _say_none(*, as_json: bool) -> None:

@@ -10,7 +10,16 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from icemirror.cli.console import config_option, err, load, out, print_error, print_json, print_json_error
+from icemirror.cli.console import (
+    config_option,
+    err,
+    load,
+    out,
+    print_error,
+    print_json,
+    print_json_error,
+    printable,
+)
 from icemirror.cli.table_progress import table_progress
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
@@ -171,4 +180,4 @@ def _short(value: object) -> str:
     """As JSON, cut where it is long, and without anything that a terminal would obey."""
     text = json.dumps(value, ensure_ascii=False)
     shown = text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
-    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in shown)
+    return printable(shown)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.filesize import decimal
-from rich.table import Table
+from rich.text import Text
 
 from icemirror.cli.console import (
     config_option,
@@ -19,13 +19,16 @@ from icemirror.cli.console import (
     print_json,
     print_json_error,
 )
+from icemirror.cli.fitting import Column, fit, numbers
 from icemirror.cli.plan import choose_tables
 from icemirror.errors import NO_MIRROR_YET, Exit, IcemirrorError, Invalid, exit_code, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyiceberg.table import Table as IcebergTable
+    from rich.console import Group
+    from rich.table import Table
 
     from icemirror.result import CompactResult, ExpireResult, IndexResult, MaintainResult, OrphansResult
     from icemirror.settings import Settings, TableSettings
@@ -189,7 +192,7 @@ def _show(results: list[MaintainResult]) -> None:
         out.print(_render_indexes(indexes))
     for result in orphans:
         for path in result.paths[:_SHOWN] if result.dry_run else ():
-            out.print(f"  {path}", soft_wrap=True)
+            out.print(Text(f"  {path}"), soft_wrap=True)
         if result.dry_run and result.files > _SHOWN:
             out.print(f"  … and {result.files - _SHOWN:,} more (--json lists up to 1,000)")
         for place in result.unlisted:
@@ -209,63 +212,53 @@ def _show(results: list[MaintainResult]) -> None:
         print_hint("Nothing was changed (--dry-run).")
 
 
-def _render_expired(results: list[ExpireResult]) -> Table:
-    table = Table("table", box=None, pad_edge=False, header_style="bold")
-    for name in ("snapshots expired", "retained", "files deleted", "left"):
-        table.add_column(name, justify="right")
-    for result in results:
-        counts = (result.snapshots, result.retained, result.files, result.left)
-        table.add_row(result.table, *(f"{count:,}" for count in counts))
-    return table
+def _render_expired(results: list[ExpireResult]) -> Table | Group:
+    return _fitted(
+        results,
+        numbers("snapshots expired", [result.snapshots for result in results]),
+        numbers("retained", [result.retained for result in results]),
+        numbers("files deleted", [result.files for result in results]),
+        numbers("left", [result.left for result in results]),
+    )
 
 
-def _render_compacted(results: list[CompactResult]) -> Table:
-    table = Table("table", box=None, pad_edge=False, header_style="bold")
-    for name in ("small files", "became", "rows moved", "commits", "left"):
-        table.add_column(name, justify="right")
-    for result in results:
-        after = "–" if result.dry_run else f"{result.files_after:,}"
-        table.add_row(
-            result.table,
-            f"{result.files_before:,}",
-            after,
-            f"{result.rows:,}",
-            f"{result.commits:,}",
-            f"{result.left:,}",
-        )
-    return table
+def _render_compacted(results: list[CompactResult]) -> Table | Group:
+    after = ["–" if result.dry_run else f"{result.files_after:,}" for result in results]
+    return _fitted(
+        results,
+        numbers("small files", [result.files_before for result in results]),
+        Column("became", [Text(text) for text in after], "right"),
+        numbers("rows moved", [result.rows for result in results]),
+        numbers("commits", [result.commits for result in results]),
+        numbers("left", [result.left for result in results]),
+    )
 
 
-def _render_indexes(results: list[IndexResult]) -> Table:
-    table = Table("table", box=None, pad_edge=False, header_style="bold")
-    for name in ("segments checked", "damaged", "others wrote", "runs", "became", "commits"):
-        table.add_column(name, justify="right")
-    for result in results:
-        damaged = "all: its root is gone" if result.lost else f"{result.damaged:,}"
-        after = "–" if result.dry_run else f"{result.runs_after:,}"
-        table.add_row(
-            result.table,
-            f"{result.segments:,}",
-            damaged,
-            "yes" if result.behind else "no",
-            f"{result.runs_before:,}",
-            after,
-            f"{result.commits:,}",
-        )
-    return table
+def _render_indexes(results: list[IndexResult]) -> Table | Group:
+    damaged = ["all: its root is gone" if result.lost else f"{result.damaged:,}" for result in results]
+    after = ["–" if result.dry_run else f"{result.runs_after:,}" for result in results]
+    return _fitted(
+        results,
+        numbers("segments checked", [result.segments for result in results]),
+        Column("damaged", [Text(text) for text in damaged], "right"),
+        Column("others wrote", [Text("yes" if result.behind else "no") for result in results], "right"),
+        numbers("runs", [result.runs_before for result in results]),
+        Column("became", [Text(text) for text in after], "right"),
+        numbers("commits", [result.commits for result in results]),
+    )
 
 
-def _render_orphans(results: list[OrphansResult]) -> Table:
-    table = Table("table", box=None, pad_edge=False, header_style="bold")
-    for name in ("files listed", "too young", "orphans deleted", "bytes", "left"):
-        table.add_column(name, justify="right")
-    for result in results:
-        table.add_row(
-            result.table,
-            f"{result.listed:,}",
-            f"{result.young:,}",
-            f"{result.files:,}",
-            decimal(result.bytes),
-            f"{result.left:,}",
-        )
-    return table
+def _render_orphans(results: list[OrphansResult]) -> Table | Group:
+    return _fitted(
+        results,
+        numbers("files listed", [result.listed for result in results]),
+        numbers("too young", [result.young for result in results]),
+        numbers("orphans deleted", [result.files for result in results]),
+        Column("bytes", [Text(decimal(result.bytes)) for result in results], "right"),
+        numbers("left", [result.left for result in results]),
+    )
+
+
+def _fitted(results: Sequence[MaintainResult], *columns: Column) -> Table | Group:
+    """The columns behind the tables' names."""
+    return fit([Column("table", [Text(result.table) for result in results]), *columns], out.width)

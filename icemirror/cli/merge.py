@@ -54,7 +54,7 @@ def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bo
         if results:
             out.print(render_results(results, out.width))
         for result in results:
-            if result.error:
+            if result.error and err.is_terminal:  # elsewhere the log has told it
                 print_error(with_table(result.table, result.error.message))
     return worst([exit_of(result.error.kind) for result in results if result.error])
 
@@ -88,7 +88,7 @@ def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bo
     results: list[TableResult] = []
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

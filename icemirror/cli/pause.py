@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import click
+from rich.text import Text
 
 from icemirror.cli.chosen import choose, chosen_options
 from icemirror.cli.console import config_option, load, out
@@ -30,7 +31,7 @@ def pause(config: str | None, names: tuple[str, ...], pattern: str | None) -> No
     with open_store(settings) as store:
         for table in tables:
             applied = apply(store, Paused(time.time(), table.name), policy)
-            out.print(f"{table.name}: {_said(applied.after)}", soft_wrap=True)
+            out.print(Text(f"{table.name}: {_said(applied.after)}"), soft_wrap=True)
 
 
 def _said(after: Row | None) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.filesize import decimal
-from rich.table import Table
 from rich.text import Text
 
 from icemirror.cli.console import (
@@ -18,9 +17,13 @@ from icemirror.cli.console import (
     print_json,
     print_json_error,
 )
+from icemirror.cli.fitting import Column, fit, numbers
 from icemirror.errors import BadConfig, Exit, IcemirrorError, exit_code, worst
 
 if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
     from icemirror.result import PlanResult
     from icemirror.settings import Settings, TableSettings
 
@@ -43,7 +46,8 @@ def choose_tables(settings: Settings, names: tuple[str, ...]) -> tuple[TableSett
     settings = discover_tables(settings)
     for problem in unmatched(settings):
         print_hint(f"discover: {problem}")
-    return tuple(settings.table(name) for name in names) or settings.tables
+    chosen = {table.name: table for table in map(settings.table, names)}  # one that was named twice, once
+    return tuple(chosen.values()) or settings.tables
 
 
 def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bool) -> int:
@@ -69,7 +73,7 @@ def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: b
         if as_json:
             print_json(plans[-1].model_dump(mode="json"))
     if not as_json and plans:
-        out.print(_render(plans))
+        out.print(render_plans(plans, out.width))
     return worst(codes)
 
 
@@ -89,18 +93,15 @@ def _does(result: PlanResult) -> Text:
     return Text("creates the mirror" if result.creates_mirror else "merges" if result.slices else "nothing")
 
 
-def _render(plans: list[PlanResult]) -> Table:
-    table = Table("table", "does", box=None, pad_edge=False, header_style="bold")
-    for name in ("snapshots", "files", "bytes", "events", "commits"):
-        table.add_column(name, justify="right")
-    for result in plans:
-        table.add_row(
-            Text(result.table),
-            _does(result),
-            f"{result.snapshots:,}",
-            f"{result.files:,}",
-            decimal(result.bytes),
-            f"{result.events:,}",
-            f"{result.slices:,}",
-        )
-    return table
+def render_plans(plans: list[PlanResult], width: int) -> Table | Group:
+    """What would become of each table."""
+    columns = [
+        Column("table", [Text(result.table) for result in plans]),
+        Column("does", [_does(result) for result in plans], wraps=True),
+        numbers("snapshots", [result.snapshots for result in plans], spare=2),
+        numbers("files", [result.files for result in plans], spare=3),
+        Column("bytes", [Text(decimal(result.bytes)) for result in plans], "right", spare=1),
+        numbers("events", [result.events for result in plans]),
+        numbers("commits", [result.slices for result in plans], spare=4),
+    ]
+    return fit(columns, width)

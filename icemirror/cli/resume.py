@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import click
+from rich.text import Text
 
 from icemirror.cli.chosen import choose, chosen_options
 from icemirror.cli.console import config_option, load, out
@@ -31,7 +32,7 @@ def resume(config: str | None, names: tuple[str, ...], pattern: str | None) -> N
     with open_store(settings) as store:
         for table in tables:
             applied = apply(store, Resumed(time.time(), table.name), policy)
-            out.print(f"{table.name}: {_said(applied.before)}", soft_wrap=True)
+            out.print(Text(f"{table.name}: {_said(applied.before)}"), soft_wrap=True)
         groups = {table.group for table in tables}
         for slot in store.load(EVERYTHING).slots.values():
             if slot.quarantined and slot.id.group in groups:

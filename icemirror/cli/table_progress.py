@@ -13,7 +13,12 @@ from icemirror.cli.console import err
 @contextmanager
 def table_progress(table: str) -> Iterator[Callable[[str, int, int], None]]:
     """A function to call with the step, how much of it is done, and how much there is (0: not known)."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task(table, total=None)
 

@@ -14,9 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from icemirror.cli.demo.ledger import TableProgress
+from icemirror.cli.fitting import Column, fit
 
 _RATE_SECONDS = 10.0
 _LINE_SECONDS = 5.0
+_STEADY = 9
 
 
 class Rates:
@@ -64,31 +66,42 @@ class Screen:
         rates = [self._rates.update(progress, now) for progress in tables]
         if self._live is not None:
             overall = Text(f"{elapsed:5.0f} s  ", style="dim").append(phase, style="bold")
-            self._live.update(Group(render_table(tables, rates, now), overall), refresh=True)
+            self._live.update(
+                Group(render_table(tables, rates, now, self._console.width), overall), refresh=True
+            )
         elif final or elapsed - self._last_line >= _LINE_SECONDS:
             self._last_line = elapsed
             self._console.print(render_line(tables, rates, phase, elapsed), soft_wrap=True)
 
 
-def render_table(tables: Sequence[TableProgress], rates: Sequence[float], now: float) -> Table:
+def render_table(
+    tables: Sequence[TableProgress], rates: Sequence[float], now: float, width: int
+) -> Table | Group:
     """A row for each mirror."""
-    rendered = Table("mirror", box=None, pad_edge=False, header_style="bold")
-    for name in ("lag", "committed", "merged", "events/s", "merges", "last merge", "live rows"):
-        rendered.add_column(name, justify="right", min_width=9)
-    for progress, rate in zip(tables, rates, strict=True):
-        lag = progress.lag_seconds
-        style = "green" if lag == 0 else "yellow" if lag < 5 else "red"
-        rendered.add_row(
-            progress.table,
-            Text("0 s" if lag == 0 else f"{lag:.1f} s", style=style),
-            f"{progress.committed_events:,}",
-            f"{progress.merged_events:,}",
-            f"{rate:,.0f}",
-            f"{progress.merges:,}",
-            "" if progress.merged_at is None else f"{max(0.0, now - progress.merged_at):.1f} s ago",
-            f"{progress.live_rows:,}",
-        )
-    return rendered
+    merged_at = [one.merged_at for one in tables]
+    ago = ["" if at is None else f"{max(0.0, now - at):.1f} s ago" for at in merged_at]
+    columns = [
+        Column("mirror", [Text(one.table) for one in tables]),
+        Column("lag", [_lag(one.lag_seconds) for one in tables], "right"),
+        _figures("committed", [f"{one.committed_events:,}" for one in tables], 1),
+        _figures("merged", [f"{one.merged_events:,}" for one in tables]),
+        _figures("events/s", [f"{rate:,.0f}" for rate in rates], 2),
+        _figures("merges", [f"{one.merges:,}" for one in tables], 3),
+        _figures("last merge", ago, 4),
+        _figures("live rows", [f"{one.live_rows:,}" for one in tables]),
+    ]
+    return fit(columns, width)
+
+
+def _lag(seconds: float) -> Text:
+    style = "green" if seconds == 0 else "yellow" if seconds < 5 else "red"
+    text = "0 s" if seconds == 0 else f"{seconds:.1f} s"
+    return Text(text.rjust(_STEADY), style=style)
+
+
+def _figures(name: str, cells: Sequence[str], spare: int = 0) -> Column:
+    """As wide as figures usually are, so that the table stands still while they grow."""
+    return Column(name, [Text(cell.rjust(_STEADY)) for cell in cells], "right", spare)
 
 
 def render_line(tables: Sequence[TableProgress], rates: Sequence[float], phase: str, elapsed: float) -> str:

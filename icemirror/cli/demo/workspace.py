@@ -82,10 +82,23 @@ def prepare_workspace(directory: Path, *, keep: bool, wanted: Marker) -> Workspa
     if found is not None:
         shutil.rmtree(root.resolve())
     workspace = Workspace(root, wanted)
-    root.mkdir(parents=True, exist_ok=True)
-    (root / MARKER_NAME).write_text(json.dumps(asdict(wanted)) + "\n")
-    workspace.config.write_text(_CONFIG_HEAD.format(path=workspace.config) + _config_text(workspace))
+    try:
+        _write(workspace)
+    except OSError as error:
+        raise _unusable(root, error) from error
     return workspace
+
+
+def _write(workspace: Workspace) -> None:
+    """The folder, its marker and the configuration."""
+    root = workspace.root
+    root.mkdir(parents=True, exist_ok=True)
+    (root / MARKER_NAME).write_text(json.dumps(asdict(workspace.marker)) + "\n")
+    workspace.config.write_text(_CONFIG_HEAD.format(path=workspace.config) + _config_text(workspace))
+
+
+def _unusable(root: Path, error: OSError) -> click.UsageError:
+    return click.UsageError(f"{root}: cannot be used ({error.strerror}): choose another --dir")
 
 
 def read_marker(root: Path) -> Marker | None:
@@ -94,7 +107,11 @@ def read_marker(root: Path) -> Marker | None:
         content = json.loads((root / MARKER_NAME).read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if content.get("version") != _VERSION:
+    except OSError as error:
+        raise _unusable(root, error) from error
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or content.get("version") != _VERSION:
         raise click.UsageError(
             f"{root} was made by another version of the demo: delete it, or choose another --dir"
         )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from icemirror.cli.demo.ledger import TableProgress
@@ -21,7 +22,7 @@ def test_the_rate_is_over_the_last_seconds() -> None:
 
 def test_a_row_tells_all_there_is_to_know() -> None:
     console = Console(file=io.StringIO(), width=120)
-    console.print(render_table([_progress(100, lag=1.25)], [12.6], now=52.5))
+    console.print(render_table([_progress(100, lag=1.25)], [12.6], 52.5, 120))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     for word in ("products", "1.2 s", "120", "100", "13", "3", "2.5 s ago", "77"):
         assert word in text
@@ -43,3 +44,16 @@ def test_a_terminal_gets_a_live_table() -> None:
     with Screen(console) as screen:
         screen.show([_progress(100)], "changes keep coming", final=True)
     assert "live rows" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_on_a_narrow_terminal_columns_give_way_and_nothing_is_cut(width: int) -> None:
+    many = TableProgress(
+        "order_items", 1_234_567, 1_200_000, 3.0, live_rows=1_000_123, merges=45, merged_at=50.0
+    )
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render_table([many], [5999.6], 52.5, width))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in text
+    assert all(word in text for word in ("order_items", "3.0 s", "1,200,000", "1,000,123"))
+    assert len(text.splitlines()) == 2

@@ -65,3 +65,16 @@ def test_an_empty_folder_is_used(tmp_path: Path) -> None:
 def test_a_path_that_no_address_can_hold_is_refused(tmp_path: Path) -> None:
     with pytest.raises(click.UsageError, match="without"):
         prepare_workspace(tmp_path / "50%", keep=False, wanted=_MARKER)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{half"])
+def test_a_folder_whose_marker_is_damaged_is_left_alone(tmp_path: Path, content: str) -> None:
+    (tmp_path / MARKER_NAME).write_text(content)
+    with pytest.raises(click.UsageError, match="delete it, or choose another --dir"):
+        prepare_workspace(tmp_path, keep=False, wanted=_MARKER)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(click.UsageError, match=r"file/demo: cannot be used \(Not a directory\)"):
+        prepare_workspace(tmp_path / "file" / "demo", keep=False, wanted=_MARKER)
