@@ -18,8 +18,13 @@ def sqlite_path(uri: str) -> Path | None:
 
 def missing_file(path: Path) -> Transient:
     """There is no SQLite file: to open it would make an empty one."""
+    whole = (
+        ""
+        if path.is_absolute()
+        else f" (from here, {path.absolute()}; a whole path has four slashes, sqlite:////)"
+    )
     return Transient(
-        f"there is no catalog at {path}; its writer creates it. If it is elsewhere, correct the catalog's uri."
+        f"there is no catalog at {path}{whole}; its writer creates it. If it is elsewhere, correct the catalog's uri."
     )
 
 

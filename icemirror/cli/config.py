@@ -149,7 +149,7 @@ def _running(settings: Settings) -> Iterator[tuple[str, str]]:
     from icemirror.settings.quantities import format_bytes, format_seconds
 
     trigger, job, telemetry = settings.trigger, settings.job, settings.telemetry
-    events = "no limit" if settings.batch_size is None else f"{settings.batch_size:,} events"
+    events = "any number of" if settings.batch_size is None else f"{settings.batch_size:,}"
     sources = [name for name in ("kafka", "sqs", "http") if getattr(trigger.sources, name) is not None]
     rows = {
         "labels": f"project_ref {settings.project_ref}, environment {settings.environment}",
@@ -163,7 +163,7 @@ def _running(settings: Settings) -> Iterator[tuple[str, str]]:
         "jobs": f"{trigger.max_concurrent_jobs} at once per group, lease {format_seconds(trigger.lease)}, "
         f"linger {format_seconds(job.linger)}",
         "quarantine": f"after {trigger.max_failures} failures",
-        "one commit": f"{events}, {format_bytes(job.max_slice_bytes)} at most",
+        "one commit": f"{events} events, {format_bytes(job.max_slice_bytes)} at most",
         "index": mask_url(settings.index_location or "beside each table"),
         "logs": f"{telemetry.log_format}, {telemetry.log_level}",
         "prometheus": str(telemetry.prometheus or "off"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
@@ -151,9 +152,10 @@ def _row(report: ExplainReport) -> Iterator[Text]:
             text += f", with sequence {', '.join(map(str, index.sequence.values()))} of commit {index.commit}"
         yield _fact("index", text)
     if row is not None and row.values is not None:
-        wide = max((len(name) for name in row.values), default=0)
+        wide = max((cell_len(name) for name in row.values), default=0)
         for at, (name, value) in enumerate(row.values.items()):
-            yield _fact("" if at else "values", f"{name:{wide}}  {_short(value)}")
+            room = " " * (wide - cell_len(name))
+            yield _fact("" if at else "values", f"{name}{room}  {_short(value)}")
 
 
 def _fact(name: str, value: str) -> Text:

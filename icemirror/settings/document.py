@@ -103,6 +103,8 @@ def _syntax_problem(error: yaml.MarkedYAMLError) -> str:
     hint = ""
     if "\\t" in problem:
         hint = "; indent with spaces, not tabs"
+    elif "got '['" in problem:
+        hint = '; quote what has brackets in it, such as "bucket[16](id)"'
     elif "got '{'" in problem or "flow mapping" in (error.context or ""):
         hint = '; inside { } and [ ], quote "${NAME}"'
     return f"not valid YAML: {problem}{column}{hint}"

@@ -56,6 +56,13 @@ def create_mirror(
             )
         except TableAlreadyExistsError:
             table = _load(catalog, settings)
+        except ValueError as error:
+            if type(error) is not ValueError:  # of an answer
+                raise
+            # PyIceberg cannot tell where the table would be, or does not know such a place.
+            raise Invalid(
+                f"{settings.name}: the mirror cannot be made: {error}. Set the catalog's warehouse, or correct it."
+            ) from error
     require_known_code(table, named_code(settings))
     return _with_given_ids(table)
 

@@ -191,3 +191,11 @@ def test_jobs_on_this_machine_with_a_state_elsewhere_are_named(
     )
     assert run(["config", "check"]) == 0
     assert "trigger.launcher: local, with trigger.state: dynamodb (use sqlite)" in capsys.readouterr().err
+
+
+def test_a_commit_without_a_number_of_events_is_bounded_by_bytes(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(CONFIG.replace("batch_size: 1000000\n", ""))
+    assert run(["config", "check"]) == 0
+    assert "any number of events, 512MB at most" in capsys.readouterr().out

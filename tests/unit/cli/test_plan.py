@@ -101,3 +101,24 @@ def test_an_empty_mirror_that_a_failed_first_merge_left_is_merged_into(
     lab.pipeline._ensure_mirror(prepared)
     assert "lab.world fills the mirror, which is empty 1 1" in plan(tmp_path, capfd)[1]
     assert lab.merge().live_rows == 1
+
+
+def test_a_relative_path_of_a_catalog_is_told_as_the_whole_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "icemirror.yaml").write_text(
+        "iceberg: {catalog: {type: sql, uri: 'sqlite:///data/typo.db'}}\n"
+        "tables: [{changelog: raw.o, mirror: shop.o}]\n"
+    )
+    assert run(["plan"]) == 4
+    assert f"(from here, {tmp_path}/data/typo.db; a whole path has four slashes" in capfd.readouterr().err
+
+
+def test_a_table_that_is_named_twice_is_planned_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Lab.make(tmp_path)
+    both = ["-t", "lab.world", "-t", "lab.world_changelog"]
+    assert run(["plan", "--json", *both, "-c", str(tmp_path / "icemirror.yaml")]) == 0
+    assert len(capfd.readouterr().out.splitlines()) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import Corrupt, Invalid, Kind
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import check_changes, read_changes
 from spark_job.engine import InProcess
@@ -114,3 +114,14 @@ def test_what_only_counts_when_a_mirror_is_made_does_not_stop_the_plan_of_one_th
     later = lab.reconfigure("partition_by: [day(name)]")
     assert later.pipeline.explain(later.table).slices == 1
     assert later.merge().live_rows == 1
+
+
+def test_a_catalog_that_cannot_tell_where_the_mirror_would_be_needs_a_person(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1")
+    lab.catalog.properties.pop("warehouse")
+    error = lab.try_merge().error
+    assert error is not None
+    assert error.kind is Kind.INVALID
+    assert "Set the catalog's warehouse" in error.message
+    assert lab.files_on_disk() == set()

@@ -68,6 +68,7 @@ def test_the_first_of_several_merged_mappings_wins() -> None:
         ("a: b: c\n", 1, "not valid YAML: mapping values are not allowed here (column 5)"),
         ("a:\n\t- b\n", 2, "indent with spaces, not tabs"),
         ("s: {dsn: ${DSN}}\n", 1, 'quote "${NAME}"'),
+        ("p: [bucket[4](id)]\n", 1, "quote what has brackets in it"),
         ("a: *nowhere\n", 1, "found undefined alias"),
         ("a: 1\n---\nb: 2\n", 2, "but found another document"),
         ("a: \x00\n", 1, "a character that YAML does not allow"),
