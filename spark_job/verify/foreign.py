@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from icemirror.errors import Invalid
 from spark_job.catch_up import compare
+from spark_job.distinct import distinct
 from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.keys import Keys, Mask, concat_keys
 from spark_job.key_index.root import Root
@@ -88,7 +89,7 @@ def _read(subject: Subject, files: Sequence[LiveFile]) -> tuple[Keys, NDArray[np
 def _lives(subject: Subject, root: Root, known: Located) -> Mask:
     """Whether the row that the index knows of each key is still in the table."""
     lives: Mask = known.file >= 0
-    paths = {int(at): root.files[int(at)].path for at in np.unique(known.file[lives])}
+    paths = {int(at): root.files[int(at)].path for at in distinct(known.file[lives])}
     dead = deleted_positions(subject.io, {path: subject.head_files[path] for path in paths.values()})
     for at, path in paths.items():
         here = known.file == at
