@@ -54,7 +54,10 @@ class TableResult(_Frozen):
 
 
 class PlanResult(_Frozen):
-    """What a merge of one table would do. `fills_mirror`: it is there and was never merged into."""
+    """What a merge of one table would do. `fills_mirror`: it is there and was never merged into.
+
+    `schema_changes`: how the mirror's columns would change; `refused`: why a merge stops at them, if it does.
+    """
 
     table: str
     snapshots: int
@@ -63,6 +66,7 @@ class PlanResult(_Frozen):
     events: int
     slices: int
     schema_changes: tuple[str, ...] = ()
+    refused: str | None = None
     creates_mirror: bool
     fills_mirror: bool = False
     touched_files: int | None = None

@@ -23,6 +23,7 @@ from spark_job.catch_up import IndexedShard
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, in_order
 from spark_job.distinct import distinct
+from spark_job.evolution import first_note
 from spark_job.field_map import dump_map
 from spark_job.heal import EVERY_KEY, ROW, Covered, HealWork, by_key
 from spark_job.iceberg.discard import discard
@@ -37,6 +38,7 @@ from spark_job.little import run_here_or
 from spark_job.locate import Index
 from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.pipeline import Pipeline
+from spark_job.schema_note import SOURCE_SCHEMA
 from spark_job.shape import ChangelogShape
 from spark_job.vectors import deleted_positions
 
@@ -158,6 +160,7 @@ def _commit(
             summary=stamped.summary,
             properties={
                 FIELD_MAP: dump_map(candidate.field_map),
+                SOURCE_SCHEMA: first_note(settings, candidate.changelog, candidate.schema or table.schema()),
                 SOURCE: f"{settings.changelog_id} {candidate.changelog.metadata.table_uuid}",
                 **stamped.properties,
             },

@@ -17,13 +17,15 @@ from spark_job.field_map import FieldMap, schema_changes
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import SOURCE
+from spark_job.iceberg.next_schema import numbered
 from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.match_names import match_by_name, with_key
 from spark_job.recount import recount
+from spark_job.row_columns import row_schema, row_shape
 from spark_job.row_lineage import require_free_names
-from spark_job.shape import ChangelogShape, resolve_shape
+from spark_job.shape import ChangelogShape
 from spark_job.support import require_supported
 
 
@@ -62,18 +64,18 @@ def examine(catalogs: Catalogs, table: TableSettings, merged_up_to: str) -> Cand
     if found.metadata.table_uuid == changelog.metadata.table_uuid:
         raise Invalid(f"{table.name}: is the changelog itself. Name another mirror_table.")
     _require_format(table.name, found)
-    shape = resolve_shape(table, changelog.schema()).of_mirror(found.metadata.table_uuid)
-    ids = match_by_name(table.name, changelog.schema(), shape.row_ids, found.schema())
+    shape = row_shape(table, changelog, None).of_mirror(found.metadata.table_uuid)
+    row = row_schema(table, changelog.schema(), shape.row_ids)
+    ids = match_by_name(table.name, row, shape.row_ids, found.schema())
     schema = with_key(table.name, found.schema(), [ids[key_id] for key_id in shape.key_ids])
-    changes = schema_changes(changelog.schema(), shape.row_ids, schema or found.schema(), ids)
+    changes = schema_changes(row, shape.row_ids, schema or found.schema(), ids)
     if changes:
         raise Invalid(
             f"{table.name}: its columns are not those of the changelog, which has: {'; '.join(changes)}. "
             "Change the table's columns with the engine that made it."
         )
     if schema is not None:
-        number = 1 + max(one.schema_id for one in found.metadata.schemas)
-        schema = schema.model_copy(update={"schema_id": number})
+        schema = numbered(found.metadata, schema)
     _require_parquet(found)
     cursor, history = _merged_already(changelog, str(table.changelog_id), merged_up_to)
     live = recount(found.io, live_files(found.io, found.current_snapshot()), None)

@@ -11,6 +11,7 @@ from pyiceberg.manifest import DataFile
 from icemirror.crash import reach
 from icemirror.cursor import Cursor
 from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
+from spark_job.evolution import Evolution
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror, remember_root, stamp
 from spark_job.iceberg.row_delta import RowDelta
@@ -68,9 +69,11 @@ def commit_root(
     run_id: str,
     index_location: str,
     labels: Mapping[str, str],
+    evolution: Evolution | None = None,
 ) -> Committed:
     """Writes the root and commits it on the mirror's head. `labels` are added to the snapshot's summary.
 
+    `evolution`: what happens to the mirror's columns in the same commit.
     On a conflict the root is removed again; while the outcome is unknown it is not.
     """
     table, io = mirror.table, mirror.table.io
@@ -90,10 +93,11 @@ def commit_root(
             data_files=files.data_files,
             delete_files=files.delete_files,
             summary={**stamped.summary, **labels},
-            properties=stamped.properties,
+            properties={**(evolution.properties if evolution else {}), **stamped.properties},
             replaced=files.replaced,
             removed=files.removed,
             expired=expiry.snapshot_ids,
+            schema=evolution.schema if evolution else None,
             same_rows=files.same_rows,
         )
         reach("commit")

@@ -17,6 +17,7 @@ from spark_job.commit_root import FileChanges, check_counts, commit_root
 from spark_job.dead_files import choose_dead, deletes_only_of
 from spark_job.delete_tiers import plan_deletes
 from spark_job.deletes import write_deletes
+from spark_job.evolution import Evolution
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
@@ -62,10 +63,11 @@ def commit_slice(
     run_id: str,
     index_location: str,
     labels: Mapping[str, str] = NO_LABELS,
+    evolution: Evolution | None = None,
 ) -> Outcome:
     """Commits what the shards wrote. On a conflict their files are removed; while the outcome is unknown none is.
 
-    `labels` are added to the snapshot's summary.
+    `labels` are added to the snapshot's summary. `evolution`: what the rows need of the mirror's columns.
     """
     table, io = mirror.table, mirror.table.io
     written = [path for shard in shards for path in shard.paths]
@@ -95,7 +97,7 @@ def commit_slice(
         )
         prepared = time.perf_counter()
         told = {**_counts(_tally(shards)), **labels}
-        committed = commit_root(mirror, root, files, part.cursor, run_id, index_location, told)
+        committed = commit_root(mirror, root, files, part.cursor, run_id, index_location, told, evolution)
     except (CommitUnknown, Contested):
         raise
     except Exception:

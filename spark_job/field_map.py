@@ -89,18 +89,6 @@ def schema_changes(
     return tuple(changes)
 
 
-def mirror_changes(changelog: Schema, mirror: Schema, ids: FieldMap) -> tuple[str, ...]:
-    """How others changed the mirror's fields, at any depth, in words."""
-    made, there = set(ids.values()), set(field_ids(mirror.as_struct()))
-    added = [mirror.find_column_name(field_id) for field_id in sorted(there - made)]
-    dropped = [
-        changelog.find_column_name(source) or f"with field id {target}"
-        for source, target in ids.items()
-        if target not in there
-    ]
-    return (*(f"column {name} dropped" for name in dropped), *(f"column {name} added" for name in added))
-
-
 def _outline(kind: IcebergType, ids: FieldMap) -> object:
     """A type with the mirror's ids of its nested fields: one that was dropped and made anew is another field."""
     match kind:

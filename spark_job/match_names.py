@@ -8,6 +8,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from icemirror.errors import Invalid
+from spark_job.evolve import widens
 from spark_job.field_map import FieldMap
 
 
@@ -28,6 +29,29 @@ def match_by_name(name: str, changelog: Schema, row_ids: Sequence[int], table: S
         )
     pairs = [pair for column, field in here.items() for pair in _pairs(field, there[column])]
     return dict(pairs)
+
+
+def match_what_fits(changelog: Schema, table: Schema) -> FieldMap:
+    """The map for those columns that both have by name, if values of the one can be values of the other."""
+    there = {field.name: field for field in table.fields}
+    both = [(field, there[field.name]) for field in changelog.fields if field.name in there]
+    return dict(
+        pair for here, old in both if _fits(here.field_type, old.field_type) for pair in _pairs(here, old)
+    )
+
+
+def _fits(here: IcebergType, there: IcebergType) -> bool:
+    match here, there:
+        case StructType(), StructType():
+            named = {field.name: field for field in there.fields}
+            both = [field for field in here.fields if field.name in named]
+            return all(_fits(field.field_type, named[field.name].field_type) for field in both)
+        case ListType(), ListType():
+            return _fits(here.element_type, there.element_type)
+        case MapType(), MapType():
+            return here.key_type == there.key_type and _fits(here.value_type, there.value_type)
+        case _:
+            return here == there or widens(there, here)
 
 
 def _pairs(here: NestedField, there: NestedField) -> Iterator[tuple[int, int]]:

@@ -20,6 +20,7 @@ from spark_job.compaction.left_alone import LeftAlone
 from spark_job.compaction.move_rows import AstrayRow
 from spark_job.doubtful import NeedsHistory
 from spark_job.engine import LazyEngine, run_beside
+from spark_job.evolution import Evolution, merges_from, with_map
 from spark_job.field_map import FieldMap, mirror_schema
 from spark_job.first_look import look_first
 from spark_job.heal import Healer
@@ -40,8 +41,8 @@ from spark_job.left import left_after
 from spark_job.locate import Index
 from spark_job.partitions import require_known_transforms
 from spark_job.plan import Slice, SliceLimits
+from spark_job.row_columns import row_schema, row_shape
 from spark_job.row_lineage import require_free_names
-from spark_job.shape import resolve_shape
 from spark_job.shard import ShardResult, SliceWork, without_history
 from spark_job.slice_result import position_after, position_of, slice_result
 from spark_job.stock import Prepared, plan_table
@@ -134,11 +135,13 @@ class Pipeline:
     def survey(self, table: TableSettings, mirror: Mirror | None) -> Prepared:
         """What lies between a mirror, as it was read, and its changelog's head, which is loaded now."""
         changelog = self.catalogs.load_changelog(table)
-        shape = resolve_shape(table, changelog.schema(), changelog.metadata.last_column_id)
+        shape = row_shape(table, changelog, mirror.table if mirror else None)
         version = mirror.table.metadata.format_version if mirror else table.format_version
         require_mirrored_types(str(table.changelog_id), changelog.schema(), shape.row_ids, version)
         if mirror is not None:
-            require_same_key(table.name, mirror, shape)
+            mirror = with_map(table, changelog, shape, mirror)
+            if merges_from(mirror, changelog):
+                require_same_key(table.name, mirror, shape)
             require_known_transforms(table.name, mirror.table.metadata)
         slices, lineage = plan_table(table, changelog, mirror, self.limits)
         return Prepared(table, changelog, shape, mirror, slices, lineage)
@@ -163,10 +166,8 @@ class Pipeline:
             bytes=sum(part.bytes for part in prepared.slices),
             events=sum(part.events for part in prepared.slices),
             slices=len(prepared.slices),
-            schema_changes=(
-                *(f"in the mirror: {change}" for change in prepared.mirror_changes),
-                *prepared.schema_changes,
-            ),
+            schema_changes=prepared.schema_changes,
+            refused=prepared.refused,
             creates_mirror=prepared.mirror is None and bool(prepared.slices),
             fills_mirror=prepared.mirror is not None
             and prepared.mirror.head is None
@@ -191,7 +192,10 @@ class Pipeline:
         table = prepared.settings
         with named_for(table.name), bind(batch=str(part.cursor.source.snapshot_id)):
             self._look_first(prepared, part)
-            mirror = self._ensure_mirror(prepared)
+            mirror = with_map(table, prepared.changelog, prepared.shape, self._ensure_mirror(prepared))
+            prepared = replace(prepared, mirror=mirror)
+            prepared.require_same_columns()
+            evolution = prepared.evolution if part.files else None
             location = index_location(mirror.table.metadata, self.settings.index_location)
             shape = prepared.shape.of_mirror(mirror.table.metadata.table_uuid)
             healer = Healer(self.engine, prepared.changelog.io, prepared.merged_files, shape, location)
@@ -202,7 +206,7 @@ class Pipeline:
             try:
                 mirror, healed = healer.heal(mirror, damaged)
                 mirror, caught = catch_up(self.engine, mirror, shape, location)
-                work = self._work(prepared, mirror, part, location)
+                work = self._work(prepared, mirror, part, location, evolution)
                 work = replace(work, replay=replay_id is not None)
                 if ask_history:
                     work = replace(work, history=tuple(prepared.merged_files()))
@@ -226,7 +230,9 @@ class Pipeline:
                 mirror.root.segments if mirror.root else (), merge, merged, (*healed, *caught)
             )
             labels = {REPLAY: replay_id} if replay_id else NO_LABELS
-            outcome = commit_slice(mirror, part, shards, index, self.run_id, location, labels)
+            outcome = commit_slice(mirror, part, shards, index, self.run_id, location, labels, evolution)
+            if evolution is not None and evolution.schema is not None:
+                log.info("columns of the mirror changed", changes=(*evolution.changes, *evolution.remarks))
             result = slice_result(part, outcome, planned, self.clock() - began)
             log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
         return Merged(slice=result, position=position_after(part, outcome))
@@ -271,7 +277,6 @@ class Pipeline:
             look_first(self.engine, prepared.changelog.io, part.files, prepared.shape)
 
     def _ensure_mirror(self, prepared: Prepared) -> Mirror:
-        prepared.require_same_columns()
         if prepared.mirror is None or (prepared.mirror.head is None and not prepared.staged):
             schema, ids = _new_schema(prepared)
             catalog = self.catalogs.get(prepared.settings.mirror_catalog)
@@ -287,21 +292,30 @@ class Pipeline:
             return mirror
         return prepared.mirror
 
-    def _work(self, prepared: Prepared, mirror: Mirror, part: Slice, location: str) -> SliceWork:
-        root = mirror.root
+    def _work(
+        self,
+        prepared: Prepared,
+        mirror: Mirror,
+        part: Slice,
+        location: str,
+        evolution: Evolution | None = None,
+    ) -> SliceWork:
+        root, metadata = mirror.root, mirror.table.metadata
+        if evolution is not None:
+            metadata = evolution.applied(metadata)
         return SliceWork(
             changelog_io=prepared.changelog.io,
             mirror_io=mirror.table.io,
             files=part.files,
             shape=prepared.shape.of_mirror(mirror.table.metadata.table_uuid),
-            field_map=mirror.field_map,
-            metadata=without_history(mirror.table.metadata),
+            field_map=evolution.field_map if evolution else mirror.field_map,
+            metadata=without_history(metadata),
             index=Index(mirror.table.io, root.segments, root.gone) if root else Index(mirror.table.io),
             indexed_paths=tuple(file.path for file in root.files) if root else (),
             index_location=location,
             expired=root.expired if root else None,
             key_check_rows=self.key_check_rows,
-            first_row_ids=None if prepared.staged else _first_row_ids(mirror),
+            first_row_ids=None if prepared.staged else _first_row_ids(mirror, metadata.schema()),
             old_files=indexed_files(mirror, staged=prepared.staged) if prepared.shape.marker else (),
         )
 
@@ -330,8 +344,8 @@ def next_task(prepared: Prepared) -> Task:
 
 def _new_schema(prepared: Prepared) -> tuple[Schema, FieldMap]:
     """Of a mirror that is to be made, and the map to it."""
-    shape = prepared.shape
-    return mirror_schema(prepared.changelog.schema(), shape.row_ids, shape.key_ids)
+    row = row_schema(prepared.settings, prepared.changelog.schema(), prepared.shape.row_ids)
+    return mirror_schema(row, prepared.shape.row_ids, prepared.shape.key_ids)
 
 
 def _applies(shard: ShardResult) -> bool:
@@ -344,11 +358,11 @@ def _names(mirror: Mirror | None, path: str) -> bool:
     return root is not None and any(segment.path == path for segment in root.segments)
 
 
-def _first_row_ids(mirror: Mirror) -> tuple[int | None, ...] | None:
+def _first_row_ids(mirror: Mirror, schema: Schema) -> tuple[int | None, ...] | None:
     """The first row id of each indexed data file, from format v3 on."""
     if mirror.table.metadata.format_version < 3:
         return None
-    require_free_names(".".join(mirror.table.name()), mirror.table.schema())
+    require_free_names(".".join(mirror.table.name()), schema)
     live = live_files(mirror.table.io, mirror.head)
     return tuple(
         live[file.path].first_row_id if file.path in live else None

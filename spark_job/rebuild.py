@@ -52,6 +52,7 @@ from spark_job.left import left_after
 from spark_job.pipeline import Pipeline, next_task
 from spark_job.round_trips import for_each
 from spark_job.stage import Stage, begin_stage, find_stage
+from spark_job.stage_columns import built_columns
 from spark_job.stage_files import left_over
 from spark_job.stock import Prepared, plan_table
 
@@ -237,6 +238,7 @@ def _swap(
     epoch = greatest_epoch(mirror.metadata) + 1
     root = built.root.model_copy(update={"snapshot_id": snapshot_id, "epoch": epoch})
     path = root_path(location, root)
+    columns = built_columns(mirror.metadata, built.table.metadata)
     _require_files(io, table.name, [*live_files(io, built.head).values()], root)
     written, swap = [path], None
     try:
@@ -250,7 +252,9 @@ def _swap(
             data_files=(),
             delete_files=(),
             summary={**stamped.summary, REPLAY: stage.request},
+            schema=columns.schema,
             properties={
+                **columns.properties,
                 **stamped.properties,
                 SOURCE: f"{table.changelog_id} {prepared.changelog.metadata.table_uuid}",
                 REBUILDS: " ".join([*_rebuilds(mirror), stage.request][-_REBUILDS_KEPT:]),

@@ -14,22 +14,29 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier
 
-from spark_job.iceberg.mirror import CURSOR, INDEX_ROOT, REBUILDS
+from spark_job.iceberg.mirror import CURSOR, FIELD_MAP, INDEX_ROOT, REBUILDS, SOURCE
 from spark_job.iceberg.seams import allow_v3_metadata
+from spark_job.schema_note import SOURCE_SCHEMA
 
 SUFFIX = ".stage.metadata.json"
 _MOVING = (CURSOR, INDEX_ROOT, REBUILDS)  # properties that commits change, whatever the table is
+FOLLOWING = (FIELD_MAP, SOURCE, SOURCE_SCHEMA, "comment")
+"""Properties that move with the mirror's columns, in the stage first."""
 # Nobody else knows the files, so whoever removes orphans may remove them; engines keep those of the last three days.
 _LONGEST_REST_SECONDS = 24 * 3600.0
 
 
 class StageFile(BaseModel):
-    """What is kept. `goal`: the number of the changelog's newest commit at the beginning; `before`: the file before."""
+    """What is kept. `goal`: the number of the changelog's newest commit at the beginning; `before`: the file before.
+
+    `schema_id`: the mirror's schema at the beginning, from which that of the stage may have moved on.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,6 +46,7 @@ class StageFile(BaseModel):
     goal: int
     events: int
     before: str | None
+    schema_id: int | None = None
     metadata: str
 
 
@@ -52,6 +60,7 @@ class Stage:
     events: int = 0
     path: str | None = None
     before: str | None = None
+    schema_id: int | None = None
 
     @property
     def table(self) -> Table:
@@ -67,6 +76,7 @@ class Stage:
             goal=self.goal,
             events=self.events + events,
             before=self.path,
+            schema_id=self.schema_id,
             metadata=self.catalog.metadata.model_dump_json(),
         )
         with self.catalog.io.new_output(path).create() as stream:
@@ -101,7 +111,9 @@ class Unlisted(NoopCatalog):
 
 def begin_stage(mirror: Table, request: str, goal: int) -> Stage:
     """A stage without rows, for the mirror as it is defined now."""
-    return Stage(Unlisted(mirror.name(), _emptied(mirror.metadata), mirror.io), request, goal)
+    metadata = _emptied(mirror.metadata)
+    catalog = Unlisted(mirror.name(), metadata, mirror.io)
+    return Stage(catalog, request, goal, schema_id=metadata.current_schema_id)
 
 
 def find_stage(mirror: Table, request: str, path: str | None) -> Stage | None:
@@ -112,12 +124,12 @@ def find_stage(mirror: Table, request: str, path: str | None) -> Stage | None:
         kept, metadata = read_stage(mirror.io, path)
     except (FileNotFoundError, ValidationError):
         return None
-    if kept.request != request or not _is_same(metadata, _emptied(mirror.metadata)):
+    if kept.request != request or not _is_same(metadata, _emptied(mirror.metadata), kept.schema_id):
         return None
     if time.time() - kept.touched_at > _LONGEST_REST_SECONDS:
         return None
     catalog = Unlisted(mirror.name(), metadata, mirror.io)
-    return Stage(catalog, request, kept.goal, kept.events, path, kept.before)
+    return Stage(catalog, request, kept.goal, kept.events, path, kept.before, kept.schema_id)
 
 
 def read_stage(io: FileIO, path: str) -> tuple[StageFile, TableMetadata]:
@@ -147,19 +159,24 @@ def _emptied(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update=update)
 
 
-def _is_same(one: TableMetadata, other: TableMetadata) -> bool:
-    """Whether both define the same table."""
+def _is_same(one: TableMetadata, other: TableMetadata, schema_id: int | None) -> bool:
+    """Whether one was begun, with this schema, for a table that is defined as the other."""
 
-    def definition(metadata: TableMetadata) -> tuple[object, ...]:
-        ours = {name: text for name, text in metadata.properties.items() if name not in _MOVING}
+    def definition(metadata: TableMetadata, schema: Schema | None) -> tuple[object, ...]:
+        ours = {
+            name: text
+            for name, text in metadata.properties.items()
+            if name not in _MOVING and name not in FOLLOWING
+        }
         return (
             metadata.table_uuid,
             metadata.format_version,
             metadata.location,
-            metadata.schema(),
+            schema,
             metadata.spec(),
             metadata.sort_order(),
             ours,
         )
 
-    return definition(one) == definition(other)
+    begun_with = one.schema() if schema_id is None else one.schema_by_id(schema_id)
+    return definition(one, begun_with) == definition(other, other.schema())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyiceberg.table import Table
 
 from icemirror.errors import MAKE_ANEW, REBUILD, Invalid
 from icemirror.settings import TableSettings
 from spark_job.change_file import ChangeFile
-from spark_job.field_map import mirror_changes, schema_changes
+from spark_job.evolution import Evolution, plan_evolution
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.mirror import Mirror
 from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
@@ -31,36 +32,56 @@ class Prepared:
     lineage: tuple[int, ...]
     staged: bool = False
 
+    @cached_property
+    def evolution(self) -> Evolution | None:
+        """What the mirror's columns need to take in the changelog's rows; None where it is made with them."""
+        if self.mirror is None:
+            return None
+        return plan_evolution(self.settings, self.changelog, self.shape, self.mirror)
+
     @property
     def schema_changes(self) -> tuple[str, ...]:
         """How the changelog's columns differ from the mirror's."""
-        if self.mirror is None:
+        found = self.evolution
+        if found is None:
             return ()
-        table = self.mirror.table
-        return schema_changes(
-            self.changelog.schema(), self.shape.row_ids, table.schema(), self.mirror.field_map
+        return (
+            *(f"in the mirror: {change}" for change in found.by_others),
+            *found.changes,
+            *found.remarks,
+            *found.refused,
         )
 
     @property
-    def mirror_changes(self) -> tuple[str, ...]:
-        """How others changed the mirror's columns."""
-        if self.mirror is None:
-            return ()
-        return mirror_changes(self.changelog.schema(), self.mirror.table.schema(), self.mirror.field_map)
+    def refused(self) -> str | None:
+        """Why the mirror's columns cannot follow the changelog's, or may not."""
+        found, settings = self.evolution, self.settings
+        if found is None:
+            return None
+        if found.by_others:
+            return (
+                f"{settings.name}: the mirror's own columns were changed ({'; '.join(found.by_others)}), by another "
+                "engine than icemirror; nothing was merged. Drop columns that were added, and change back what was "
+                f"changed; where one was dropped, {MAKE_ANEW}."
+            )
+        if found.refused:
+            return (
+                f"{settings.changelog_id}: its schema changed in a way that no mirror can follow "
+                f"({'; '.join(found.refused)}); nothing was merged. Change it back, or leave the column out with "
+                f"`columns: {{exclude: […]}}`, or {MAKE_ANEW}."
+            )
+        if found.changes and settings.schema_policy == "strict":
+            return (
+                f"{settings.changelog_id}: its schema changed ({'; '.join(found.changes)}), and schema_policy is "
+                f"strict; nothing was merged. To accept that, set schema_policy of {settings.name} to permissive, and "
+                "back after the next merge; else change it back."
+            )
+        return None
 
     def require_same_columns(self) -> None:
-        """Refuses a mirror whose columns are not the changelog's: neither a merge nor a rebuild changes them."""
-        if changes := self.mirror_changes:
-            raise Invalid(
-                f"{self.settings.name}: the mirror's own columns were changed ({'; '.join(changes)}), by another "
-                "engine than icemirror; nothing was merged. Drop columns that were added; where one was dropped, "
-                f"{MAKE_ANEW}."
-            )
-        if changes := self.schema_changes:
-            raise Invalid(
-                f"{self.settings.changelog_id}: its schema changed ({'; '.join(changes)}). This version does not "
-                f"follow schema changes; nothing was merged. Change it back, or {MAKE_ANEW}."
-            )
+        """Refuses a mirror whose columns cannot become the changelog's, or may not."""
+        if (why := self.refused) is not None:
+            raise Invalid(why)
 
     def merged_files(self) -> list[ChangeFile]:
         """The changelog's files up to the cursor."""

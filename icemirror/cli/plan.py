@@ -79,15 +79,19 @@ def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: b
 
 def _stops(result: PlanResult) -> bool:
     """Events wait, and a merge refuses them."""
-    return bool(result.schema_changes) and result.slices > 0
+    return result.refused is not None and result.slices > 0
 
 
 def _does(result: PlanResult) -> Text:
     changes = "; ".join(result.schema_changes)
     if _stops(result):
         return Text(f"stops: {changes}", style="red")
-    if changes:
+    if result.refused is not None:
         return Text(f"nothing; with the next events it stops: {changes}", style="yellow")
+    if changes and result.slices:
+        return Text(f"merges, and changes the mirror: {changes}")
+    if changes:
+        return Text(f"nothing; with the next events it changes the mirror: {changes}")
     if result.fills_mirror:
         return Text("fills the mirror, which is empty")
     return Text("creates the mirror" if result.creates_mirror else "merges" if result.slices else "nothing")

@@ -53,7 +53,9 @@ Group = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 class ColumnSelection(Section):
     """Which columns the mirror has; the values of the others never reach mirror, index or logs."""
 
-    include: tuple[Name, ...] | None = Field(default=None, description="Only these columns.")
+    include: tuple[Name, ...] | None = Field(
+        default=None, description="Only these columns, and the key. Names are the changelog's."
+    )
     exclude: tuple[Name, ...] = Field(default=(), description="All columns but these.")
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -167,8 +169,13 @@ class TableOptions(Section):
     )
     schema_policy: Literal["permissive", "strict"] = Field(
         default="permissive",
-        description="`strict` stops at a schema change of the changelog instead of following it. "
-        "This version always stops.",
+        description="`permissive` follows schema changes of the changelog, in the commit of the rows that need them; "
+        "`strict` stops at them (docs/schema-changes.md).",
+    )
+    on_dropped_column: Literal["keep", "drop"] = Field(
+        default="keep",
+        description="When the changelog drops a column: `keep` leaves it in the mirror, NULL in rows from then on; "
+        "`drop` drops it there, too.",
     )
     on_truncate: Literal["rebuild", "stop"] = Field(
         default="rebuild",
@@ -187,14 +194,12 @@ class TableOptions(Section):
     delete_mode: Literal["hard", "soft"] = Field(
         default="hard", description="`soft` keeps deleted rows and flags them. Not in this version."
     )
-    columns: ColumnSelection = Field(
-        default=ColumnSelection(), description="Which columns the mirror has. Not in this version."
-    )
+    columns: ColumnSelection = Field(default=ColumnSelection(), description="Which columns the mirror has.")
     metadata_columns: MetadataColumns = Field(
         default=MetadataColumns(), description="Columns to add to the mirror. Not in this version."
     )
     name_case: Literal["preserve", "lower"] = Field(
-        default="preserve", description="Column names in the mirror. `lower` is not in this version."
+        default="preserve", description="Column names in the mirror: as in the changelog, or in lower case."
     )
     min_interval: Seconds = Field(
         default="0s", validate_default=True, description="Not more often than this, unless a backlog waits."

@@ -11,12 +11,14 @@ from pyiceberg.table.snapshots import Snapshot
 from icemirror.errors import Corrupt, Invalid, fill_in
 from icemirror.settings import TableSettings
 from spark_job.change_file import ChangeFile
+from spark_job.evolution import foresee, merges_from, with_map
 from spark_job.field_map import FieldMap, mirror_schema
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.key_change import require_same_key
 from spark_job.pipeline import Pipeline
-from spark_job.shape import ChangelogShape, resolve_shape
+from spark_job.row_columns import row_schema, row_shape
+from spark_job.shape import ChangelogShape
 from spark_job.stock import plan_table
 from spark_job.support import require_supported
 
@@ -29,6 +31,7 @@ class Past:
     not known, or not which of them are merged.
     """
 
+    settings: TableSettings
     changelog: Table
     shape: ChangelogShape
     mirror: Mirror | None
@@ -42,7 +45,8 @@ class Past:
         """The mirror's columns, or those that it will have, and the map from the changelog's to them."""
         if self.mirror is not None:
             return self.mirror.table.schema(), self.mirror.field_map
-        return mirror_schema(self.changelog.schema(), self.shape.row_ids, self.shape.key_ids)
+        row = row_schema(self.settings, self.changelog.schema(), self.shape.row_ids)
+        return mirror_schema(row, self.shape.row_ids, self.shape.key_ids)
 
     @property
     def mirror_key_ids(self) -> tuple[int, ...]:
@@ -57,11 +61,14 @@ def look_back(pipeline: Pipeline, table: TableSettings) -> Past:
     loaded = pipeline.catalogs.load_mirror(table)
     mirror = read_mirror(loaded, table.name) if loaded else None
     changelog = pipeline.catalogs.load_changelog(table)
-    shape = resolve_shape(table, changelog.schema(), changelog.metadata.last_column_id)
+    shape = row_shape(table, changelog, loaded)
     if mirror is not None:
-        require_same_key(table.name, mirror, shape)
+        mirror = with_map(table, changelog, shape, mirror)
+        if merges_from(mirror, changelog):
+            require_same_key(table.name, mirror, shape)
+            mirror = foresee(table, changelog, shape, mirror)
         shape = shape.of_mirror(mirror.table.metadata.table_uuid)
-    return _with_files(pipeline, table, Past(changelog, shape, mirror))
+    return _with_files(pipeline, table, Past(table, changelog, shape, mirror))
 
 
 def _with_files(pipeline: Pipeline, table: TableSettings, past: Past) -> Past:

@@ -35,6 +35,7 @@ from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotsUpdate,
@@ -210,13 +211,24 @@ class RowDelta:
             *(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [one]}) for one in self.expired),
         )
         fence = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": parent_id})
-        schema = AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id})
-        fences = (fence, schema) if self.schema else (fence,)
-        return updates, (AssertTableUUID(uuid=metadata.table_uuid), *fences)
+        return updates, (AssertTableUUID(uuid=metadata.table_uuid), fence, *self._schema_fences())
+
+    def _schema_fences(self) -> tuple[TableRequirement, ...]:
+        """Ids of schemas and fields are given on the table as it was read: nobody may have given them since."""
+        if self.schema is None:
+            return ()
+        metadata = self.table.metadata
+        return (
+            AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
+            AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": metadata.last_column_id}),
+        )
 
     def _schema_updates(self) -> tuple[TableUpdate, ...]:
         if self.schema is None:
             return ()
+        number = self.schema.schema_id
+        if self.table.metadata.schema_by_id(number) is not None:
+            return (SetCurrentSchemaUpdate.model_validate({"schema-id": number}),)
         added = AddSchemaUpdate.model_validate({"schema": self.schema})
         return added, SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
 
@@ -243,8 +255,9 @@ class RowDelta:
         metadata = self.table.metadata
         output = self.table.io.new_output(self._metadata_path(f"{uuid.uuid4()}.avro"))
         spec = metadata.specs()[spec_id]
+        schema = self.schema or metadata.schema()
         return NewManifest(
-            content, spec, metadata.schema(), output, self.snapshot_id, self._codec, metadata.format_version
+            content, spec, schema, output, self.snapshot_id, self._codec, metadata.format_version
         )
 
     def _manifests(self) -> list[ManifestFile]:

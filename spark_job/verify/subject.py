@@ -14,12 +14,14 @@ from icemirror.errors import NO_MIRROR_YET, REBUILD, Corrupt, Invalid
 from icemirror.settings import TableSettings
 from spark_job.catch_up import compare
 from spark_job.change_file import ChangeFile
+from spark_job.evolution import with_map
 from spark_job.field_map import FieldMap
 from spark_job.iceberg.lineage import walk_back
 from spark_job.iceberg.mirror import CURSOR, Anchor, Mirror, read_mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.pipeline import Pipeline
 from spark_job.recount import recount
+from spark_job.row_columns import row_shape
 from spark_job.shape import ChangelogShape, resolve_shape
 from spark_job.verify.findings import Finding, Kind, finding
 
@@ -69,13 +71,15 @@ def open_subject(pipeline: Pipeline, table: TableSettings) -> Subject:
     except Corrupt as error:
         return _without_root(pipeline, table, loaded, str(error))
     changelog = pipeline.catalogs.load_changelog(table)
+    shape = row_shape(table, changelog, loaded)
+    mirror = with_map(table, changelog, shape, mirror)
     wrong = list(_wrong_cursor(changelog, mirror))
     findings += finding(Kind.CURSOR, wrong)
     history: tuple[ChangeFile, ...] | None = None
     if not wrong:
         prepared = pipeline.prepare(table)
         if prepared.mirror is not None:
-            mirror, changelog = prepared.mirror, prepared.changelog
+            mirror, changelog, shape = prepared.mirror, prepared.changelog, prepared.shape
         history = tuple(prepared.merged_files())
     if mirror.lost:
         findings += finding(Kind.ROOT, [f"{mirror.root_path}: is gone or fails its checksum"])
@@ -83,7 +87,7 @@ def open_subject(pipeline: Pipeline, table: TableSettings) -> Subject:
         name=table.name,
         mirror=mirror,
         changelog=changelog,
-        shape=resolve_shape(table, changelog.schema()).of_mirror(mirror.table.metadata.table_uuid),
+        shape=shape.of_mirror(mirror.table.metadata.table_uuid),
         head_files=_live_files(mirror, mirror.head),
         index_files=_index_files(mirror),
         history=history,

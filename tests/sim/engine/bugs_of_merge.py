@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 
 from icemirror.errors import CommitUnknown, Conflict
-from spark_job import collapse, commit_slice, delete_tiers, engine, locate, pipeline, shard, stock, vectors
+from spark_job import (
+    collapse,
+    commit_slice,
+    delete_tiers,
+    engine,
+    locate,
+    pipeline,
+    row_columns,
+    shard,
+    stock,
+    vectors,
+)
 from spark_job.iceberg import lineage, mirror, row_delta
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.view import live_files
@@ -257,7 +268,7 @@ def _few_bits(resolve: Any) -> Any:
     return wrong
 
 
-FOUR_BITS = Bug(((pipeline, "resolve_shape", _few_bits),))
+FOUR_BITS = Bug(((row_columns, "resolve_shape", _few_bits),))
 BUGS["hash of four bits, and no key is checked"] = Bug(
     (
         *FOUR_BITS.changes,

@@ -29,10 +29,31 @@ def test_a_changelog_without_events_is_nothing_to_do(
     assert "lab.world creates the mirror" in plan(tmp_path, capfd)[1]
 
 
-def test_a_changed_schema_stops_where_events_wait_and_not_before(
+def test_a_changed_schema_is_shown_before_it_is_followed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
+    lab.tell("I1@1")
+    lab.merge()
+    with lab.changelog.update_schema() as update:
+        update.add_column("more", LongType())
+    code, shown = plan(tmp_path, capfd)
+    told = "nothing; with the next events it changes the mirror: new column more (long)"
+    assert (code, told in shown) == (0, True)
+    lab.tell("I2@2")
+    code, shown = plan(tmp_path, capfd)
+    assert (code, "lab.world merges, and changes the mirror: new column more (long)" in shown) == (0, True)
+    assert lab.mirror.schema().column_names == ["id", "name"]
+    lab.merge()
+    assert lab.mirror.schema().column_names == ["id", "name", "more"]
+    code, shown = plan(tmp_path, capfd)
+    assert (code, "lab.world nothing" in shown) == (0, True)
+
+
+def test_a_changed_schema_stops_a_strict_merge_where_events_wait_and_not_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path, options="schema_policy: strict")
     lab.tell("I1@1")
     lab.merge()
     with lab.changelog.update_schema() as update:

@@ -128,9 +128,22 @@ def expire_cursor(lab: Lab) -> None:
     lab.changelog.refresh().maintenance.expire_snapshots().by_ids([merged, missed]).commit()
 
 
-def add_column(lab: Lab) -> None:
+def add_column_strictly(lab: Lab) -> Lab:
     with lab.changelog.update_schema() as update:
         update.add_column("more", LongType())
+    lab.tell("U1@2")
+    return lab.reconfigure("schema_policy: strict", NEIGHBOUR)
+
+
+def change_type(lab: Lab) -> None:
+    with lab.changelog.update_schema(allow_incompatible_changes=True) as update:
+        update.update_column("name", LongType())
+    lab.tell("U1@2")
+
+
+def rename_column_of_the_mirror(lab: Lab) -> None:
+    with lab.mirror.update_schema() as update:
+        update.rename_column("name", "title")
     lab.tell("U1@2")
 
 
@@ -229,10 +242,20 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     ),
     "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*rebuild the mirror"),
     "expired cursor": (expire_cursor, Kind.INVALID, "expired.*rebuild the mirror"),
-    "another schema": (
-        add_column,
+    "another schema, strictly": (
+        add_column_strictly,
         Kind.INVALID,
-        r"its schema changed \(new column more \(long\)\).*Change it back, or drop the mirror",
+        r"its schema changed \(new column more \(long\)\), and schema_policy is strict.*To accept that, set",
+    ),
+    "a type that does not fit": (
+        change_type,
+        Kind.INVALID,
+        r"column name changed from string to long, which is no wider type.*Change it back, or leave the column out",
+    ),
+    "column of the mirror renamed": (
+        rename_column_of_the_mirror,
+        Kind.INVALID,
+        r"^lab\.world: the mirror's own columns were changed \(column name renamed to title\)",
     ),
     "column added to the mirror": (
         add_column_to_the_mirror,

@@ -1,0 +1,107 @@
+"""Every reader sees the same rows in a mirror whose data files are older than its columns."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from icemirror.cli.demo.oracle.duck import connect_duckdb
+from tests.interop.iceberg_java import IcebergJava
+from tests.unit.merge.evolving import assert_sound, change, say
+from tests.unit.merge.lab import Lab, changelog_schema
+
+SHOP = changelog_schema(
+    ("id", IntegerType()),
+    ("region", StringType()),
+    ("n", IntegerType()),
+    ("f", FloatType()),
+    ("d", DecimalType(5, 2)),
+    ("note", StringType()),
+    ("home", StructType(NestedField(50, "zip", IntegerType()), NestedField(51, "city", StringType()))),
+)
+PARTITIONS = (
+    "",
+    'partition_by: ["region"]',
+    'partition_by: ["n"]',
+    'partition_by: ["d"]',
+    'partition_by: ["bucket[4](n)"]',
+)
+
+
+def make(folder: Path, version: int, partition: str) -> tuple[Lab, list[dict[str, Any]]]:
+    """Everything that can happen to columns, with rows before, between and after; and what the mirror should hold."""
+    lab = Lab.make(folder, SHOP, options=f"format_version: {version}\ncompact: false\n{partition}")
+    old = {"region": "eu", "n": 2**31 - 1, "f": 1.5, "d": Decimal("123.45"), "note": "old"}
+    say(lab, "I1@1", "I2@1", "I3@1", **old, home={"zip": 1, "city": "A"})
+    lab.merge()
+    change(
+        lab,
+        lambda to: to.rename_column("region", "area"),
+        lambda to: to.update_column("id", LongType()),
+        lambda to: to.update_column("n", LongType()),
+        lambda to: to.update_column("f", DoubleType()),
+        lambda to: to.update_column("d", DecimalType(20, 2)),
+        lambda to: to.delete_column("note"),
+        lambda to: to.rename_column(("home", "city"), "town"),
+        lambda to: to.add_column(("home", "street"), StringType()),
+    )
+    change(lab, lambda to: to.add_column("note", LongType()), lambda to: to.move_first("d"))
+    new = {"area": "us", "n": 2**40, "f": 1e300, "d": Decimal("123456789012345678.90"), "note": 7}
+    say(lab, "U1@2", "D3@2", f"I{2**40}@2", **new, home={"zip": 2, "town": "B", "street": "S"})
+    lab.merge()
+    say(lab, "U1@3", **new, home=None)
+    lab.merge()
+    assert_sound(lab)
+    earlier = {"area": "eu", "n": 2**31 - 1, "f": 1.5, "d": Decimal("123.45"), "note": None}
+    return lab, [
+        {"id": 1, **new, "home": None, "note_dropped_6": None},
+        {
+            "id": 2,
+            **earlier,
+            "home": {"zip": 1, "town": "A", "street": None},
+            "note_dropped_6": "old",
+        },
+        {
+            "id": 2**40,
+            **new,
+            "home": {"zip": 2, "town": "B", "street": "S"},
+            "note_dropped_6": None,
+        },
+    ]
+
+
+def plain(rows: pa.Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rows.to_pylist()
+    return sorted(found, key=lambda row: int(row["id"]))
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("version", [2, 3])
+def test_readers_agree_on_a_mirror_whose_columns_changed(
+    tmp_path: Path, java: IcebergJava, version: int, partition: str
+) -> None:
+    lab, expected = make(tmp_path, version, partition)
+    mirror = lab.mirror
+    assert plain(mirror.scan().to_arrow()) == expected
+    assert plain(java.rewrite(mirror).rows) == expected
+    with connect_duckdb(iceberg=True) as duck:
+        found = duck.execute(f"FROM iceberg_scan('{mirror.metadata_location}')").to_arrow_table()
+    assert plain(found) == expected
+    assert java.count(java.load(mirror), "n", 2**31 - 1) == 1
+    assert java.count(java.load(mirror), "area", "eu") == 1
+    lab.pipeline.compact(lab.pipeline.prepare(lab.table))
+    assert plain(java.rewrite(lab.mirror).rows) == expected

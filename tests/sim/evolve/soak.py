@@ -1,0 +1,19 @@
+"""Changing columns as a campaign."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.sim.evolve.bugs import BUGS
+from tests.sim.evolve.world import run_seed
+from tests.soak.campaign import Campaign
+
+
+def run(seed: int, bug: str | None = None) -> Counter[str]:
+    """Judged snapshots."""
+    return Counter({"snapshots judged": run_seed(seed, BUGS[bug] if bug else None).snapshots})
+
+
+COLUMNS = Campaign(
+    "columns", "changelogs whose columns change, merged in memory", run, "python -m tests.sim.evolve"
+)

@@ -1,0 +1,279 @@
+"""The source: a table whose columns change at random, and what it remembers of every event, by field id."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from icemirror.cursor import Source
+from tests.sim.engine import snapshots
+from tests.unit.merge.lab import changelog_schema
+
+CDC = ("cdc_operation", "sequence_number")
+KEYS = tuple(range(1, 13))
+_NAMES, _INSIDE = tuple("abcdefg"), tuple("uvwxyz")
+_OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
+_WIDER: dict[str, IcebergType] = {
+    "int": LongType(),
+    "float": DoubleType(),
+    "decimal(5, 2)": DecimalType(12, 2),
+}
+_HOME = StructType(NestedField(50, "u", IntegerType()), NestedField(51, "v", StringType()))
+FIRST = changelog_schema(
+    ("id", IntegerType()), ("p", StringType()), ("r", StringType()), ("a", IntegerType()), ("s", _HOME)
+)
+
+Values = dict[int, Any]
+Order = tuple[int, int, int, int]
+
+
+def first_schema() -> Schema:
+    """A key, a column to partition by, a required one, a number, a struct."""
+    fields = [one.model_copy(update={"required": True}) if one.name == "r" else one for one in FIRST.fields]
+    return Schema(*fields, identifier_field_ids=FIRST.identifier_field_ids)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row of the changelog; `values` of its columns as they were then, by field id, at any depth."""
+
+    key: int
+    operation: str
+    lsn: int
+    values: Values
+
+
+@dataclass(frozen=True)
+class File:
+    """The events of one file, and the number of its commit."""
+
+    commit: int
+    number: int
+    events: tuple[Event, ...]
+
+
+def row_fields(schema: Schema) -> list[NestedField]:
+    """The columns of the row."""
+    return [one for one in schema.fields if one.name not in CDC]
+
+
+@dataclass
+class Memory:
+    """Every file in the order of events; no column is ever taken for another because of its name."""
+
+    files: list[File] = field(default_factory=list)
+    clock: int = 1
+    told: int = 0
+
+    def merged(self, source: Source) -> int:
+        """How many files a cursor stands behind."""
+        if source.files_done is None:
+            return sum(file.commit <= source.sequence_number for file in self.files)
+        before = sum(file.commit < source.sequence_number for file in self.files)
+        return before + source.files_done
+
+    def rows(self, merged: int) -> dict[int, Values]:
+        """Of each key the values of its greatest event, if that was no delete."""
+        last: dict[int, tuple[Order, Event]] = {}
+        for file in self.files[:merged]:
+            for at, event in enumerate(file.events):
+                order = (event.lsn, file.commit, file.number, at)
+                if event.key not in last or order > last[event.key][0]:
+                    last[event.key] = order, event
+        return {key: event.values for key, (_, event) in last.items() if event.operation != "D"}
+
+    def tell(self, table: Table, dice: random.Random) -> str:
+        """A commit of a few files, written with the columns of today."""
+        number, schema = table.metadata.next_sequence_number(), table.schema()
+        files = [
+            [self._event(schema, dice) for _ in range(dice.choice([1, 2, 5]))]
+            for _ in range(dice.randint(1, 3))
+        ]
+        data = [snapshots.write_parquet(table, as_arrow(schema, events), Record()) for events in files]
+        snapshots.commit(table, "append", data)
+        self.files += [File(number, at, tuple(events)) for at, events in enumerate(files)]
+        return f"append {[[f'{one.operation}{one.key}@{one.lsn}' for one in file] for file in files]}"
+
+    def _event(self, schema: Schema, dice: random.Random) -> Event:
+        self.clock += dice.choice([0, 1, 1])
+        late = dice.randint(1, 8) if dice.random() < 0.15 else 0
+        key = dice.choice(KEYS)
+        values = {one.field_id: _value(one, dice) for one in row_fields(schema)}
+        values[schema.find_field("id").field_id] = key
+        return Event(key, dice.choice("IIUUUD"), max(1, self.clock - late), values)
+
+
+def _value(of: NestedField, dice: random.Random) -> Any:
+    if not of.required and dice.random() < 0.15:
+        return None
+    match of.field_type:
+        case IntegerType():
+            return dice.randint(-(2**31), 2**31 - 1)
+        case LongType():
+            return dice.randint(-(2**62), 2**62)
+        case FloatType():
+            return dice.randint(-1000, 1000) / 8
+        case DoubleType():
+            return dice.random() * 1e300
+        case DecimalType(precision=precision):
+            return Decimal(dice.randint(0, 10**precision - 1)).scaleb(-2)
+        case StructType(fields=fields):
+            return {one.field_id: _value(one, dice) for one in fields}
+        case _:
+            return dice.choice(["x", "y", f"text {dice.randint(0, 99)}"])
+
+
+def as_arrow(schema: Schema, events: list[Event]) -> pa.Table:
+    """A file of these events."""
+    rows = [
+        {
+            **{one.name: _named(one, event.values.get(one.field_id)) for one in row_fields(schema)},
+            "cdc_operation": _OPERATIONS[event.operation],
+            "sequence_number": f"{event.lsn:016x}/{0:016x}",
+        }
+        for event in events
+    ]
+    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(schema))
+
+
+def _named(of: NestedField, value: Any) -> Any:
+    if value is None or not isinstance(of.field_type, StructType):
+        return value
+    return {one.name: _named(one, value.get(one.field_id)) for one in of.field_type.fields}
+
+
+def change_columns(table: Table, memory: Memory, dice: random.Random) -> str | None:
+    """One change of the changelog's columns; comments make sure that no schema is there twice."""
+    doings = [_add, _add, _drop, _rename, _rename, _widen, _widen, _move, _loosen, _add_inside, _drop_inside]
+    doings += [_rename_inside, _widen_inside]
+    chosen = dice.choice(doings)(table.schema(), dice)
+    if chosen is None:
+        return None
+    said, change = chosen
+    memory.told += 1
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        change(update)
+    with table.update_schema() as update:
+        update.update_column("id", doc=f"change {memory.told}")
+    return said
+
+
+Change = tuple[str, Callable[[UpdateSchema], object]] | None
+
+
+def _free(names: tuple[str, ...], taken: Iterator[str], dice: random.Random) -> str | None:
+    left = sorted(set(names) - set(taken))
+    return dice.choice(left) if left else None
+
+
+def _kinds() -> list[IcebergType]:
+    return [IntegerType(), FloatType(), DecimalType(5, 2), StringType(), _HOME]
+
+
+def _columns(schema: Schema) -> list[NestedField]:
+    return [one for one in row_fields(schema) if one.name != "id"]
+
+
+def _add(schema: Schema, dice: random.Random) -> Change:
+    name, kind = _free(_NAMES, (one.name for one in schema.fields), dice), dice.choice(_kinds())
+    return None if name is None else (f"add {name} {kind}", lambda to: to.add_column(name, kind))
+
+
+def _drop(schema: Schema, dice: random.Random) -> Change:
+    columns = _columns(schema)
+    if len(columns) < 3:
+        return None
+    name = dice.choice(columns).name
+    return f"drop {name}", lambda to: to.delete_column(name)
+
+
+def _rename(schema: Schema, dice: random.Random) -> Change:
+    columns, new = _columns(schema), _free(_NAMES, (one.name for one in schema.fields), dice)
+    if new is None or not columns:
+        return None
+    name = dice.choice(columns).name
+    return f"rename {name} to {new}", lambda to: to.rename_column(name, new)
+
+
+def _widen(schema: Schema, dice: random.Random) -> Change:
+    narrow = [one for one in row_fields(schema) if str(one.field_type) in _WIDER]
+    if not narrow:
+        return None
+    one = dice.choice(narrow)
+    kind = _WIDER[str(one.field_type)]
+    return f"widen {one.name} to {kind}", lambda to: to.update_column(one.name, kind)
+
+
+def _move(schema: Schema, dice: random.Random) -> Change:
+    columns = _columns(schema)
+    if not columns:
+        return None
+    name = dice.choice(columns).name
+    return f"move {name} first", lambda to: to.move_first(name)
+
+
+def _loosen(schema: Schema, _dice: random.Random) -> Change:
+    tight = [one for one in _columns(schema) if one.required]
+    return (f"{tight[0].name} optional", lambda to: to.make_column_optional(tight[0].name)) if tight else None
+
+
+def _struct(schema: Schema, dice: random.Random) -> tuple[str, StructType] | None:
+    found = [(one.name, one.field_type) for one in schema.fields if isinstance(one.field_type, StructType)]
+    return dice.choice(found) if found else None
+
+
+def _add_inside(schema: Schema, dice: random.Random) -> Change:
+    if (found := _struct(schema, dice)) is None:
+        return None
+    new = _free(_INSIDE, (one.name for one in found[1].fields), dice)
+    kind = dice.choice(_kinds()[:4])
+    return None if new is None else (f"add {found[0]}.{new}", lambda to: to.add_column((found[0], new), kind))
+
+
+def _drop_inside(schema: Schema, dice: random.Random) -> Change:
+    if (found := _struct(schema, dice)) is None or len(found[1].fields) < 2:
+        return None
+    name = dice.choice(found[1].fields).name
+    return f"drop {found[0]}.{name}", lambda to: to.delete_column((found[0], name))
+
+
+def _rename_inside(schema: Schema, dice: random.Random) -> Change:
+    if (found := _struct(schema, dice)) is None:
+        return None
+    new = _free(_INSIDE, (one.name for one in found[1].fields), dice)
+    name = dice.choice(found[1].fields).name
+    if new is None:
+        return None
+    return f"rename {found[0]}.{name} to {new}", lambda to: to.rename_column((found[0], name), new)
+
+
+def _widen_inside(schema: Schema, dice: random.Random) -> Change:
+    if (found := _struct(schema, dice)) is None:
+        return None
+    narrow = [one for one in found[1].fields if str(one.field_type) in _WIDER]
+    if not narrow:
+        return None
+    one = dice.choice(narrow)
+    kind = _WIDER[str(one.field_type)]
+    return f"widen {found[0]}.{one.name}", lambda to: to.update_column((found[0], one.name), kind)

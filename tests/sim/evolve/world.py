@@ -1,0 +1,250 @@
+"""One seed: columns change, events come, merges, replays and rebuilds go through it, and some die on the way."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from icemirror.errors import CommitUnknown, Conflict, Transient
+from icemirror.result import Merged
+from icemirror.settings import Settings, load_settings
+from icemirror.state.replay import Replay
+from spark_job.engine import InProcess, LazyEngine
+from spark_job.replay import replay_step
+from spark_job.verify.check import Options, verify_table
+from tests.mirrors import write_config
+from tests.sim.engine import snapshots
+from tests.sim.engine.memory_catalog import Fault, MemoryCatalog, OneCatalog
+from tests.sim.engine.memory_io import Died, MemoryIO
+from tests.sim.engine.planting import Bug
+from tests.sim.engine.process import COMPACTION_NAMES, NAMES, Points, restart, stage
+from tests.sim.engine.reader import Divergence
+from tests.sim.engine.replays import OWN_NAMES
+from tests.sim.engine.setting import Setting
+from tests.sim.engine.strict import Noted, Strict
+from tests.sim.evolve.judge import Judge
+from tests.sim.evolve.source import Memory, change_columns, first_schema
+
+CHANGELOG, MIRROR = ("lab", "world_changelog"), ("lab", "world")
+STEPS = 50
+_PARTITIONS = ("", 'partition_by: ["bucket[2](id)"]', 'partition_by: ["p"]')
+
+
+class ShownCatalog(MemoryCatalog):
+    """Remembers as what it has shown the changelog last."""
+
+    shown: Schema
+
+    def load_table(self, identifier: Any) -> Table:
+        table = super().load_table(identifier)
+        if table.name() == CHANGELOG:
+            self.shown = table.schema()
+        return table
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Judged snapshots, and what happened."""
+
+    snapshots: int
+    story: list[str]
+
+
+class World:
+    """`run` tells the whole story, or raises what does not hold."""
+
+    def __init__(self, seed: int, bug: Bug | None = None) -> None:
+        self.seed, self.bug = seed, bug or Bug(())
+        self.dice = random.Random(seed)
+        chosen = Setting.choose(self.dice)
+        # Blocks of the usual size: `verify` knows of no other.
+        self.setting = replace(chosen, kind="long", data_fan_in=3, data_most=256, block_rows=256)
+        self.partition, self.drops = self.dice.choice(_PARTITIONS), self.dice.random() < 0.3
+        self.story: list[str] = [f"version {self.setting.version}, {self.partition!r}, drops: {self.drops}"]
+        self.points, self.io, self.memory = Points(), MemoryIO(), Memory()
+        self.catalog = ShownCatalog(self.io, self._observe)
+        self.judge = Judge(self.io, self.memory, self.drops, 2 if '"p"' in self.partition else None)
+        self._full: Replay | None = None
+        self._staged: Schema | None = None
+        self._asked = 0
+
+    def run(self, steps: int = STEPS) -> Outcome:
+        """So many steps, then a quiet end."""
+        snapshots.forget()
+        with stage(self.setting, self.points, self.seed), self.bug.planted():
+            settings = _settings(
+                f"format_version: {self.setting.version}\non_dropped_column: {'drop' if self.drops else 'keep'}\n"
+                f"{self.partition}",
+                f"batch_size: {self.setting.batch_size}\n",
+            )
+            catalogs = OneCatalog(settings)
+            catalogs._open[None] = self.catalog
+            engine = LazyEngine(lambda: InProcess(self.setting.shards))
+            self.pipeline = Strict(settings, catalogs, engine, left_alone=Noted())
+            self.table = settings.tables[0]
+            self.catalog.create_table(CHANGELOG, first_schema(), properties={"format-version": "2"})
+            if self.judge.partitioned_by is not None:  # the column must be there when the mirror is made
+                self.story += [self._tell(), self._merge()]
+            for _ in range(steps):
+                self.step()
+            self._end()
+        return Outcome(self.judge.checked, self.story)
+
+    def step(self) -> None:
+        """One thing happens."""
+        doings: list[tuple[Callable[[], str | None], int]] = [
+            (self._change, 24),
+            (self._tell, 26),
+            (self._merge, 24),
+            (self._merge_and_die, 6),
+            (self._merge_without_answer, 6),
+            (self._replay, 5),
+            (self._rebuild, 6),
+            (self._verify, 4),
+            (self._restart, 2),
+        ]
+        doing = self.dice.choices([one for one, _ in doings], [weight for _, weight in doings])[0]
+        place = len(self.story)
+        self.story.append(doing.__name__)
+        self.story[place] = doing() or f"{doing.__name__}: nothing to do"
+
+    @property
+    def changelog(self) -> Table:
+        return MemoryCatalog.load_table(self.catalog, CHANGELOG)
+
+    @property
+    def mirror(self) -> Table | None:
+        return self.catalog.load_table(MIRROR) if MIRROR in self.catalog.tables else None
+
+    def _observe(self, before: TableMetadata, after: TableMetadata) -> None:
+        if after.location.endswith("/world"):
+            self.judge.look(before, after, self.catalog.shown, self._staged)
+
+    def _change(self) -> str | None:
+        return change_columns(self.changelog, self.memory, self.dice)
+
+    def _tell(self) -> str:
+        return self.memory.tell(self.changelog, self.dice)
+
+    def _merge(self) -> str:
+        self.points.expect_nothing()
+        return self._safely("merge", self._advance)
+
+    def _merge_and_die(self) -> str:
+        point = self.dice.choice((*NAMES, *COMPACTION_NAMES))
+        self.points.expect(point, self.dice.choice([1, 1, 2]), self._die)
+        return self._safely(f"merge to die at {point}", self._advance)
+
+    def _merge_without_answer(self) -> str:
+        self.points.expect_nothing()
+        self.catalog.fault = self.dice.choice([one for one in Fault if one is not Fault.LATE])
+        said = self._safely(f"merge whose commit is {self.catalog.fault}", self._advance)
+        self.catalog.fault = None
+        return said
+
+    def _advance(self) -> str:
+        for slices in range(self.dice.choice([1, 2, 50])):
+            if not isinstance(self.pipeline.advance(self.table), Merged):
+                return f"{slices} slices, up to date"
+        return "slices"
+
+    def _safely(self, what: str, do: Callable[[], str]) -> str:
+        faulty = self.catalog.fault is not None
+        try:
+            return f"{what}: {do()}"
+        except Died:
+            self.io.dead = False
+            restart()
+            return f"{what}: died"
+        except (CommitUnknown, Transient) as error:
+            if not faulty:
+                raise
+            return f"{what}: {error}"
+
+    def _die(self, name: str) -> None:
+        self.io.dead = True
+        raise Died(name)
+
+    def _replay(self) -> str | None:
+        order = [one.snapshot_id for one in self.changelog.metadata.snapshots]
+        if not order or self.mirror is None or self.mirror.current_snapshot() is None:
+            return None
+        self._asked += 1
+        asked = Replay(f"range-{self._asked}", 0.0, from_snapshot=self.dice.choice(order))
+        return self._safely("replay", lambda: self._replay_all(asked, 50))
+
+    def _rebuild(self) -> str | None:
+        if self.mirror is None or self.mirror.current_snapshot() is None:
+            return None
+        if self._full is None:
+            self._asked += 1
+            self._full = Replay(f"full-{self._asked}", 0.0, full=True)
+        if self.dice.random() < 0.3:
+            point = self.dice.choice((*NAMES, *OWN_NAMES))
+            self.points.expect(point, self.dice.choice([1, 2]), self._die)
+        full = self._full
+        return self._safely("rebuild", lambda: self._replay_all(full, self.dice.choice([1, 2, 50])))
+
+    def _replay_all(self, asked: Replay, steps: int) -> str:
+        for number in range(steps):
+            with suppress(Conflict):
+                step = replay_step(self.pipeline, self.table, asked)
+                asked = replace(asked, progress=step.progress)
+                if asked.full:
+                    self._full = None if step.done else asked
+                    self._staged = self.catalog.shown
+                if step.done:
+                    return f"done after {number + 1} steps"
+        return f"{steps} steps"
+
+    def _verify(self) -> str | None:
+        if self.mirror is None or self.mirror.current_snapshot() is None:
+            return None
+        report = verify_table(self.pipeline, self.table, Options(deep=True))
+        if not report.equal:
+            raise Divergence(f"verify finds {report.findings}")
+        return "verify"
+
+    def _restart(self) -> str:
+        restart()
+        return "restart"
+
+    def _end(self) -> None:
+        self.story.append("the end")
+        with suppress(CommitFailedException):
+            self.catalog.land_late()
+        self.points.expect_nothing()
+        for _ in range(1000):
+            if not isinstance(self.pipeline.advance(self.table), Merged):
+                break
+        if self.judge.merged != len(self.memory.files):
+            raise Divergence(f"{self.judge.merged} of {len(self.memory.files)} files are merged at the end")
+        self._verify()
+
+
+@lru_cache(maxsize=64)
+def _settings(options: str, tail: str) -> Settings:
+    with tempfile.TemporaryDirectory(prefix="icemirror-sim-") as folder:
+        return load_settings(write_config(Path(folder), options, tail), os.environ)
+
+
+def run_seed(seed: int, bug: Bug | None = None) -> Outcome:
+    """The story of a seed; one that does not hold carries it."""
+    world = World(seed, bug)
+    try:
+        return world.run()
+    except Exception as error:
+        error.add_note("\n".join(world.story))
+        raise
