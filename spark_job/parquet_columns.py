@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
+from pyiceberg.table.name_mapping import MappedField
 
 from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.distinct import distinct
+from spark_job.name_mapping import NamedIO, ParquetByName
 from spark_job.projection import field_id_of, nested_ids
 
 _DAMAGED = (
@@ -45,7 +47,8 @@ def open_parquet(
     """
     parquet: pq.ParquetFile | None = None
     try:
-        with io.new_input(path).open(seekable=True) as stream, _parse(stream, buffer_bytes) as parquet:
+        names = io.names if isinstance(io, NamedIO) else None
+        with io.new_input(path).open(seekable=True) as stream, _parse(stream, buffer_bytes, names) as parquet:
             _check_rows(parquet.metadata, path, rows)
             yield parquet
     except FileNotFoundError as error:
@@ -64,8 +67,13 @@ def open_parquet(
         raise
 
 
-def _parse(stream: Any, buffer_bytes: int = 0) -> pq.ParquetFile:  # noqa: ANN401 (whatever storage gives)
-    return pq.ParquetFile(stream, page_checksum_verification=True, buffer_size=buffer_bytes)
+def _parse(
+    stream: Any,  # noqa: ANN401 (whatever storage gives)
+    buffer_bytes: int = 0,
+    names: Sequence[MappedField] | None = None,
+) -> pq.ParquetFile:
+    options = {"page_checksum_verification": True, "buffer_size": buffer_bytes}
+    return pq.ParquetFile(stream, **options) if names is None else ParquetByName(stream, names, **options)
 
 
 def _check_rows(footer: pq.FileMetaData, path: str, rows: int | None) -> None:
