@@ -29,12 +29,8 @@ def of_table(options: TableOptions) -> Iterator[str]:
         yield f"on_bad_row: {options.on_bad_row}"
     if options.delete_mode != "hard":
         yield f"delete_mode: {options.delete_mode}"
-    if options.columns.include is not None or options.columns.exclude:
-        yield "columns"
     if any(options.metadata_columns.model_dump().values()):
         yield "metadata_columns"
-    if options.name_case != "preserve":
-        yield f"name_case: {options.name_case}"
 
 
 def _of_trigger(settings: Settings) -> Iterator[str]:

@@ -164,7 +164,7 @@ def test_what_this_version_refuses_is_valid_and_named(
 ) -> None:
     config.write_text(
         "iceberg: {catalog: {type: glue}}\n"
-        "tables: [{changelog: raw.o, mirror: shop.o, delete_mode: soft, name_case: lower}]\n"
+        "tables: [{changelog: raw.o, mirror: shop.o, delete_mode: soft, metadata_columns: {synced_at: s}}]\n"
         "discover: [{namespace: raw, match: '*_log', on_bad_row: quarantine}]\n"
         "trigger:\n"
         "  state: {type: dynamodb, table: t}\n"
@@ -177,7 +177,7 @@ def test_what_this_version_refuses_is_valid_and_named(
     said = [line.removeprefix("not supported by this version: ") for line in shown.err.splitlines()]
     assert [line.split(" (")[0] for line in said] == [
         "shop.o: delete_mode: soft",
-        "shop.o: name_case: lower",
+        "shop.o: metadata_columns",
         "discover raw.*_log: on_bad_row: quarantine",
     ]
 
