@@ -29,8 +29,6 @@ def of_table(options: TableOptions) -> Iterator[str]:
         yield f"on_bad_row: {options.on_bad_row}"
     if options.delete_mode != "hard":
         yield f"delete_mode: {options.delete_mode}"
-    if any(options.metadata_columns.model_dump().values()):
-        yield "metadata_columns"
 
 
 def _of_trigger(settings: Settings) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -16,12 +16,13 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from icemirror.errors import Transient
 from icemirror.settings import TableSettings
 from spark_job.evolve import Evolved, Rules, evolve
-from spark_job.field_map import FieldMap, dump_map, load_map
+from spark_job.field_map import FieldMap, dump_map, field_ids, load_map
 from spark_job.iceberg.column_properties import renamed_properties
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE, Mirror
 from spark_job.iceberg.next_schema import numbered
 from spark_job.match_names import match_what_fits
 from spark_job.mirror_changes import mirror_changes
+from spark_job.own_columns import arrange_own
 from spark_job.row_columns import follows, named_columns, note_of, row_schema
 from spark_job.schema_note import SOURCE_SCHEMA, SchemaNote, read_note
 from spark_job.shape import ChangelogShape
@@ -33,7 +34,8 @@ _COMMENT = "comment"  # the table property in which engines keep a table's descr
 class Evolution:
     """`schema` becomes the mirror's current one; None: it stays. `changes` and `remarks` say in words what differs.
 
-    `by_others`: what others did to the mirror's columns; `refused`: what cannot be followed.
+    `by_others`: what others did to the mirror's columns; `refused`: what cannot be followed. `own`: the columns that
+    the mirror has beyond the changelog's, by what they are.
     """
 
     schema: Schema | None
@@ -43,6 +45,7 @@ class Evolution:
     remarks: tuple[str, ...] = ()
     by_others: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    own: Mapping[str, int] = field(default_factory=dict)
 
     def applied(self, metadata: TableMetadata) -> TableMetadata:
         """The mirror's metadata as they will be, for those who write its files."""
@@ -76,16 +79,18 @@ def plan_evolution(
     if note is not None:
         _require_fresh(settings, changelog.metadata, note)
     row = row_schema(settings, changelog.schema(), shape.row_ids)
-    evolved = evolve(
-        row,
-        before,
-        mirror.field_map,
-        metadata.last_column_id,
-        _rules(settings, changelog.metadata, shape, mirror, note),
+    rules = _rules(settings, changelog.metadata, shape, mirror, note)
+    evolved = evolve(row, before, mirror.field_map, metadata.last_column_id, rules)
+    own = arrange_own(
+        evolved.fields,
+        settings.metadata_columns,
+        note.own if note else {},
+        max(metadata.last_column_id, *field_ids(StructType(*evolved.fields))),
+        rules.pinned,
     )
     after = before
-    if evolved.fields != before.fields:
-        schema = Schema(*evolved.fields, identifier_field_ids=before.identifier_field_ids)
+    if own.fields != before.fields and not own.refused:
+        schema = Schema(*own.fields, identifier_field_ids=before.identifier_field_ids)
         after = numbered(metadata, schema)
     noted = SchemaNote(
         changelog_schema=changelog.metadata.current_schema_id,
@@ -94,6 +99,7 @@ def plan_evolution(
         comment=changelog.metadata.properties.get(_COMMENT),
         named=named_columns(settings, changelog.metadata, note),
         dropped=evolved.dropped,
+        own=dict(own.ids),
     )
     described = _described(settings, note, noted)
     return Evolution(
@@ -105,9 +111,14 @@ def plan_evolution(
             **described,
         },
         changes=evolved.changes,
-        remarks=(*evolved.remarks, *("comment of the table changed" for _ in described)),
+        remarks=(*evolved.remarks, *own.remarks, *("comment of the table changed" for _ in described)),
         by_others=_by_others(row, changelog.metadata, mirror),
-        refused=(*evolved.refused, *(() if after is before else _clashes(metadata.specs(), after))),
+        own=own.ids,
+        refused=(
+            *evolved.refused,
+            *own.refused,
+            *(() if after is before else _clashes(metadata.specs(), after)),
+        ),
     )
 
 

@@ -40,6 +40,7 @@ from spark_job.key_index.segment import SegmentInfo
 from spark_job.left import left_after
 from spark_job.locate import Index
 from spark_job.partitions import require_known_transforms
+from spark_job.own_values import OwnValues
 from spark_job.plan import Slice, SliceLimits
 from spark_job.row_columns import row_schema, row_shape
 from spark_job.row_lineage import require_free_names
@@ -317,6 +318,7 @@ class Pipeline:
             key_check_rows=self.key_check_rows,
             first_row_ids=None if prepared.staged else _first_row_ids(mirror, metadata.schema()),
             old_files=indexed_files(mirror, staged=prepared.staged) if prepared.shape.marker else (),
+            own=OwnValues(evolution.own, int(1e6 * time.time())) if evolution and evolution.own else None,
         )
 
 

@@ -19,7 +19,8 @@ class SchemaNote(BaseModel):
 
     `comment`: the changelog's description of the table. `named`: names in the setting `columns` → the field ids of the
     changelog that they have meant, so that a column stays chosen, or left out, under another name. `dropped`: field
-    ids of the changelog that it has no more, and the mirror still has.
+    ids of the changelog that it has no more, and the mirror still has. `own`: field ids of the mirror's own columns, by
+    what they are.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,6 +32,7 @@ class SchemaNote(BaseModel):
     comment: str | None = None
     named: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     dropped: tuple[int, ...] = ()
+    own: dict[str, int] = Field(default_factory=dict)
 
 
 def read_note(properties: Mapping[str, str]) -> SchemaNote | None:

@@ -33,6 +33,7 @@ from spark_job.key_index.keys import U64
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
 from spark_job.locate import Fate, Index, Located, decide, locate_keys
 from spark_job.old_values import OldValues, Story
+from spark_job.own_values import OwnValues
 from spark_job.row_lineage import old_row_ids, with_row_ids
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import TooMuch, read_rows
@@ -62,6 +63,7 @@ class SliceWork:
     old_files: tuple[
         ChangeFile, ...
     ] = ()  # the indexed files, where rows may keep values of those that they replace
+    own: OwnValues | None = None  # of the columns that the mirror has beyond the changelog's
 
     @property
     def background(self) -> tuple[ChangeFile, ...]:
@@ -277,6 +279,8 @@ def _write_piece(
     )
     if old is not None:
         rows = old.fill(winners.take(by_source), rows)
+    if work.own is not None:
+        rows = work.own.fill(rows, winners.take(by_source), _sides(work), work.index)
     if row_ids is not None:
         rows = with_row_ids(rows, row_ids.take(pa.array(by_source)))
     place = np.empty_like(by_source)

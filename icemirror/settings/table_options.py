@@ -74,12 +74,14 @@ class ColumnSelection(Section):
 class MetadataColumns(Section):
     """Columns that the mirror has beyond those of the changelog."""
 
-    synced_at: Name | None = Field(default=None, description="Name of a column with the time of the merge.")
+    synced_at: Name | None = Field(
+        default=None, description="Name of a column with the time at which a merge last wrote the row."
+    )
     source_sequence: Name | None = Field(
-        default=None, description="Name of a column with the sequence of the row's last change."
+        default=None, description="Name of a column with the sequence of the row's last change, as text."
     )
     created_at: Name | None = Field(
-        default=None, description="Name of a column with the time at which the row came in."
+        default=None, description="Name of a column with the time at which the key came in; updates keep it."
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -196,7 +198,7 @@ class TableOptions(Section):
     )
     columns: ColumnSelection = Field(default=ColumnSelection(), description="Which columns the mirror has.")
     metadata_columns: MetadataColumns = Field(
-        default=MetadataColumns(), description="Columns to add to the mirror. Not in this version."
+        default=MetadataColumns(), description="Columns to add to the mirror."
     )
     name_case: Literal["preserve", "lower"] = Field(
         default="preserve", description="Column names in the mirror: as in the changelog, or in lower case."

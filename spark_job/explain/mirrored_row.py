@@ -110,7 +110,7 @@ class DataFiles:
         absent = AbsentIn(metadata.schema(), metadata.specs()).of(file.spec_id, file.partition)
         listed = ChangeFile(file.path, file.bytes, file.rows, 0, 0, tuple(absent.items()))
         first, row = np.zeros(1, dtype=np.uint32), np.array([place.position], dtype=np.uint32)
-        return read_rows(self.mirror.table.io, [listed], first, row, same, self.mirror.table.schema())
+        return read_rows(self.mirror.table.io, [listed], first, row, same, self.mirror.row_schema)
 
     def came_since(self, root: Root) -> list[str]:
         """Data files that others added since the index was made."""

@@ -44,7 +44,7 @@ class Past:
     def row_schema(self) -> tuple[Schema, FieldMap]:
         """The mirror's columns, or those that it will have, and the map from the changelog's to them."""
         if self.mirror is not None:
-            return self.mirror.table.schema(), self.mirror.field_map
+            return self.mirror.row_schema, self.mirror.field_map
         row = row_schema(self.settings, self.changelog.schema(), self.shape.row_ids)
         return mirror_schema(row, self.shape.row_ids, self.shape.key_ids)
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -116,6 +117,13 @@ class Mirror:
         standing = self.table.metadata.snapshot_by_id(self.standing_id) if self.standing_id else None
         told = standing.summary.additional_properties if standing and standing.summary else {}
         return int(told.get(LIVE_ROWS, "0"))
+
+    @property
+    def row_schema(self) -> Schema:
+        """The columns that come from the changelog, without the mirror's own."""
+        schema, theirs = self.table.schema(), set(self.field_map.values())
+        fields = [field for field in schema.fields if field.field_id in theirs]
+        return Schema(*fields) if len(fields) < len(schema.fields) else schema
 
     @property
     def others_changed_rows(self) -> bool:

@@ -164,7 +164,7 @@ def test_what_this_version_refuses_is_valid_and_named(
 ) -> None:
     config.write_text(
         "iceberg: {catalog: {type: glue}}\n"
-        "tables: [{changelog: raw.o, mirror: shop.o, delete_mode: soft, metadata_columns: {synced_at: s}}]\n"
+        "tables: [{changelog: raw.o, mirror: shop.o, delete_mode: soft, on_bad_row: quarantine}]\n"
         "discover: [{namespace: raw, match: '*_log', on_bad_row: quarantine}]\n"
         "trigger:\n"
         "  state: {type: dynamodb, table: t}\n"
@@ -176,8 +176,8 @@ def test_what_this_version_refuses_is_valid_and_named(
     assert len(shown.out.splitlines()) == 1
     said = [line.removeprefix("not supported by this version: ") for line in shown.err.splitlines()]
     assert [line.split(" (")[0] for line in said] == [
+        "shop.o: on_bad_row: quarantine",
         "shop.o: delete_mode: soft",
-        "shop.o: metadata_columns",
         "discover raw.*_log: on_bad_row: quarantine",
     ]
 

@@ -20,7 +20,6 @@ def table(folder: Path, options: str) -> TableSettings:
         ("append_only: true", "append_only"),
         ("on_bad_row: quarantine", "on_bad_row: quarantine"),
         ("delete_mode: soft", "delete_mode: soft"),
-        ("metadata_columns: {synced_at: synced}", "metadata_columns"),
     ],
 )
 def test_a_setting_whose_feature_is_to_come_is_refused_by_name(
@@ -34,10 +33,8 @@ def test_a_setting_whose_feature_is_to_come_is_refused_by_name(
 
 
 def test_all_of_them_are_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"on_bad_row: quarantine, delete_mode: soft, metadata_columns"):
-        require_supported(
-            table(tmp_path, "on_bad_row: quarantine\ndelete_mode: soft\nmetadata_columns: {synced_at: s}")
-        )
+    with pytest.raises(Invalid, match=r"append_only, on_bad_row: quarantine"):
+        require_supported(table(tmp_path, "on_bad_row: quarantine\nappend_only: true"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""What a merge writes into the mirror's own columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_job.collapse import Changes
+from spark_job.key_check import KeySides
+from spark_job.key_index.keys import Indices
+from spark_job.locate import Index, locate_keys
+from spark_job.own_columns import CREATED_AT, SOURCE_SEQUENCE, SYNCED_AT
+from spark_job.parquet_columns import column_names, open_parquet, read_at
+from spark_job.projection import field_id_of
+from spark_job.round_trips import for_each
+
+_TIME = pa.timestamp("us", tz="UTC")
+_BETWEEN = ","  # the columns of a sequence
+
+
+@dataclass(frozen=True)
+class OwnValues:
+    """`ids`: what the columns are → their field ids in the mirror. `merged_at`: in microseconds since 1970."""
+
+    ids: Mapping[str, int]
+    merged_at: int
+
+    def fill(self, rows: pa.Table, winners: Changes, sides: KeySides, index: Index) -> pa.Table:
+        """The rows of these events, which must stand in the order (file, row), with the mirror's own columns."""
+        places = {field_id_of(field, ""): at for at, field in enumerate(rows.schema)}
+        for role, field_id in self.ids.items():
+            at = places[field_id]
+            values = self._values(role, winners, sides, index)
+            field = rows.schema.field(at)
+            rows = rows.set_column(at, field, values.cast(field.type))
+        return rows
+
+    def _values(self, role: str, winners: Changes, sides: KeySides, index: Index) -> pa.Array:
+        match role:
+            case _ if role == SOURCE_SEQUENCE:
+                return _sequences(winners, sides)
+            case _ if role == CREATED_AT:
+                return _as_times(*self._created(winners, sides, index))
+            case _ if role == SYNCED_AT:
+                return _as_times(np.full(len(winners), self.merged_at), np.ones(len(winners), dtype=np.bool_))
+            case _:
+                raise ValueError(role)
+
+    def _created(
+        self, winners: Changes, sides: KeySides, index: Index
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """When the key of each row came in, and whether that is known: of a new one it is now."""
+        file, pos = _places(winners, sides, index)
+        times = np.full(len(winners), self.merged_at, dtype=np.int64)
+        known = np.ones(len(winners), dtype=np.bool_)
+        order = np.lexsort((pos, file))
+        order = order[file[order] >= 0]
+        ordinals, starts = np.unique(file[order], return_index=True)
+        pieces = (
+            list(zip(ordinals.tolist(), np.split(order, starts[1:]), strict=True)) if len(ordinals) else []
+        )
+        field_id = self.ids[CREATED_AT]
+
+        def read(piece: tuple[int, Indices]) -> None:
+            path, at = sides.mirror_paths[piece[0]], piece[1]
+            known[at] = False
+            with open_parquet(sides.mirror_io, path) as parquet:
+                if field_id not in column_names(parquet, path):
+                    return
+                (values,) = read_at(parquet, path, (field_id,), pos[at])
+            there = values.is_valid().to_numpy(zero_copy_only=False)
+            times[at[there]] = values.drop_null().cast(pa.int64()).to_numpy()
+            known[at[there]] = True
+
+        for_each(read, pieces, sides.mirror_paths[pieces[0][0]] if pieces else "")
+        return times, known
+
+
+def _places(winners: Changes, sides: KeySides, index: Index) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Where the row is that each of these replaces; a negative file: nowhere."""
+    order = winners.keys.argsort()
+    newest = np.full((len(order), sides.shape.sequence.parts + 1), np.iinfo(np.uint64).max, dtype=np.uint64)
+    located = locate_keys(index, winners.keys.take(order), newest)
+    file, pos = np.empty_like(located.file), np.empty_like(located.pos)
+    file[order], pos[order] = located.file, located.pos
+    return file, pos
+
+
+def _as_times(times: NDArray[np.int64], known: NDArray[np.bool_]) -> pa.Array:
+    return pa.array(times, mask=~known).cast(_TIME)
+
+
+def _sequences(winners: Changes, sides: KeySides) -> pa.Array:
+    """The sequence of each event as text."""
+    parts: list[pa.Array] = []
+    for ordinal in np.unique(winners.file):
+        path = sides.changelog_files[int(ordinal)].path
+        rows = winners.row[winners.file == ordinal].astype(np.int64)
+        with open_parquet(sides.changelog_io, path) as parquet:
+            columns = read_at(parquet, path, sides.shape.sequence.field_ids, rows)
+        texts = [column.cast(pa.large_string()) for column in columns]
+        between = pa.scalar(_BETWEEN, pa.large_string())
+        parts.append(texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, between))
+    return pa.concat_arrays(parts)
