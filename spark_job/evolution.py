@@ -193,7 +193,18 @@ def _rules(
         has_rows=mirror.head is not None,
         keeps_defaults=metadata.format_version >= 3,
         followed={one.field_id: one for one in _every_field(base.as_struct())} if base else None,
+        gone=_gone(changelog, mirror.field_map),
     )
+
+
+def _gone(changelog: TableMetadata, ids: FieldMap) -> dict[int, NestedField]:
+    """Fields that the mirror knows and the changelog has no more, as it had them last."""
+    missing = set(ids) - set(field_ids(changelog.schema().as_struct()))
+    found: dict[int, NestedField] = {}
+    for schema in sorted(changelog.schemas, key=lambda one: one.schema_id, reverse=True) if missing else ():
+        there = missing.intersection(field_ids(schema.as_struct())) - found.keys()
+        found |= {field_id: schema.find_field(field_id) for field_id in there}
+    return found
 
 
 def _every_field(kind: IcebergType) -> Iterator[NestedField]:

@@ -39,7 +39,8 @@ class Rules:
     say what they hold in it. `left_out`, `known_dropped`: field ids of the changelog that the settings leave out, and
     those of which it was told before that it has them no more. `drop`: such columns go from the mirror as well.
     `followed`: the changelog's fields as they were followed last, by id and in their order, if known: order and
-    comments change in the mirror where they changed there.
+    comments change in the mirror where they changed there. `gone`: fields that the changelog has no more, by id, as it
+    had them last: files that still have them are of those types.
     """
 
     key_ids: frozenset[int]
@@ -50,6 +51,7 @@ class Rules:
     has_rows: bool = True
     keeps_defaults: bool = False
     followed: Mapping[int, NestedField] | None = None
+    gone: Mapping[int, NestedField] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -274,9 +276,32 @@ class _Following:
         pinned = self.rules.pinned.intersection((old.field_id, *field_ids(old.field_type)))
         if sources and self.rules.drop and not pinned:
             return None
-        if old.name not in taken and not old.required:
+        kind = self._caught_up(old.field_id, old.field_type, name)
+        if old.name not in taken and not old.required and kind == old.field_type:
             return old
-        return old.model_copy(update={"name": self._aside(old, taken, within), "required": False})
+        update = {"name": self._aside(old, taken, within), "required": False, "field_type": kind}
+        return old.model_copy(update=update)
+
+    def _caught_up(self, field_id: int, old: IcebergType, name: str) -> IcebergType:
+        """The type of a dropped field with what it was widened to before: rows of that time may be merged later."""
+        match old:
+            case StructType():
+                kinds = [
+                    self._caught_up(one.field_id, one.field_type, f"{name}.{one.name}") for one in old.fields
+                ]
+                both = zip(old.fields, kinds, strict=True)
+                return StructType(*(one.model_copy(update={"field_type": kind}) for one, kind in both))
+            case ListType():
+                element = self._caught_up(old.element_id, old.element_type, f"{name}.element")
+                return ListType(old.element_id, element, old.element_required)
+            case MapType():
+                value = self._caught_up(old.value_id, old.value_type, f"{name}.value")
+                return MapType(old.key_id, old.key_type, old.value_id, value, old.value_required)
+            case _:
+                last = [
+                    self.rules.gone[one] for one in self.sources.get(field_id, ()) if one in self.rules.gone
+                ]
+                return self._primitive(last[0].field_type, old, name) if last else old
 
     def _aside(self, old: NestedField, taken: Counter[str], within: str) -> str:
         """The name that a dropped column keeps, or gets where another has it now."""

@@ -39,8 +39,8 @@ from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.left import left_after
 from spark_job.locate import Index
-from spark_job.partitions import require_known_transforms
 from spark_job.own_values import OwnValues
+from spark_job.partitions import require_known_transforms
 from spark_job.plan import Slice, SliceLimits
 from spark_job.row_columns import row_schema, row_shape
 from spark_job.row_lineage import require_free_names

@@ -64,6 +64,19 @@ def test_a_backlog_across_several_changes_is_right_however_it_is_cut(tmp_path: P
     assert_sound(lab)
 
 
+def test_a_column_that_was_widened_and_then_dropped_takes_the_values_between(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, WIDE)
+    say(lab, "I1@1", "I2@1", n=1)
+    lab.merge()
+    change(lab, lambda to: to.update_column("n", LongType()))
+    say(lab, "U1@2", n=2**40)
+    change(lab, lambda to: to.delete_column("n"))
+    say(lab, "I3@3")
+    lab.merge()
+    assert [row["n"] for row in rows(lab)] == [2**40, 1, None]
+    assert_sound(lab)
+
+
 @V2_AND_V3
 def test_a_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: Path, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}", tail="batch_size: 3\n")
