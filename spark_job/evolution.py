@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -27,6 +28,7 @@ from spark_job.row_columns import follows, named_columns, note_of, row_schema
 from spark_job.schema_note import SOURCE_SCHEMA, SchemaNote, read_note
 from spark_job.shape import ChangelogShape
 
+_IS_NESSIE = "nessie.is-nessie-catalog"  # what its configuration says of itself
 _COMMENT = "comment"  # the table property in which engines keep a table's description
 
 
@@ -117,7 +119,11 @@ def plan_evolution(
         refused=(
             *evolved.refused,
             *own.refused,
-            *(() if after is before else _clashes(metadata.specs(), after)),
+            *(
+                ()
+                if after is before
+                else (*_clashes(metadata.specs(), after), *_not_taken_by(mirror.table.catalog))
+            ),
         ),
     )
 
@@ -241,6 +247,12 @@ def _described(settings: TableSettings, note: SchemaNote | None, noted: SchemaNo
     if _COMMENT in settings.table_properties or noted.comment == (note.comment if note else None):
         return {}
     return {_COMMENT: noted.comment or ""}
+
+
+def _not_taken_by(catalog: Catalog) -> Iterator[str]:
+    """Nessie asks for `last-column-id` with a schema, which the specification has given up and PyIceberg leaves out."""
+    if catalog.properties.get(_IS_NESSIE) == "true":
+        yield "Nessie takes no changes of columns from PyIceberg"
 
 
 def _clashes(specs: Mapping[int, PartitionSpec], schema: Schema) -> Iterator[str]:

@@ -35,7 +35,6 @@ from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
     AssertCurrentSchemaId,
-    AssertLastAssignedFieldId,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotsUpdate,
@@ -217,11 +216,8 @@ class RowDelta:
         """Ids of schemas and fields are given on the table as it was read: nobody may have given them since."""
         if self.schema is None:
             return ()
-        metadata = self.table.metadata
-        return (
-            AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
-            AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": metadata.last_column_id}),
-        )
+        number = self.table.metadata.current_schema_id
+        return (AssertCurrentSchemaId.model_validate({"current-schema-id": number}),)
 
     def _schema_updates(self) -> tuple[TableUpdate, ...]:
         if self.schema is None:

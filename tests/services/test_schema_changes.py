@@ -1,0 +1,98 @@
+"""Real catalogs take new columns and their rows in one commit, and keep the ids of both."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from pyiceberg.types import IntegerType, LongType, StringType
+
+from icemirror.errors import Invalid
+from icemirror.settings import load_settings
+from spark_job.engine import InProcess, LazyEngine
+from spark_job.iceberg.tables import Catalogs
+from spark_job.pipeline import Pipeline
+from tests.services.glue import Glue
+from tests.services.lakes import Lake, documented
+from tests.services.nessie import Nessie
+from tests.services.rest_catalog import RestCatalog
+from tests.services.s3proxy import S3Proxy
+from tests.unit.merge.evolving import assert_sound, change, rebuild, say
+from tests.unit.merge.lab import Lab, changelog_schema
+
+SCHEMA = changelog_schema(("id", IntegerType()), ("name", StringType()), ("n", IntegerType()))
+
+
+def make(folder: Path, lake: Lake) -> Lab:
+    path = folder / "icemirror.yaml"
+    path.write_text(yaml.safe_dump(lake.document()))
+    settings = load_settings(path, os.environ)
+    catalogs, table = Catalogs(settings), settings.tables[0]
+    for name in {table.changelog_catalog, table.mirror_catalog}:
+        catalogs.get(name).create_namespace_if_not_exists(lake.namespace)
+    changelog = catalogs.get(table.changelog_catalog).create_table(table.changelog_id.parts, SCHEMA)
+    engine = LazyEngine(InProcess)
+    return Lab(folder, settings, Pipeline(settings, catalogs, engine, "test", key_check_rows=None), changelog)
+
+
+def follow_columns(folder: Path, lake: Lake) -> None:
+    lab = make(folder, lake)
+    say(lab, "I1@1", "I2@1", name="old", n=1)
+    lab.merge()
+    change(
+        lab,
+        lambda to: to.rename_column("name", "title"),
+        lambda to: to.update_column("n", LongType()),
+        lambda to: to.add_column("more", LongType()),
+    )
+    say(lab, "U1@2", "I3@2", title="new", n=2**40, more=7)
+    lab.merge()
+    expected = [(1, "new", 2**40, 7), (2, "old", 1, None), (3, "new", 2**40, 7)]
+    assert told(lab) == expected
+    assert_sound(lab)
+    change(lab, lambda to: to.rename_column("title", "name"))
+    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.delete_column("more"))
+    say(lab, "I4@3", title="newest", n=4)
+    lab.merge()
+    expected.append((4, "newest", 4, None))
+    assert told(lab) == expected
+    rebuild(lab)
+    assert told(lab) == expected
+    assert_sound(lab)
+
+
+def told(lab: Lab) -> list[tuple[object, ...]]:
+    mirror = lab.pipeline.catalogs.load_mirror(lab.table)
+    assert mirror is not None
+    rows = mirror.scan().to_arrow().to_pylist()
+    return sorted((row["id"], row["title"], row["n"], row["more"]) for row in rows)
+
+
+@pytest.fixture
+def sql(tmp_path: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/lake"}
+
+
+def test_rest(tmp_path: Path, rest: RestCatalog, s3: S3Proxy) -> None:
+    catalog = {**documented("REST"), "uri": rest.uri, "token": "nobody-checks-it", **s3.properties()}
+    follow_columns(tmp_path, Lake(catalog))
+
+
+def test_nessie_does_not_take_them_which_is_said_before_anything_is_written(
+    tmp_path: Path, nessie_server: Nessie, s3: S3Proxy, sql: dict[str, str]
+) -> None:
+    catalog = {**documented("Nessie"), "uri": nessie_server.uri, **s3.properties()}
+    lab = make(tmp_path, Lake(mirror=catalog, changelog=sql))
+    say(lab, "I1@1", name="old", n=1)
+    lab.merge()
+    change(lab, lambda to: to.add_column("more", LongType()))
+    say(lab, "U1@2", name="new", n=2, more=7)
+    with pytest.raises(Invalid, match="Nessie takes no changes of columns from PyIceberg"):
+        lab.pipeline.advance(lab.table)
+
+
+def test_glue(tmp_path: Path, glue_server: Glue, s3: S3Proxy, bucket: str) -> None:
+    emulated = {**glue_server.properties(), "warehouse": s3.make_bucket(bucket), **s3.properties()}
+    follow_columns(tmp_path, Lake({**documented("AWS Glue"), **emulated}))
