@@ -54,7 +54,10 @@ class TableResult(_Frozen):
 
 
 class PlanResult(_Frozen):
-    """What a merge of one table would do. `fills_mirror`: it is there and was never merged into."""
+    """What a merge of one table would do. `fills_mirror`: it is there and was never merged into.
+
+    `rebuilds_mirror`: it cannot be followed on, and is built anew from all that the changelog holds.
+    """
 
     table: str
     snapshots: int
@@ -65,6 +68,7 @@ class PlanResult(_Frozen):
     schema_changes: tuple[str, ...] = ()
     creates_mirror: bool
     fills_mirror: bool = False
+    rebuilds_mirror: bool = False
     touched_files: int | None = None
     estimated_seconds: float | None = None
 
@@ -182,7 +186,23 @@ class UpToDate(_Frozen):
     position: Position
 
 
-Advance = Merged | UpToDate
+class Staged(_Frozen):
+    """One more slice of a mirror that is built anew out of sight, so far of so many events. Readers see the old one."""
+
+    events: int
+    of_events: int
+    position: None = None
+    left: Left | None = None
+
+
+class Rebuilt(_Frozen):
+    """What was built out of sight, of so many events, is what the mirror holds now; there may be more to merge."""
+
+    events: int
+    position: Position
+
+
+Advance = Merged | Staged | Rebuilt | UpToDate
 
 
 class Behind(Left):

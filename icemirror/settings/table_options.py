@@ -172,13 +172,13 @@ class TableOptions(Section):
     )
     on_truncate: Literal["rebuild", "stop"] = Field(
         default="rebuild",
-        description="When the changelog was dropped and made anew (a TRUNCATE or a re-sync). "
-        "This version always stops.",
+        description="When the changelog was dropped and made anew (a TRUNCATE or a re-sync): `rebuild` builds the "
+        "mirror anew beside the old one and swaps (docs/resync.md).",
     )
     on_expired_cursor: Literal["stop", "rebuild"] = Field(
         default="stop",
-        description="When the history of the changelog no longer reaches back to what was merged last. "
-        "`rebuild` is not in this version.",
+        description="When the history of the changelog no longer reaches back to what was merged last: `rebuild` "
+        "builds the mirror anew from what the changelog holds (docs/resync.md).",
     )
     on_bad_row: Literal["stop", "quarantine"] = Field(
         default="stop",

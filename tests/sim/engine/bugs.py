@@ -8,6 +8,7 @@ from tests.sim.engine import (
     bugs_of_merge,
     bugs_of_profiles,
     bugs_of_replay,
+    bugs_of_resync,
 )
 from tests.sim.engine.bugs_of_merge import FOUR_BITS
 from tests.sim.engine.planting import BUGS, Bug
@@ -21,4 +22,5 @@ __all__ = [
     "bugs_of_merge",
     "bugs_of_profiles",
     "bugs_of_replay",
+    "bugs_of_resync",
 ]

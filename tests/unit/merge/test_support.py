@@ -55,6 +55,7 @@ def test_all_of_them_are_named_at_once(tmp_path: Path) -> None:
         "table_properties: {a: b}",
         "primary_keys: [a]",
         "format_version: 3",
+        "on_expired_cursor: rebuild",
     ],
 )
 def test_what_there_is_passes(tmp_path: Path, options: str) -> None:
