@@ -24,7 +24,7 @@ from spark_job.match_names import match_by_name, with_key
 from spark_job.recount import recount
 from spark_job.row_lineage import require_free_names
 from spark_job.shape import ChangelogShape, resolve_shape
-from spark_job.support import require_supported
+from spark_job.support import require_key, require_supported
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,9 @@ class Candidate:
 def examine(catalogs: Catalogs, table: TableSettings, merged_up_to: str) -> Candidate:
     """Refuses what cannot be a mirror, as far as metadata tell."""
     require_supported(table)
+    require_key(
+        table, "so nobody can tell which of its rows the changelog will tell of. Let a merge make it."
+    )
     found = catalogs.load_mirror(table)
     if found is None:
         raise Invalid(

@@ -14,6 +14,7 @@ from icemirror.errors import Conflict, Corrupt, IcemirrorError
 from icemirror.result import Merged, PlanResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
+from spark_job.append_rows import AppendWork, counted
 from spark_job.catch_up import catch_up
 from spark_job.commit_slice import NO_LABELS, commit_slice
 from spark_job.compaction.compact import Compacted, compact
@@ -214,8 +215,11 @@ class Pipeline:
             healed: tuple[SegmentInfo, ...] = ()
             caught: tuple[SegmentInfo, ...] = ()
             try:
-                mirror, healed = healer.heal(mirror, damaged)
-                mirror, caught = catch_up(self.engine, mirror, shape, location)
+                if shape.is_keyless:
+                    mirror = counted(mirror)
+                else:
+                    mirror, healed = healer.heal(mirror, damaged)
+                    mirror, caught = catch_up(self.engine, mirror, shape, location)
                 work = self._work(prepared, mirror, part, location)
                 work = replace(work, replay=replay_id is not None)
                 if ask_history:
@@ -303,7 +307,8 @@ class Pipeline:
 
     def _work(self, prepared: Prepared, mirror: Mirror, part: Slice, location: str) -> SliceWork:
         root = mirror.root
-        return SliceWork(
+        kind = AppendWork if prepared.shape.is_keyless else SliceWork
+        return kind(
             changelog_io=prepared.changelog.io,
             mirror_io=mirror.table.io,
             files=part.files,

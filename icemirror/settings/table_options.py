@@ -155,7 +155,8 @@ class TableOptions(Section):
         description="Columns of operation, sequence or the writer that the mirror has nevertheless.",
     )
     append_only: bool = Field(
-        default=False, description="A table without a key: rows are only added. Not in this version."
+        default=False,
+        description="A table without a key: every event is an insert and becomes a row (docs/append-only.md).",
     )
     partition_by: tuple[PartitionExpression, ...] = Field(
         default=(), description="Partitioning of the mirror, used when it is created."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.sim.engine import (
     bugs_of_compaction,
     bugs_of_index,
+    bugs_of_keyless,
     bugs_of_merge,
     bugs_of_profiles,
     bugs_of_replay,
@@ -19,6 +20,7 @@ __all__ = [
     "Bug",
     "bugs_of_compaction",
     "bugs_of_index",
+    "bugs_of_keyless",
     "bugs_of_merge",
     "bugs_of_profiles",
     "bugs_of_replay",

@@ -105,4 +105,6 @@ FOUND_BY: dict[str, int] = {
     "readers see nothing until it is built": 20009,
     "rebuild restarts for ever": 20001,
     "rows of the old changelog survive": 20001,
+    "last row without a key forgotten": 30003,
+    "rows without a key that others removed still counted": 30003,
 }
