@@ -57,6 +57,7 @@ class PlanResult(_Frozen):
     """What a merge of one table would do. `fills_mirror`: it is there and was never merged into.
 
     `schema_changes`: how the mirror's columns would change; `refused`: why a merge stops at them, if it does.
+    `rebuilds_mirror`: it cannot be followed on, and is built anew from all that the changelog holds.
     """
 
     table: str
@@ -69,6 +70,7 @@ class PlanResult(_Frozen):
     refused: str | None = None
     creates_mirror: bool
     fills_mirror: bool = False
+    rebuilds_mirror: bool = False
     touched_files: int | None = None
     estimated_seconds: float | None = None
 
@@ -186,7 +188,23 @@ class UpToDate(_Frozen):
     position: Position
 
 
-Advance = Merged | UpToDate
+class Staged(_Frozen):
+    """One more slice of a mirror that is built anew out of sight, so far of so many events. Readers see the old one."""
+
+    events: int
+    of_events: int
+    position: None = None
+    left: Left | None = None
+
+
+class Rebuilt(_Frozen):
+    """What was built out of sight, of so many events, is what the mirror holds now; there may be more to merge."""
+
+    events: int
+    position: Position
+
+
+Advance = Merged | Staged | Rebuilt | UpToDate
 
 
 class Behind(Left):

@@ -21,10 +21,6 @@ def of_settings(settings: Settings) -> list[str]:
 
 def of_table(options: TableOptions) -> Iterator[str]:
     """Settings of a table whose feature does not exist yet."""
-    if options.append_only:
-        yield "append_only"
-    if options.on_expired_cursor != "stop":
-        yield f"on_expired_cursor: {options.on_expired_cursor}"
     if options.on_bad_row != "stop":
         yield f"on_bad_row: {options.on_bad_row}"
     if options.delete_mode != "hard":

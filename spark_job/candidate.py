@@ -26,7 +26,7 @@ from spark_job.recount import recount
 from spark_job.row_columns import row_schema, row_shape
 from spark_job.row_lineage import require_free_names
 from spark_job.shape import ChangelogShape
-from spark_job.support import require_supported
+from spark_job.support import require_key, require_supported
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,9 @@ class Candidate:
 def examine(catalogs: Catalogs, table: TableSettings, merged_up_to: str) -> Candidate:
     """Refuses what cannot be a mirror, as far as metadata tell."""
     require_supported(table)
+    require_key(
+        table, "so nobody can tell which of its rows the changelog will tell of. Let a merge make it."
+    )
     found = catalogs.load_mirror(table)
     if found is None:
         raise Invalid(

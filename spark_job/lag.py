@@ -8,6 +8,7 @@ from icemirror.result import Behind, ErrorResult
 from icemirror.settings import Settings, TableSettings
 from spark_job.left import left_after
 from spark_job.pipeline import Pipeline
+from spark_job.resync import take_stock
 from spark_job.slice_result import position_of
 from spark_job.wiring import build_pipeline
 
@@ -21,7 +22,7 @@ class LagMeter:
     def behind(self, table: TableSettings) -> Behind | ErrorResult:
         """The unmerged part of a changelog, or why it cannot be known."""
         try:
-            prepared = self._pipeline.prepare(table)
+            prepared = take_stock(self._pipeline, table)
         except IcemirrorError as error:
             return failure_of(error)
         left = left_after(prepared, None)

@@ -6,10 +6,20 @@ from collections.abc import Callable
 
 from icemirror.errors import BadConfig, IcemirrorError
 from icemirror.failure import failure_of
-from icemirror.result import ErrorResult, Merged, Position, SliceResult, TableResult
+from icemirror.result import (
+    ErrorResult,
+    Merged,
+    Position,
+    Rebuilt,
+    SliceResult,
+    Staged,
+    TableResult,
+    UpToDate,
+)
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.pipeline import Pipeline
+from spark_job.resync import advance
 
 _MORE = "ICEMIRROR_DEBUG=1 shows more"
 
@@ -21,17 +31,25 @@ def merge_table(
     table: TableSettings,
     on_slice: Callable[[SliceResult], None] = lambda _: None,
     report: Callable[[BaseException], None] = lambda _: None,
+    on_stage: Callable[[Staged], None] = lambda _: None,
 ) -> TableResult:
     """The result of merging a table; a named error ends it and becomes part of the result."""
     began = pipeline.clock()
     slices: list[SliceResult] = []
     position: Position | None = None
     failure: ErrorResult | None = None
+    rebuilt = False
     with bind(table=table.name, run=pipeline.run_id):
         try:
-            while isinstance(step := pipeline.advance(table), Merged):
-                slices.append(step.slice)
-                on_slice(step.slice)
+            while not isinstance(step := advance(pipeline, table), UpToDate):
+                match step:
+                    case Merged():
+                        slices.append(step.slice)
+                        on_slice(step.slice)
+                    case Staged():
+                        on_stage(step)
+                    case Rebuilt():
+                        rebuilt = True
             position = step.position
         except BadConfig:
             raise
@@ -45,7 +63,7 @@ def merge_table(
             failure = failure_of(error, _MORE)
     return TableResult(
         table=table.name,
-        outcome="failed" if failure else "merged" if slices else "up-to-date",
+        outcome="failed" if failure else "rebuilt" if rebuilt else "merged" if slices else "up-to-date",
         live_rows=position.live_rows if position else None,
         cursor=position.cursor if position else None,
         slices=tuple(slices),

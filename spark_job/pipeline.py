@@ -7,12 +7,14 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 
 from icemirror.crash import reach
 from icemirror.errors import Conflict, Corrupt, IcemirrorError
-from icemirror.result import Advance, Merged, PlanResult, UpToDate
+from icemirror.result import Merged, PlanResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
+from spark_job.append_rows import AppendWork, counted
 from spark_job.catch_up import catch_up
 from spark_job.commit_slice import NO_LABELS, commit_slice
 from spark_job.compaction.compact import Compacted, compact
@@ -39,6 +41,7 @@ from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.left import left_after
 from spark_job.locate import Index
+from spark_job.lost_track import ChangelogAway, NoChangelog
 from spark_job.own_values import OwnValues
 from spark_job.partitions import require_known_transforms
 from spark_job.plan import Slice, SliceLimits
@@ -46,7 +49,7 @@ from spark_job.row_columns import row_schema, row_shape
 from spark_job.row_lineage import require_free_names
 from spark_job.shard import ShardResult, SliceWork, without_history
 from spark_job.slice_result import position_after, position_of, slice_result
-from spark_job.stock import Prepared, plan_table
+from spark_job.stock import Prepared, plan_table, require_same_changelog
 from spark_job.support import require_supported
 
 _MOST_ATTEMPTS = 8
@@ -69,7 +72,7 @@ class Pipeline:
     # Tables that were merged into since files were put together.
     _untidy: set[str] = field(default_factory=set)
 
-    def advance(self, table: TableSettings) -> Advance:
+    def advance(self, table: TableSettings) -> Merged | UpToDate:
         """Merges the next slice of a table, or finds that there is none."""
         done = self.carry_out(table, lambda: next_task(self.prepare(table)))
         prepared = done.task.prepared
@@ -135,7 +138,8 @@ class Pipeline:
 
     def survey(self, table: TableSettings, mirror: Mirror | None) -> Prepared:
         """What lies between a mirror, as it was read, and its changelog's head, which is loaded now."""
-        changelog = self.catalogs.load_changelog(table)
+        changelog = self.load_changelog(table, mirror)
+        require_same_changelog(table, changelog, mirror)
         shape = row_shape(table, changelog, mirror.table if mirror else None)
         version = mirror.table.metadata.format_version if mirror else table.format_version
         require_mirrored_types(str(table.changelog_id), changelog.schema(), shape.row_ids, version)
@@ -147,6 +151,15 @@ class Pipeline:
         slices, lineage = plan_table(table, changelog, mirror, self.limits)
         return Prepared(table, changelog, shape, mirror, slices, lineage)
 
+    def load_changelog(self, table: TableSettings, mirror: Mirror | None) -> Table:
+        """The changelog of a mirror, which must be there. One that was merged may be about to be made anew."""
+        try:
+            return self.catalogs.load_changelog(table)
+        except NoChangelog as error:
+            if mirror is None or mirror.cursor is None or table.on_truncate == "stop":
+                raise
+            raise ChangelogAway(*error.args) from error
+
     @property
     def limits(self) -> SliceLimits:
         """The most that one commit takes."""
@@ -155,9 +168,9 @@ class Pipeline:
             bytes=self.settings.job.max_slice_bytes,
         )
 
-    def explain(self, table: TableSettings) -> PlanResult:
+    def explain(self, prepared: Prepared) -> PlanResult:
         """What merging a table up to its head would do; changes nothing."""
-        prepared = self.prepare(table)
+        table = prepared.settings
         if prepared.mirror is None or prepared.mirror.head is None:
             check_definition(table, _new_schema(prepared)[0])
         return PlanResult(
@@ -172,7 +185,9 @@ class Pipeline:
             creates_mirror=prepared.mirror is None and bool(prepared.slices),
             fills_mirror=prepared.mirror is not None
             and prepared.mirror.head is None
+            and not prepared.staged
             and bool(prepared.slices),
+            rebuilds_mirror=prepared.staged,
         )
 
     def clock(self) -> float:
@@ -205,8 +220,11 @@ class Pipeline:
             healed: tuple[SegmentInfo, ...] = ()
             caught: tuple[SegmentInfo, ...] = ()
             try:
-                mirror, healed = healer.heal(mirror, damaged)
-                mirror, caught = catch_up(self.engine, mirror, shape, location)
+                if shape.is_keyless:
+                    mirror = counted(mirror)
+                else:
+                    mirror, healed = healer.heal(mirror, damaged)
+                    mirror, caught = catch_up(self.engine, mirror, shape, location)
                 work = self._work(prepared, mirror, part, location, evolution)
                 work = replace(work, replay=replay_id is not None)
                 if ask_history:
@@ -304,7 +322,8 @@ class Pipeline:
         root, metadata = mirror.root, mirror.table.metadata
         if evolution is not None:
             metadata = evolution.applied(metadata)
-        return SliceWork(
+        kind = AppendWork if prepared.shape.is_keyless else SliceWork
+        return kind(
             changelog_io=prepared.changelog.io,
             mirror_io=mirror.table.io,
             files=part.files,

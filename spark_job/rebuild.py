@@ -15,7 +15,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from icemirror.crash import reach
-from icemirror.cursor import Source
+from icemirror.cursor import Cursor, Source
 from icemirror.errors import (
     CommitUnknown,
     Conflict,
@@ -35,6 +35,7 @@ from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import (
     FIELD_MAP,
+    FORMER_SOURCES,
     REBUILDS,
     REPLAY,
     SOURCE,
@@ -49,9 +50,11 @@ from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_location import index_location
 from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.left import left_after
+from spark_job.lost_track import CursorExpired
 from spark_job.pipeline import Pipeline, next_task
+from spark_job.reanchor import reanchored
 from spark_job.round_trips import for_each
-from spark_job.stage import Stage, begin_stage, find_stage
+from spark_job.stage import Place, Stage, begin_stage, find_stage, fulfilled
 from spark_job.stage_columns import built_columns
 from spark_job.stage_files import left_over
 from spark_job.stock import Prepared, plan_table
@@ -60,6 +63,10 @@ _MOST_ATTEMPTS = 8
 _REBUILDS_KEPT = 16
 
 log = get_log(__name__)
+
+
+class StageDamaged(Corrupt):
+    """What was built cannot be swapped in, and will not be better later: it has to be built again."""
 
 
 def rebuild_step(
@@ -74,8 +81,7 @@ def rebuild_step(
         if _is_swapped(mirror, request):
             return ReplayStep(before, done=True, rebuilt=True)
         try:
-            with named_for(table.name):
-                return _advance(pipeline, table, mirror, request, before)
+            return advance_stage(pipeline, table, mirror, Place(request, before.mark))
         except CommitUnknown:
             raise
         except IcemirrorError as error:
@@ -89,26 +95,21 @@ def rebuild_step(
     )
 
 
-def _advance(
-    pipeline: Pipeline, table: TableSettings, mirror: Table, request: str, before: ReplayProgress
-) -> ReplayStep:
-    standing = _standing(mirror, table.name)
-    stage, prepared = _find_stage(pipeline, table, mirror, request, before.mark)
-    if _is_behind(pipeline, standing, prepared, stage):
-        return _merge(pipeline, table, mirror, stage)
-    position = _swap(pipeline, table, mirror, stage, prepared)
+def advance_stage(pipeline: Pipeline, table: TableSettings, mirror: Table, place: Place) -> ReplayStep:
+    """Merges one more slice into the stage that is kept there, or swaps it in on this very head of the mirror."""
+    with named_for(table.name):
+        standing = _standing(mirror, table.name)
+        stage, prepared = _find_stage(pipeline, table, mirror, standing, place)
+        if _is_behind(pipeline, standing, prepared, stage):
+            return _merge(pipeline, table, mirror, stage)
+        position = _swap(pipeline, table, mirror, stage, prepared, _followed(mirror, standing))
     after = ReplayProgress(stage.events, stage.events, changed_rows=position.live_rows)
     return ReplayStep(after, done=True, position=position, rebuilt=True)
 
 
 def _is_swapped(mirror: Table, request: str) -> bool:
     """By an attempt before this one, the answer to which was lost; its snapshot may have expired since."""
-    return request in _rebuilds(mirror)
-
-
-def _rebuilds(mirror: Table) -> list[str]:
-    """The last requests that were fulfilled, the newest last."""
-    return mirror.metadata.properties.get(REBUILDS, "").split()
+    return request in fulfilled(mirror)
 
 
 def _standing(mirror: Table, name: str) -> Mirror | None:
@@ -123,10 +124,10 @@ def _standing(mirror: Table, name: str) -> Mirror | None:
 
 
 def _find_stage(
-    pipeline: Pipeline, table: TableSettings, mirror: Table, request: str, path: str | None
+    pipeline: Pipeline, table: TableSettings, mirror: Table, standing: Mirror | None, place: Place
 ) -> tuple[Stage, Prepared]:
     """The stage where it was left, and what it has not merged yet; a new one where that cannot be gone on with."""
-    found = find_stage(mirror, request, path)
+    found = find_stage(mirror, place)
     if found is not None:
         try:
             prepared = _survey(pipeline, table, found)
@@ -135,20 +136,30 @@ def _find_stage(
         except Invalid as error:
             # The changelog was made anew, or what the stage had to merge next has expired.
             log.warning("the rebuild cannot go on, and begins anew", reason=str(error))
-    changelog = pipeline.catalogs.load_changelog(table)
-    head = changelog.current_snapshot()
+    stage = begin_stage(mirror, place)
+    prepared = _survey(pipeline, table, stage)
+    prepared.require_same_columns()
+    head = prepared.changelog.current_snapshot()
     if head is None:
-        if mirror.metadata.properties[SOURCE].endswith(str(changelog.metadata.table_uuid)):
-            raise Transient(
-                f"{table.changelog_id}: the catalog shows it without the events that were merged of it."
-            )
-        raise Invalid(
-            f"{table.changelog_id}: has no events, so nothing can be built from it; the mirror stays as it is."
-        )
+        _require_that_it_may_be_empty(prepared, _followed(mirror, standing), place)
     reach("stage-begun")
-    log.info("rebuilding the mirror out of sight", replay=request)
-    stage = begin_stage(mirror, request, head.sequence_number or 0)
-    return stage, _survey(pipeline, table, stage)
+    log.info("rebuilding the mirror out of sight", replay=stage.request, reason=place.reason)
+    return replace(stage, goal=head.sequence_number or 0 if head else 0), prepared
+
+
+def _require_that_it_may_be_empty(prepared: Prepared, followed: Sequence[str], place: Place) -> None:
+    """Nothing was written yet to a changelog that was made anew: then, by policy, the mirror becomes empty, too."""
+    name = prepared.settings.changelog_id
+    if str(prepared.changelog.metadata.table_uuid) == followed[-1]:
+        raise Transient(f"{name}: the catalog shows it without the events that were merged of it.")
+    if not place.by_policy:
+        raise Invalid(f"{name}: has no events, so nothing can be built from it; the mirror stays as it is.")
+
+
+def _followed(mirror: Table, standing: Mirror | None) -> list[str]:
+    """The changelog that the mirror was built from, and last the one of which it merged: after a rollback another."""
+    built = mirror.metadata.properties.get(SOURCE, "").rpartition(" ")[2]
+    return [built, *([standing.cursor.source.uuid] if standing and standing.cursor else ())]
 
 
 def _read_stage(stage: Stage, name: str) -> Mirror:
@@ -173,7 +184,15 @@ def survey_rebuild(pipeline: Pipeline, table: TableSettings) -> Prepared:
 
 def _survey(pipeline: Pipeline, table: TableSettings, stage: Stage) -> Prepared:
     """What the stage has not merged yet; the changelog is loaded after the mirror was."""
-    return replace(pipeline.survey(table, _read_stage(stage, table.name)), staged=True)
+    built = _read_stage(stage, table.name)
+    try:
+        return replace(pipeline.survey(table, built), staged=True)
+    except CursorExpired as error:
+        moved = reanchored(built, pipeline.load_changelog(table, built)) if not table.append_only else None
+        if moved is None:
+            raise
+        log.info("the rebuild goes on from what is left of the changelog", reason=str(error))
+    return replace(pipeline.survey(table, moved), staged=True)
 
 
 def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, stage: Stage) -> bool:
@@ -188,7 +207,8 @@ def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, st
         return bool(staged.slices)  # even one without files: its commit is what can take the mirror's place
     try:
         if standing is not None:
-            slices, _ = plan_table(staged.settings, staged.changelog, standing, pipeline.limits)
+            known = replace(standing, former=frozenset())  # who asks for an old table means it
+            slices, _ = plan_table(staged.settings, staged.changelog, known, pipeline.limits)
             return not waiting <= {file.path for part in slices for file in part.files}
     except Invalid as error:
         log.info("the mirror cannot be followed on", reason=str(error))
@@ -223,28 +243,37 @@ def _merge(pipeline: Pipeline, table: TableSettings, mirror: Table, stage: Stage
     reach("stage-kept")
     left = left_after(done.task.prepared, part)
     progress = ReplayProgress(events=kept.events, of_events=kept.events + left.events, mark=kept.path)
-    return ReplayStep(progress, done=False)
+    log.info("slice staged", replay=stage.request, events=progress.events, of_events=progress.of_events)
+    return ReplayStep(progress, done=False, left=left)
 
 
 def _swap(
-    pipeline: Pipeline, table: TableSettings, mirror: Table, stage: Stage, prepared: Prepared
+    pipeline: Pipeline,
+    table: TableSettings,
+    mirror: Table,
+    stage: Stage,
+    prepared: Prepared,
+    followed: Sequence[str],
 ) -> Position:
     """The stage in the place of what the mirror holds, on the very head that it was compared with."""
     built, io = prepared.mirror, mirror.io
-    if built is None or built.head is None or built.root is None or built.cursor is None:
+    if built is None or (built.head is not None and (built.root is None or built.cursor is None)):
         raise Invalid(f"{table.name}: nothing was built that could take the mirror's place")
+    cursor = built.cursor or Cursor(sources=())  # of a changelog to which nothing was written yet
     snapshot_id = mirror.metadata.new_snapshot_id()
     location = index_location(mirror.metadata, pipeline.settings.index_location)
     epoch = greatest_epoch(mirror.metadata) + 1
-    root = built.root.model_copy(update={"snapshot_id": snapshot_id, "epoch": epoch})
+    nothing = Root(snapshot_id=snapshot_id, epoch=epoch, segments=(), files=())
+    root = (built.root or nothing).model_copy(update={"snapshot_id": snapshot_id, "epoch": epoch})
     path = root_path(location, root)
     columns = built_columns(mirror.metadata, built.table.metadata)
-    _require_files(io, table.name, [*live_files(io, built.head).values()], root)
+    live = list(live_files(io, built.head).values())
+    _require_files(io, table.name, live, root)
     written, swap = [path], None
     try:
         write_root(io, path, root)
         reach("swap-root-written")
-        stamped = stamp(mirror, root, path, built.cursor, pipeline.run_id, changes_files=True)
+        stamped = stamp(mirror, root, path, cursor, pipeline.run_id, changes_files=True, leaves_none=not live)
         swap = Swap(
             table=mirror,
             head=mirror.current_snapshot(),
@@ -256,10 +285,10 @@ def _swap(
             properties={
                 **columns.properties,
                 **stamped.properties,
-                SOURCE: f"{table.changelog_id} {prepared.changelog.metadata.table_uuid}",
-                REBUILDS: " ".join([*_rebuilds(mirror), stage.request][-_REBUILDS_KEPT:]),
+                **_new_source(mirror, prepared, followed),
+                REBUILDS: " ".join([*fulfilled(mirror), stage.request][-_REBUILDS_KEPT:]),
             },
-            staged=known_manifests(io, built.head),
+            staged=known_manifests(io, built.head) if built.head else (),
         )
         reach("swap")
         swap.commit()
@@ -275,6 +304,18 @@ def _swap(
     return Position(cursor=built.cursor, live_rows=root.live_rows, index_bytes=root.bytes)
 
 
+def _new_source(mirror: Table, prepared: Prepared, followed: Sequence[str]) -> dict[str, str]:
+    """From now on the mirror follows this changelog, and none that it followed before."""
+    properties, now = mirror.metadata.properties, str(prepared.changelog.metadata.table_uuid)
+    former = [*properties.get(FORMER_SOURCES, "").split(), *followed]
+    told = {SOURCE: f"{prepared.settings.changelog_id} {now}"}
+    if others := [one for one in dict.fromkeys(former) if one not in ("", now)]:
+        told[FORMER_SOURCES] = " ".join(others[-_REBUILDS_KEPT:])
+    elif FORMER_SOURCES in properties:
+        told[FORMER_SOURCES] = ""
+    return told
+
+
 def _require_files(io: FileIO, name: str, live: Sequence[LiveFile], root: Root) -> None:
     """Nobody but the stage named its files until now, so a remover of orphans may have taken some of them."""
     paths = {file.path for file in live} | {one.path for file in live for one in file.deletes}
@@ -282,9 +323,10 @@ def _require_files(io: FileIO, name: str, live: Sequence[LiveFile], root: Root) 
     there = for_each(lambda path: io.new_input(path).exists(), wanted, wanted[0] if wanted else "")
     for path, exists in zip(wanted, there, strict=True):
         if not exists:
-            raise Corrupt(
+            raise StageDamaged(
                 f"{name}: {path}, written for the rebuild, is gone; the mirror stays as it is. Somebody removes "
-                "orphans that are younger than the rebuild: let them be older, then ask for it again."
+                "orphans that are younger than the rebuild: let them be older, then ask for it again (or, if nobody "
+                "asked for it, `icemirror resume`)."
             )
 
 

@@ -23,7 +23,7 @@ from spark_job.pipeline import Done, Pipeline, Task
 from spark_job.plan import Slice, cut_files
 from spark_job.rebuild import rebuild_step, survey_rebuild
 from spark_job.stock import Prepared
-from spark_job.support import require_supported
+from spark_job.support import require_key, require_supported
 
 log = get_log(__name__)
 
@@ -53,6 +53,7 @@ def replay_step(pipeline: Pipeline, table: TableSettings, replay: Replay) -> Rep
     """The next slice of what was asked for, or its end."""
     if replay.full:
         return rebuild_step(pipeline, table, replay.id, replay.progress)
+    _require_key(table)
     done = pipeline.carry_out(table, lambda: _plan(pipeline, pipeline.prepare(table), replay))
     return _told(done, replay)
 
@@ -65,6 +66,7 @@ def plan_replay(pipeline: Pipeline, table: TableSettings, replay: Replay) -> Rep
         files = [file for part in prepared.slices for file in part.files]
         ends, slices = None, len(prepared.slices)
     else:
+        _require_key(table)
         prepared = pipeline.prepare(table)
         found = find_range(prepared.changelog, str(table.changelog_id), replay, _waiting(prepared))
         files, ends = list(found.files), (found.snapshots[0].snapshot_id, found.snapshots[-1].snapshot_id)
@@ -79,6 +81,13 @@ def plan_replay(pipeline: Pipeline, table: TableSettings, replay: Replay) -> Rep
         bytes=sum(file.bytes for file in files),
         events=_events(files),
         slices=slices,
+    )
+
+
+def _require_key(table: TableSettings) -> None:
+    """Without one nobody can tell an event that is merged once more from another that is like it."""
+    require_key(
+        table, "so merging a part of its changelog once more would double its rows. `--full` builds it anew."
     )
 
 

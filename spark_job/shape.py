@@ -14,7 +14,7 @@ from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from spark_job.absent import Absent, initial_defaults
 from spark_job.cdc_columns import CdcColumns, Found, find_cdc_columns, require_column, seek, sequence_codec
-from spark_job.key_index.codec import KeyCodec, choose_codec
+from spark_job.key_index.codec import Encoding, KeyCodec, choose_codec
 from spark_job.key_index.segment import Recipe
 from spark_job.marker import Marker
 from spark_job.sequence import SequenceCodec
@@ -60,6 +60,11 @@ class ChangelogShape:
         return replace(self, codec=self.codec.salted(mirror))
 
     @property
+    def is_keyless(self) -> bool:
+        """Every event is a row of its own (`append_only`): there is no key to find one by."""
+        return not self.key_ids
+
+    @property
     def recipe(self) -> Recipe:
         """What the codes and orders of the index are made of."""
         return Recipe(self.codec, self.key_ids, self.sequence.field_ids)
@@ -81,6 +86,8 @@ def resolve_shape(
     settings: TableSettings, schema: Schema, last_column_id: int | None = None
 ) -> ChangelogShape:
     """Finds the columns that the settings name in the changelog's schema."""
+    if settings.append_only:
+        return _keyless_shape(settings, schema, last_column_id)
     cdc = find_cdc_columns(settings, schema)
     # By id: neither naming nor moving the columns in another order may change a code.
     keys = sorted(_key_columns(settings, schema), key=lambda key: key.field_id)
@@ -155,6 +162,27 @@ def _old_keys(settings: TableSettings, schema: Schema, keys: list[NestedField]) 
     return tuple(found)
 
 
+def _keyless_shape(settings: TableSettings, schema: Schema, last_column_id: int | None) -> ChangelogShape:
+    """The shape of a table without a key. Its order is that of the changelog, so a sequence is only left out."""
+    cdc = find_cdc_columns(settings, schema)
+    if cdc.deleted is not None:
+        raise Invalid(
+            f"{settings.changelog_id}: column {cdc.deleted.field.name} says that rows are gone, but {settings.name} is "
+            "append_only, and has no key to find them by"
+        )
+    return ChangelogShape(
+        key_ids=(),
+        operation_id=cdc.operation.field.field_id if cdc.operation else None,
+        operations=dict.fromkeys(settings.resolved_operation_values.insert, Operation.UPSERT),
+        sequence=SequenceCodec(()),
+        row_ids=_row_ids(settings, schema, [], cdc, ()),
+        codec=KeyCodec(Encoding.HASHED),
+        changelog=str(settings.changelog_id),
+        last_column_id=last_column_id,
+        defaults=initial_defaults(schema),
+    )
+
+
 def _codec(settings: TableSettings, keys: list[NestedField]) -> KeyCodec:
     for key in keys:
         try:
@@ -178,7 +206,8 @@ def _key_columns(settings: TableSettings, schema: Schema) -> list[NestedField]:
     else:
         raise Invalid(
             f"{settings.changelog_id}: has no identifier fields, so its key is not known. "
-            "Name the key columns in primary_keys."
+            "Name the key columns in primary_keys; or, for a table without a key to which rows are only added, set "
+            "append_only: true."
         )
     missing = [field_id for field_id in key_ids if field_id not in top_level]
     if missing:

@@ -120,7 +120,7 @@ def without_history(metadata: TableMetadata) -> TableMetadata:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What a shard wrote, and the old rows that must go."""
+    """What a shard wrote, and the old rows that must go. Not `indexed`: its rows have no key to be found by."""
 
     events: int
     fate: Fate
@@ -130,6 +130,7 @@ class ShardResult:
     removed_file: NDArray[np.int32]
     removed_pos: NDArray[np.int64]
     seconds: dict[str, float] = field(default_factory=dict)
+    indexed: bool = True
 
     @property
     def paths(self) -> list[str]:
@@ -158,7 +159,9 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
             reach("write-data")
             if fate.writes.any():
                 row_ids = _row_ids(work, located, fate)
-                written = _write(work, changes.take(fate.writes), row_ids, paths, _old_values(work, events))
+                written = write_changes(
+                    work, changes.take(fate.writes), row_ids, paths, _old_values(work, events)
+                )
             reach("data-written")
         with _timed(seconds, "index"):
             segment = _index(work, changes, orders, fate, written, paths)
@@ -239,7 +242,7 @@ def _old_values(work: SliceWork, events: Changes) -> OldValues | None:
     )
 
 
-def _write(
+def write_changes(
     work: SliceWork, winners: Changes, row_ids: pa.Array | None, paths: list[str], old: OldValues | None
 ) -> WrittenRows:
     """The winners, ascending by key: all at once, or in halves where they take too much memory."""
@@ -248,7 +251,7 @@ def _write(
     except TooMuch:
         here, there = work.spread.halves(winners.file, winners.row)
     first, second = (
-        _write(
+        write_changes(
             work, winners.take(half), None if row_ids is None else row_ids.take(pa.array(half)), paths, old
         )
         for half in (here, there)

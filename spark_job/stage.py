@@ -20,12 +20,14 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier
 
-from spark_job.iceberg.mirror import CURSOR, FIELD_MAP, INDEX_ROOT, REBUILDS, SOURCE
+from spark_job.iceberg.mirror import CURSOR, FIELD_MAP, FORMER_SOURCES, INDEX_ROOT, REBUILDS, SOURCE
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.schema_note import SOURCE_SCHEMA
 
 SUFFIX = ".stage.metadata.json"
-_MOVING = (CURSOR, INDEX_ROOT, REBUILDS)  # properties that commits change, whatever the table is
+BY_POLICY = "resync-"  # how the names of rebuilds begin that nobody asked for
+# Properties that commits change, whatever the table is.
+_MOVING = (CURSOR, INDEX_ROOT, REBUILDS, FORMER_SOURCES)
 FOLLOWING = (FIELD_MAP, SOURCE, SOURCE_SCHEMA, "comment")
 """Properties that move with the mirror's columns, in the stage first."""
 # Nobody else knows the files, so whoever removes orphans may remove them; engines keep those of the last three days.
@@ -51,8 +53,27 @@ class StageFile(BaseModel):
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a stage is to be found: by the request of a person, or where a rebuild by policy always keeps its own.
+
+    A person's request is noted in the table's row, with the file that the stage was last kept in (`path`). Nobody
+    notes where a rebuild by policy is: its file is always the same one, written over, whichever process works on it.
+    `reason`: why that is done.
+    """
+
+    request: str | None
+    path: str | None
+    reason: str | None = None
+
+    @property
+    def by_policy(self) -> bool:
+        """Nobody asked."""
+        return self.request is None
+
+
+@dataclass(frozen=True)
 class Stage:
-    """A mirror in the making, as far as it is."""
+    """A mirror in the making, as far as it is. `path`: where it is kept; `fixed`: always in that file."""
 
     catalog: Unlisted
     request: str
@@ -61,6 +82,7 @@ class Stage:
     path: str | None = None
     before: str | None = None
     schema_id: int | None = None
+    fixed: bool = False
 
     @property
     def table(self) -> Table:
@@ -69,19 +91,20 @@ class Stage:
 
     def save(self, location: str, events: int) -> Stage:
         """Keeps what was merged since; `events` more. The file before stays, for a row that still names it."""
-        path = f"{location}/{uuid.uuid4()}{SUFFIX}"
+        path = self.path if self.fixed and self.path else f"{location}/{uuid.uuid4()}{SUFFIX}"
+        before = None if self.fixed else self.path
         kept = StageFile(
             request=self.request,
             touched_at=time.time(),
             goal=self.goal,
             events=self.events + events,
-            before=self.path,
+            before=before,
             schema_id=self.schema_id,
             metadata=self.catalog.metadata.model_dump_json(),
         )
-        with self.catalog.io.new_output(path).create() as stream:
+        with self.catalog.io.new_output(path).create(overwrite=self.fixed) as stream:
             stream.write(kept.model_dump_json().encode())
-        return replace(self, events=kept.events, path=path, before=self.path)
+        return replace(self, events=kept.events, path=path, before=before)
 
 
 class Unlisted(NoopCatalog):
@@ -109,27 +132,43 @@ class Unlisted(NoopCatalog):
         return CommitTableResponse.model_validate({"metadata": self.metadata, "metadata-location": ""})
 
 
-def begin_stage(mirror: Table, request: str, goal: int) -> Stage:
+def begin_stage(mirror: Table, place: Place) -> Stage:
     """A stage without rows, for the mirror as it is defined now."""
     metadata = _emptied(mirror.metadata)
     catalog = Unlisted(mirror.name(), metadata, mirror.io)
-    return Stage(catalog, request, goal, schema_id=metadata.current_schema_id)
+    schema_id = metadata.current_schema_id
+    if place.request is not None:
+        return Stage(catalog, place.request, goal=0, schema_id=schema_id)
+    request = f"{BY_POLICY}{uuid.uuid4()}"
+    return Stage(catalog, request, goal=0, path=place.path, schema_id=schema_id, fixed=True)
 
 
-def find_stage(mirror: Table, request: str, path: str | None) -> Stage | None:
+def find_stage(mirror: Table, place: Place) -> Stage | None:
     """The stage in a file; None if it is gone, has rested too long, or the mirror is defined otherwise by now."""
-    if path is None:
+    if place.path is None:
         return None
     try:
-        kept, metadata = read_stage(mirror.io, path)
+        kept, metadata = read_stage(mirror.io, place.path)
     except (FileNotFoundError, ValidationError):
         return None
-    if kept.request != request or not _is_same(metadata, _emptied(mirror.metadata), kept.schema_id):
+    same = _is_same(metadata, _emptied(mirror.metadata), kept.schema_id)
+    if place.request not in (None, kept.request) or not same:
         return None
     if time.time() - kept.touched_at > _LONGEST_REST_SECONDS:
         return None
+    if place.by_policy and kept.request in fulfilled(mirror):  # whoever swapped it in could not remove it
+        return None
     catalog = Unlisted(mirror.name(), metadata, mirror.io)
-    return Stage(catalog, request, kept.goal, kept.events, path, kept.before, kept.schema_id)
+    return Stage(
+        catalog,
+        kept.request,
+        kept.goal,
+        kept.events,
+        place.path,
+        kept.before,
+        kept.schema_id,
+        fixed=place.by_policy,
+    )
 
 
 def read_stage(io: FileIO, path: str) -> tuple[StageFile, TableMetadata]:
@@ -137,6 +176,11 @@ def read_stage(io: FileIO, path: str) -> tuple[StageFile, TableMetadata]:
     with io.new_input(path).open() as stream:
         kept = StageFile.model_validate_json(stream.read())
     return kept, TableMetadataUtil.parse_raw(kept.metadata)
+
+
+def fulfilled(mirror: Table) -> list[str]:
+    """The last requests of rebuilds that were swapped in, the newest last."""
+    return mirror.metadata.properties.get(REBUILDS, "").split()
 
 
 def _emptied(metadata: TableMetadata) -> TableMetadata:

@@ -7,12 +7,13 @@ from functools import cached_property
 
 from pyiceberg.table import Table
 
-from icemirror.errors import MAKE_ANEW, REBUILD, Invalid
+from icemirror.errors import MAKE_ANEW, REBUILD, Invalid, Transient
 from icemirror.settings import TableSettings
 from spark_job.change_file import ChangeFile
 from spark_job.evolution import Evolution, plan_evolution
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.mirror import Mirror
+from spark_job.lost_track import ChangelogMadeAnew
 from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
 from spark_job.shape import ChangelogShape
 
@@ -97,17 +98,32 @@ class Prepared:
         ]
 
 
+def require_same_changelog(table: TableSettings, changelog: Table, mirror: Mirror | None) -> None:
+    """Refuses a changelog that is another table than the one that was merged."""
+    uuid = str(changelog.metadata.table_uuid)
+    source = mirror.cursor.source if mirror and mirror.cursor else None
+    if source is not None and source.uuid == uuid:
+        return
+    if mirror is not None and uuid in mirror.former:
+        raise Transient(
+            f"{table.changelog_id}: the catalog shows a table (uuid {uuid}) that was dropped before the one that the "
+            "mirror follows was made; a later look may show that one. If somebody put the old table back for good, "
+            f"{REBUILD}."
+        )
+    if source is not None:
+        raise ChangelogMadeAnew(
+            f"{table.changelog_id}: was dropped and made anew (uuid {uuid}, merged so far: {source.uuid}). "
+            f"To follow it, {REBUILD}; with on_truncate: rebuild the next merge does that."
+        )
+
+
 def plan_table(
     table: TableSettings, changelog: Table, mirror: Mirror | None, limits: SliceLimits
 ) -> tuple[tuple[Slice, ...], tuple[int, ...]]:
     """The slices that bring a mirror to its changelog's head, and the snapshots that they are of."""
+    require_same_changelog(table, changelog, mirror)
     uuid = str(changelog.metadata.table_uuid)
     source = mirror.cursor.source if mirror and mirror.cursor else None
-    if source is not None and source.uuid != uuid:
-        raise Invalid(
-            f"{table.changelog_id}: was dropped and made anew (uuid {uuid}, merged so far: {source.uuid}). "
-            f"To follow it, {REBUILD}."
-        )
     history = history_since(changelog, str(table.changelog_id), source)
     files = added_files(changelog.io, str(table.changelog_id), history)
     snapshots = [

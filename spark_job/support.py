@@ -12,3 +12,9 @@ def require_supported(settings: TableSettings) -> None:
     unsupported = list(of_table(settings))
     if unsupported:
         raise Invalid(f"{settings.name}: not supported by this version: {', '.join(unsupported)}")
+
+
+def require_key(settings: TableSettings, otherwise: str) -> None:
+    """Refuses what needs a key, of a table without one; `otherwise` says what that would come to."""
+    if settings.append_only:
+        raise Invalid(f"{settings.name}: is append_only, {otherwise}")

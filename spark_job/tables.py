@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from icemirror.errors import IcemirrorError
+from icemirror.errors import IcemirrorError, Transient
 from icemirror.failure import failure_of
 from icemirror.result import Advance, ErrorResult
 from icemirror.settings import Settings
@@ -12,7 +12,9 @@ from icemirror.state.events import Names
 from icemirror.state.replay import Replay, ReplayStep
 from icemirror.telemetry.logs import get_log
 from spark_job.discover import discover_tables
+from spark_job.lost_track import ChangelogAway
 from spark_job.replay import replay_step
+from spark_job.resync import advance
 from spark_job.wiring import build_pipeline
 
 _DISCOVER_SECONDS = 30.0
@@ -56,5 +58,8 @@ class Tables:
         return replay_step(self._pipeline, self._known.table(name), replay)
 
     def advance(self, name: str) -> Advance:
-        """Merges the next slice of a table."""
-        return self._pipeline.advance(self._known.table(name))
+        """Merges the next slice of a table, or does the next step of building it anew."""
+        try:
+            return advance(self._pipeline, self._known.table(name))
+        except ChangelogAway as error:
+            raise Transient(f"{error} The mirror stays as it is until then.") from error

@@ -22,6 +22,7 @@ class Turn:
         self.error: ErrorResult | None = None
         self.rebuilt = False
         self.rebuilt_from = 0  # events
+        self.staged = False  # a part of a rebuild that goes on in another turn, maybe
         self._run_id = run_id
         self._clock = clock
         self._started_at = clock()
@@ -34,7 +35,7 @@ class Turn:
             return "failed"
         if self.rebuilt:
             return "rebuilt"
-        return "merged" if self.slices else "up-to-date"
+        return "merged" if self.slices or self.staged else "up-to-date"
 
     def summary(self) -> RunSummary:
         """For the table's row."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from icemirror.crash import reach
 from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
 from icemirror.failure import failure_of
-from icemirror.result import Advance, ErrorResult, Merged, UpToDate
+from icemirror.result import Advance, ErrorResult, Merged, Rebuilt, Staged, UpToDate
 from icemirror.state.actions import Action, Idle
 from icemirror.state.apply import apply
 from icemirror.state.events import Event, Holder, Names, PassedBy, TurnEnded
@@ -201,6 +201,12 @@ def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOu
         case Merged():
             turn.slices.append(step.slice)
             turn.left = step.left
+            return SliceDone()
+        case Staged():
+            turn.left, turn.staged = step.left, True
+            return SliceDone()
+        case Rebuilt():
+            turn.rebuilt, turn.rebuilt_from = True, turn.rebuilt_from + step.events
             return SliceDone()
         case UpToDate():
             return NothingLeft(step.head)

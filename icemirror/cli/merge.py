@@ -28,7 +28,7 @@ from icemirror.cli.trouble import with_table
 from icemirror.errors import IcemirrorError, exit_of, worst
 
 if TYPE_CHECKING:
-    from icemirror.result import SliceResult, TableResult
+    from icemirror.result import SliceResult, Staged, TableResult
     from icemirror.settings import Settings, TableSettings
 
 
@@ -98,7 +98,8 @@ def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bo
         for table in tables:
             progress.update(overall, description=table.name)
             on_slice = partial(_show_slice, progress, overall, table.name)
-            result = merge_table(pipeline, table, on_slice, report)
+            on_stage = partial(_show_stage, progress, overall, table.name)
+            result = merge_table(pipeline, table, on_slice, report, on_stage)
             results.append(result)
             progress.advance(overall)
             if as_json:
@@ -112,9 +113,13 @@ def _show_slice(progress: Progress, task: TaskID, name: str, part: SliceResult) 
     )
 
 
+def _show_stage(progress: Progress, task: TaskID, name: str, staged: Staged) -> None:
+    progress.update(task, description=f"{name}: rebuilding, {staged.events:,} of {staged.of_events:,} events")
+
+
 def render_results(results: list[TableResult], width: int) -> Table | Group:
     """What came of each table."""
-    styles = {"merged": "green", "up-to-date": "dim", "failed": "red"}
+    styles = {"merged": "green", "rebuilt": "green", "up-to-date": "dim", "failed": "red"}
     counted = [
         Column(
             name,

@@ -52,6 +52,7 @@ def choose_tables(settings: Settings, names: tuple[str, ...]) -> tuple[TableSett
 
 def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bool) -> int:
     """Prints the plan of each table."""
+    from spark_job.resync import take_stock
     from spark_job.wiring import build_pipeline
 
     pipeline = build_pipeline(settings, run_id="plan")
@@ -59,7 +60,7 @@ def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: b
     codes: list[Exit] = []
     for table in tables:
         try:
-            plans.append(pipeline.explain(table))
+            plans.append(pipeline.explain(take_stock(pipeline, table)))
             if _stops(plans[-1]):
                 codes.append(Exit.NEEDS_PERSON)
         except BadConfig:
@@ -88,6 +89,8 @@ def _does(result: PlanResult) -> Text:
         return Text(f"stops: {changes}", style="red")
     if result.refused is not None:
         return Text(f"nothing; with the next events it stops: {changes}", style="yellow")
+    if result.rebuilds_mirror:
+        return Text("rebuilds the mirror, which its changelog does not lead on from")
     if changes and result.slices:
         return Text(f"merges, and changes the mirror: {changes}")
     if changes:

@@ -159,7 +159,8 @@ class TableOptions(Section):
         description="Columns of operation, sequence or the writer that the mirror has nevertheless.",
     )
     append_only: bool = Field(
-        default=False, description="A table without a key: rows are only added. Not in this version."
+        default=False,
+        description="A table without a key: every event is an insert and becomes a row (docs/append-only.md).",
     )
     partition_by: tuple[PartitionExpression, ...] = Field(
         default=(), description="Partitioning of the mirror, used when it is created."
@@ -181,13 +182,13 @@ class TableOptions(Section):
     )
     on_truncate: Literal["rebuild", "stop"] = Field(
         default="rebuild",
-        description="When the changelog was dropped and made anew (a TRUNCATE or a re-sync). "
-        "This version always stops.",
+        description="When the changelog was dropped and made anew (a TRUNCATE or a re-sync): `rebuild` builds the "
+        "mirror anew beside the old one and swaps (docs/resync.md).",
     )
     on_expired_cursor: Literal["stop", "rebuild"] = Field(
         default="stop",
-        description="When the history of the changelog no longer reaches back to what was merged last. "
-        "`rebuild` is not in this version.",
+        description="When the history of the changelog no longer reaches back to what was merged last: `rebuild` "
+        "builds the mirror anew from what the changelog holds (docs/resync.md).",
     )
     on_bad_row: Literal["stop", "quarantine"] = Field(
         default="stop",

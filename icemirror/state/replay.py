@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from icemirror.result import ErrorResult, Position, SliceResult
+from icemirror.result import ErrorResult, Left, Position, SliceResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,14 @@ class ReplayEnd:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStep:
-    """What one step of a replay came to; the slice and the position, if it committed something on the mirror."""
+    """What one step of a replay came to; the slice and the position, if it committed something on the mirror.
+
+    `left`: what a rebuild has not merged yet.
+    """
 
     progress: ReplayProgress
     done: bool
     slice: SliceResult | None = None
     position: Position | None = None
     rebuilt: bool = False
+    left: Left | None = None

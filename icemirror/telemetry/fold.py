@@ -17,6 +17,8 @@ def fold_result(metrics: Metrics, result: TableResult, *, index_bytes: int | Non
     metrics.observe(names.CYCLE_DURATION, result.seconds)
     metrics.observe(names.TABLE_DURATION, result.seconds, table=table)
     metrics.count(names.TABLE_FAILURE if result.outcome == "failed" else names.TABLE_SUCCESS, table=table)
+    if result.outcome == "rebuilt":
+        metrics.count(names.COMMITS, table=table, outcome="rebuilt")
     for part in result.slices:
         _fold_slice(metrics, table, part)
     if result.error and result.error.kind in (Kind.CONFLICT, Kind.COMMIT_UNKNOWN):

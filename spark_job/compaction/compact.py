@@ -53,10 +53,10 @@ class Compacted:
 
 @dataclass(frozen=True)
 class _Moved:
-    """All files that come with a commit, and the segment that has the keys of their rows."""
+    """All files that come with a commit, and the segment that has the keys of their rows, if they have any."""
 
     data_files: tuple[DataFile, ...]
-    segment: SegmentInfo
+    segment: SegmentInfo | None
 
 
 def find_due(mirror: Mirror, left_alone: LeftAlone) -> tuple[Group, ...]:
@@ -96,7 +96,8 @@ def compact(
         except Exception:
             discard(mirror.table.io, written)
             raise
-        done = Compacted(len(gone), len(moved.data_files), moved.segment.entries, root)
+        rows = sum(file.record_count for file in moved.data_files)
+        done = Compacted(len(gone), len(moved.data_files), rows, root)
         log.info(
             "small data files put together",
             files=done.files_before,
@@ -155,6 +156,8 @@ def _index(
 ) -> _Moved:
     """The keys of all moved rows in one segment, which counts new files on from those of the root."""
     data_files = tuple(file for part in parts for file in part.data_files)
+    if shape.is_keyless:
+        return _Moved(data_files, None)
     first = np.cumsum([len(root.files), *(len(part.data_files) for part in parts[:-1])])
     file = np.concatenate([at + part.entries.file for at, part in zip(first, parts, strict=True)])
     keys = concat_keys([part.entries.keys for part in parts])
@@ -203,11 +206,12 @@ def next_root(mirror: Mirror, before: Root, moved: _Moved, gone: Set[str]) -> Ro
         for file in moved.data_files
     ]
     run = {"run": before.next_run, "written_at": int(time.time() * 1000)}
+    added = [moved.segment.model_copy(update=run)] if moved.segment else []
     root = before.model_copy(
         update={
             "snapshot_id": mirror.table.metadata.new_snapshot_id(),
             "epoch": mirror.epoch + 1,
-            "segments": (moved.segment.model_copy(update=run), *before.segments),
+            "segments": (*added, *before.segments),
             "files": tuple(files),
             "next_run": before.next_run + 1,
         }

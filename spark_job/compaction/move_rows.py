@@ -58,6 +58,8 @@ def move_rows(
     """
     table = mirror.table
     rows = _read(mirror, root, shape, group)
+    if shape.is_keyless:
+        return _write_as_they_are(mirror, group, rows, written)
     order = rows.keys.argsort()
     keys, file, pos = rows.keys.take(order), rows.file[order], rows.pos[order]
     newest = greatest_order(root, shape.sequence.parts + 1)
@@ -77,6 +79,15 @@ def move_rows(
     place = slice(None) if shape.codec.lossless else order
     reach("moved-written")
     return MovedRows(group, new.files, Entries(keys, new.file[place], new.pos[place], known.orders))
+
+
+def _write_as_they_are(mirror: Mirror, group: Group, rows: _Rows, written: list[str]) -> MovedRows:
+    """Rows without a key, in their order; nothing points at them."""
+    reach("write-moved")
+    new = write_rows(mirror.table.io, mirror.table.metadata, rows.table, written)
+    reach("moved-written")
+    orders = np.zeros((len(rows.pos), 1), dtype=np.uint64)
+    return MovedRows(group, new.files, Entries(rows.keys, new.file, new.pos, orders))
 
 
 @dataclass(frozen=True)
@@ -109,12 +120,13 @@ def _read(mirror: Mirror, root: Root, shape: ChangelogShape, group: Group) -> _R
         pos = np.flatnonzero(live)
         absent = absent_in.of(file.spec_id, file.partition)
         with open_parquet(io, file.path, file.rows) as parquet:
-            columns = read_columns(parquet, file.path, key_ids)
+            columns = read_columns(parquet, file.path, key_ids) if key_ids else []
             pieces = read_picked(io, parquet, pos, Projection(file.path, ids, absent), target)
             table = pa.concat_tables([target.empty_table(), *map(budget.spend_on, pieces)])
         if has_lineage:
             table = settle_lineage(table, file.first_row_id or 0, file.number, pos)
-        keys = shape.codec.encode([column.take(pa.array(pos)) for column in columns])
+        picked = [column.take(pa.array(pos)) for column in columns]
+        keys = shape.codec.encode(picked) if picked else Keys(np.zeros(len(pos), dtype=np.uint64))
         return _Rows(table, keys, np.full(len(pos), ordinals[file.path], dtype=np.int32), pos)
 
     parts = for_each(read, [file for file in group if file.rows > file.deleted], group[0].path)

@@ -20,7 +20,7 @@ from spark_job.pipeline import Pipeline
 from spark_job.row_columns import row_schema, row_shape
 from spark_job.shape import ChangelogShape
 from spark_job.stock import plan_table
-from spark_job.support import require_supported
+from spark_job.support import require_key, require_supported
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Past:
 def look_back(pipeline: Pipeline, table: TableSettings) -> Past:
     """The mirror first, then its changelog, so that what is not merged waits."""
     require_supported(table)
+    require_key(table, "so it has no key to ask for.")
     loaded = pipeline.catalogs.load_mirror(table)
     mirror = read_mirror(loaded, table.name) if loaded else None
     changelog = pipeline.catalogs.load_changelog(table)

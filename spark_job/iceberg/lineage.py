@@ -21,6 +21,7 @@ from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import read_entries
 from spark_job.immutable import ReadOnce
+from spark_job.lost_track import CursorExpired
 from spark_job.round_trips import for_each
 
 _ADDED_FILES = "added-data-files"
@@ -68,10 +69,16 @@ def walk_back(table: Table, name: str, source: Source | None) -> list[Snapshot]:
             "mirror has merged; a later look may show more. If somebody put the changelog back to an older state for "
             f"good, {REBUILD}."
         )
-    raise Invalid(
-        f"{name}: snapshot {source.snapshot_id}, up to which the mirror has merged, is not in the history of the "
-        "changelog any more (it has expired, and others after it or a part of it that was to be merged; or the "
-        f"changelog was rolled back). Events may be missing: {REBUILD}."
+    where = f"{name}: snapshot {source.snapshot_id}, up to which the mirror has merged, is not in the history of the "
+    if any(one.snapshot_id == source.snapshot_id for one in table.metadata.snapshots):
+        raise Invalid(
+            f"{where}changelog's head any more: the changelog was rolled back, or its main branch put elsewhere. Put "
+            f"it back to where it was, then `icemirror resume`; or, if that is how it shall be, {REBUILD}."
+        )
+    raise CursorExpired(
+        f"{where}changelog any more (it has expired, and others after it or a part of it that was to be merged; or the "
+        f"changelog was rolled back). Events may be missing: {REBUILD}; with on_expired_cursor: rebuild the next merge "
+        "does that."
     )
 
 

@@ -19,7 +19,7 @@ from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.field_map import FieldMap, load_map, renumber
 from spark_job.iceberg.ancestors import walk_ancestors
-from spark_job.iceberg.descent import holds_files_of
+from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root, read_root
 
@@ -33,6 +33,7 @@ FIELD_MAP = "icemirror.field-map"
 SOURCE = "icemirror.source"
 REPLAY = "icemirror.replay"  # the request that a snapshot belongs to
 REBUILDS = "icemirror.rebuilds"  # the requests of the last rebuilds
+FORMER_SOURCES = "icemirror.former-sources"  # uuids of the changelogs that were followed before
 _FORMAT_VERSION = "1"
 _ADDED_FILES = ("added-data-files", "added-delete-files")
 
@@ -45,7 +46,7 @@ class Anchor(BaseModel):
     """The table property `icemirror.cursor`: what the summary says, for when that snapshot has expired.
 
     `files_number`: the sequence number of the commit that last changed the table's files, which is this one or, where
-    it changed none, one before it. 0: the table never had any; null: nobody knows.
+    it changed none, one before it. 0: the table has none, and never had or lost them at once; null: nobody knows.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,16 +69,23 @@ class Stamp:
 
 
 def stamp(
-    table: Table, root: Root, root_path: str, cursor: Cursor, run_id: str, *, changes_files: bool
+    table: Table,
+    root: Root,
+    root_path: str,
+    cursor: Cursor,
+    run_id: str,
+    *,
+    changes_files: bool,
+    leaves_none: bool = False,
 ) -> Stamp:
-    """Of the next snapshot, which the root belongs to."""
+    """Of the next snapshot, which the root belongs to; `leaves_none`: it leaves the table without files."""
     number = table.metadata.next_sequence_number()
     anchor = Anchor(
         snapshot_id=root.snapshot_id,
         sequence_number=number,
         epoch=root.epoch,
         cursor=cursor,
-        files_number=number if changes_files else _files_number(table.metadata),
+        files_number=0 if leaves_none else number if changes_files else _files_number(table.metadata),
     )
     summary = {
         _VERSION: _FORMAT_VERSION,
@@ -95,7 +103,8 @@ class Mirror:
     """What the next merge builds on. `head` is the snapshot that locate runs on, and so the fence.
 
     `foreign`: others have written since; root and cursor are those of icemirror's last snapshot before, `standing_id`.
-    `lost`: the root at `root_path` cannot be read, so the whole index must be rebuilt.
+    `lost`: the root at `root_path` cannot be read, so the whole index must be rebuilt. `former`: the uuids of the
+    changelogs that it followed before.
     """
 
     table: Table
@@ -108,6 +117,7 @@ class Mirror:
     lost: bool = False
     standing_id: int | None = None
     root_path: str | None = None
+    former: frozenset[str] = frozenset()
 
     @property
     def live_rows(self) -> int:
@@ -148,10 +158,11 @@ def read_mirror(table: Table, name: str) -> Mirror:
         )
     field_map = _read_map(properties, name)
     anchor = _read_anchor(properties)
+    former = frozenset(properties.get(FORMER_SOURCES, "").split())
     head = table.current_snapshot()
     if head is None:
         given = renumber(field_map, table.schema())
-        return Mirror(table, None, None, anchor.epoch if anchor else 0, None, given)
+        return Mirror(table, None, None, anchor.epoch if anchor else 0, None, given, former=former)
     standing = _find_standing(table, name, head, anchor)
     epoch = max(standing.epoch, anchor.epoch if anchor else 0)
     mirror = Mirror(
@@ -164,6 +175,7 @@ def read_mirror(table: Table, name: str) -> Mirror:
         foreign=standing.snapshot_id != head.snapshot_id,
         standing_id=standing.snapshot_id,
         root_path=standing.root_path,
+        former=former,
     )
     try:
         root = _roots.get(standing.root_path, lambda: read_root(table.io, standing.root_path))
@@ -251,7 +263,8 @@ def _is_parent(io: FileIO, anchor: Anchor, first: Snapshot, known: Sequence[Snap
     if (first.sequence_number or 0) <= anchor.sequence_number or len(numbers) < len(between):
         return False
     number = anchor.sequence_number if anchor.files_number is None else anchor.files_number
-    return number == 0 or holds_files_of(io, first, number)
+    # Where the table had none, this one has only its own.
+    return holds_files_of(io, first, number) if number else not holds_files_of_others(io, first)
 
 
 def _files_number(metadata: TableMetadata) -> int | None:

@@ -21,6 +21,7 @@ from spark_job.iceberg.failures import answered, named
 from spark_job.iceberg.open_catalog import open_catalog
 from spark_job.iceberg.own_properties import named_code, require_known_code
 from spark_job.iceberg.vended_io import VendedIO, is_lent
+from spark_job.lost_track import NoChangelog
 from spark_job.name_mapping import read_by_names
 
 # PyIceberg hands them to botocore as they are, which wants numbers.
@@ -58,7 +59,7 @@ class Catalogs:
         """The changelog, which must exist."""
         found = self._load(table.changelog_catalog, table.changelog_id)
         if found is None:
-            raise Invalid(
+            raise NoChangelog(
                 f"{table.changelog_id}: there is no such table in the catalog{self._nearest(table)}, so {table.name} "
                 "has no changelog. Check changelog_table and namespace, or wait until the writer has created it."
             )

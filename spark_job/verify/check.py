@@ -18,6 +18,7 @@ from spark_job.pipeline import Pipeline
 from spark_job.verify.deep import fold, plan_deep
 from spark_job.verify.findings import MOST_PLACES, Checked, Finding, Kind, VerifyReport, finding
 from spark_job.verify.foreign import ForeignLook, check_foreign
+from spark_job.verify.multiset import compare_counts, plan_multiset
 from spark_job.verify.places import describe, read_key
 from spark_job.verify.sample import check_sample
 from spark_job.verify.segments import check_segment
@@ -55,7 +56,8 @@ def verify_table(
     notes = list(subject.notes)
     if damaged:
         notes.append("rows could not be compared with the index, of which a part cannot be read")
-    look = _compare_all if options.deep else _compare_some
+    with_keys = _compare_all if options.deep else _compare_some
+    look = _compare_rows if subject.shape.is_keyless else with_keys
     looked = look(pipeline, subject, options, progress, readable=not damaged)
     findings += looked.findings
     notes += looked.notes
@@ -130,6 +132,22 @@ def _compare_some(
         for kind, places in wrong.items()
     ]
     return _Looked(findings, Checked(rows=sampled.rows, entries=sampled.entries), theirs.notes)
+
+
+def _compare_rows(
+    pipeline: Pipeline, subject: Subject, options: Options, progress: Progress, *, readable: bool
+) -> _Looked:
+    """Of a table without a key: how many rows there are, or how often each is there."""
+    if not options.deep or not subject.field_map or subject.history is None:
+        return _Looked(compare_counts(subject))
+    progress("rows", 0, 0)
+    try:
+        work = plan_multiset(subject)
+        compared = fold(run_here_or(pipeline.engine, work) if work.files else [])
+        checked = Checked(rows=compared.rows, events=compared.events)
+        return _Looked(describe(work, compared, show_keys=False), checked)
+    except (Corrupt, Invalid) as error:
+        return _Looked(finding(Kind.UNREADABLE, [str(error)]))
 
 
 def _keys(subject: Subject, places: Sequence[tuple[str, int]]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     DIFFERENT_ROW = "different-row"
     DOUBLED_KEY = "doubled-key"
     FOREIGN_ROW = "foreign-row"
+    SURPLUS_ROW = "surplus-row"
     NOT_INDEXED = "not-indexed"
     WRONG_PLACE = "wrong-place"
     NO_SUCH_ROW = "no-such-row"
@@ -36,6 +37,7 @@ MEANING: Mapping[Kind, str] = {
     Kind.DIFFERENT_ROW: "the mirror's row is not the one of the changelog's latest event",
     Kind.DOUBLED_KEY: "the mirror has a second row of a key",
     Kind.FOREIGN_ROW: "the mirror has a row of a key that the changelog never told of",
+    Kind.SURPLUS_ROW: "the mirror, which has no key, has a row more often than the changelog",
     Kind.NOT_INDEXED: "a row of the mirror whose key the index does not know",
     Kind.WRONG_PLACE: "the index knows the key, but says that its row is elsewhere",
     Kind.NO_SUCH_ROW: "the index points at a row that is not there, or has another key",

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from icemirror.catalog_name import DEFAULT_CATALOG
 from tests.interop.iceberg_java import IcebergJava, JavaObject
 from tests.mirrors import MirroredWorld
+from tests.unit.merge.lab import Lab
 
 SNAPSHOT_COLUMN = "read_at_snapshot"
 
@@ -26,9 +27,10 @@ class SparkSql:
     session: JavaObject
     scratch: Path
     mirror: str
+    changelog: str = ""
 
     @classmethod
-    def on(cls, java: IcebergJava, lab: MirroredWorld) -> SparkSql:
+    def on(cls, java: IcebergJava, lab: MirroredWorld | Lab) -> SparkSql:
         """Both catalogs keep their name in every row of the database, so it must be the same."""
         session = java.spark.newSession()
         properties = lab.settings.catalog_properties(None)
@@ -41,7 +43,10 @@ class SparkSql:
             f"{catalog}.cache-enabled": "false",
         }.items():
             session.conf().set(name, value)
-        return cls(session, java.scratch, f"{DEFAULT_CATALOG}.{lab.table.mirror_id}")
+        mirror, changelog = (
+            f"{DEFAULT_CATALOG}.{one}" for one in (lab.table.mirror_id, lab.table.changelog_id)
+        )
+        return cls(session, java.scratch, mirror, changelog)
 
     def ask(self, query: str) -> pa.Table:
         """The answer to a query, in no order, without loss: through a file."""
@@ -49,9 +54,9 @@ class SparkSql:
         self.session.sql(query).coalesce(1).write().parquet(str(folder))
         return pq.read_table(folder)
 
-    def call(self, procedure: str) -> dict[str, object]:
-        """Runs one of Iceberg's procedures on the mirror; the first row of its answer."""
-        catalog, table = self.mirror.split(".", 1)
+    def call(self, procedure: str, subject: str | None = None) -> dict[str, object]:
+        """Runs one of Iceberg's procedures on the mirror, or another table; the first row of its answer."""
+        catalog, table = (subject or self.mirror).split(".", 1)
         answer = self.session.sql(f"CALL {catalog}.system.{procedure.format(table=repr(table))}")
         rows = answer.collectAsList()
         if rows.isEmpty():

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Invalid
-from icemirror.result import Merged, UpToDate
+from icemirror.result import Merged, Rebuilt, UpToDate
 from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.rebuild import rebuild_step
+from spark_job.resync import advance
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.azurite import Azurite
@@ -53,6 +54,7 @@ def merge_schedule(folder: Path, lake: Lake, key: str = "int", batches: int = 4)
     assert lab.mirror.current_snapshot() is not None
     rebuild(lab)
     check_head(lab)
+    truncate(lab)
     return lab
 
 
@@ -68,6 +70,18 @@ def rebuild(lab: MirroredWorld) -> None:
     lab.world.commit_next()
     assert isinstance(lab.pipeline.advance(lab.table), Merged)
     assert lab.world.verdict(lab.mirror).equal
+
+
+def truncate(lab: MirroredWorld) -> None:
+    """The changelog is dropped and created again, as its writer does at a TRUNCATE: the mirror follows by itself."""
+    catalog, name = lab.pipeline.catalogs.get(lab.table.changelog_catalog), lab.table.changelog_id.parts
+    schema, before = catalog.load_table(name).schema(), lab.mirror
+    catalog.drop_table(name)
+    catalog.create_table(name, schema)
+    assert isinstance(advance(lab.pipeline, lab.table), Rebuilt)
+    assert lab.mirror.scan().count() == 0
+    assert lab.mirror.metadata.table_uuid == before.metadata.table_uuid
+    assert isinstance(advance(lab.pipeline, lab.table), UpToDate)
 
 
 def check_head(lab: MirroredWorld) -> None:

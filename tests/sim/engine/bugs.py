@@ -5,9 +5,11 @@ from __future__ import annotations
 from tests.sim.engine import (
     bugs_of_compaction,
     bugs_of_index,
+    bugs_of_keyless,
     bugs_of_merge,
     bugs_of_profiles,
     bugs_of_replay,
+    bugs_of_resync,
 )
 from tests.sim.engine.bugs_of_merge import FOUR_BITS
 from tests.sim.engine.planting import BUGS, Bug
@@ -18,7 +20,9 @@ __all__ = [
     "Bug",
     "bugs_of_compaction",
     "bugs_of_index",
+    "bugs_of_keyless",
     "bugs_of_merge",
     "bugs_of_profiles",
     "bugs_of_replay",
+    "bugs_of_resync",
 ]

@@ -28,6 +28,7 @@ CURSOR, EPOCH, LIVE_ROWS, ROOT, REPLAY = (
     f"icemirror.{name}" for name in ("cursor", "epoch", "live-rows", "index-root", "replay")
 )
 FULL = "full-"  # how requests of rebuilds begin
+BY_POLICY = "resync-"  # and those that nobody made
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Judge:
     index: set[str] = field(default_factory=set)
     epoch: int = 0
     checked: int = 0
+    known: int = 0  # files that were there when the merge began to look
+    _journals: dict[str, Journal] = field(default_factory=dict)  # by the uuid of the changelog
     _parents: dict[int, int | None] = field(default_factory=dict)
     _added: set[tuple[str, int | None]] = field(default_factory=set)
     _codes: dict[int, Key] = field(default_factory=dict)
@@ -84,6 +87,20 @@ class Judge:
         self._parents[head.snapshot_id] = head.parent_snapshot_id
         self.checked += 1
 
+    def follow(self, uuid: str, journal: Journal) -> None:
+        """A changelog was made, in the place of the one before."""
+        self.journal = self._journals[uuid] = journal
+        self.known = 0
+
+    def _age(self, uuid: str) -> int:
+        return list(self._journals).index(uuid)
+
+    def waits(self, state: State) -> bool:
+        """Whether the mirror lacks something of the changelog that is there, or has something of another."""
+        if not state.uuid:
+            return bool(self.journal.files)
+        return self._journals[state.uuid] is not self.journal or state.merged != len(self.journal.files)
+
     def before(self, head: Snapshot | None) -> State:
         """The state that a commit on this head builds on."""
         return self.states[head.snapshot_id] if head else State()
@@ -92,36 +109,39 @@ class Judge:
         if head.summary is None or CURSOR not in head.summary.additional_properties:
             raise Divergence(f"nobody made snapshot {head.snapshot_id}")
         summary = head.summary.additional_properties
-        source = Cursor.model_validate_json(summary[CURSOR]).source
         replayed, moved = summary.get(REPLAY, ""), head.summary.operation is Operation.REPLACE
         parent = self._built_on(commit.before)
         healed = commit.healed or parent.unseen
-        merged = self.journal.merged(source)
-        done = float("inf") if source.files_done is None else source.files_done
-        position = (source.sequence_number, done)
+        uuid, position, merged = self._position(summary[CURSOR], sure=not moved and not commit.late)
+        journal = self._journals.get(uuid, Journal())
         stays = position == parent.position if replayed or moved else position <= parent.position
-        if replayed.startswith(FULL):
-            if merged < parent.merged:
+        if replayed.startswith((FULL, BY_POLICY)):
+            if merged < parent.merged and uuid == parent.uuid:
                 raise Divergence(f"rebuilt up to {merged} files, although {parent.merged} were merged")
-            state = State().after_merge(self.journal.files[:merged], merged, position)
-            healed |= self.journal.rewritten
+            if uuid and parent.uuid and self._age(uuid) < self._age(parent.uuid):
+                raise Divergence(f"rebuilt from {uuid}, which was dropped before {parent.uuid} was made")
+            state = State().after_merge(journal.files[:merged], merged, position)
+            healed |= journal.rewritten
+        elif parent.uuid not in ("", uuid):
+            raise Divergence(f"merged from {uuid} on what was of {parent.uuid}")
         elif parent.merged > merged or (
             (parent.orders or parent.merged) and stays != bool(replayed or moved)
         ):
             raise Divergence(f"the cursor moved from {parent.position} to {position}")
         else:
-            files = self.journal.files[parent.merged : merged]
-            history = self.journal.files[: parent.merged]
+            files = journal.files[parent.merged : merged]
+            history = journal.files[: parent.merged]
             state = parent.after_merge(files, merged, position, history)
             if healed and (unsure := _unsure(parent, state, contents)):
                 state = parent.with_newest(unsure).after_merge(files, merged, position, history)
+        state = replace(state, uuid=uuid)
         _compare_rows(state, contents)
         if int(summary[LIVE_ROWS]) != len(contents.rows):
             raise Divergence(
                 f"{summary[LIVE_ROWS]} live rows in the summary, {len(contents.rows)} in the table"
             )
         # The last slice of a stage may have been one of deletes, and who moves rows looks at few files.
-        if not replayed.startswith(FULL) and not moved:
+        if not replayed.startswith((FULL, BY_POLICY)) and not moved:
             _no_dead_files(summary, contents)
         # What was on its way lands on its head after all, if what came instead was rolled back.
         epoch, last = (
@@ -142,6 +162,17 @@ class Judge:
         if not self.damaged.isdisjoint(one.path for one in root.segments):
             return replace(state, unseen=True)
         return self._judge_index(commit.after, root, contents, state, healed)
+
+    def _position(self, told: str, *, sure: bool) -> tuple[str, tuple[int, float], int]:
+        """Of which changelog, where in it, and how many files that is."""
+        cursor = Cursor.model_validate_json(told)
+        if not cursor.sources:
+            if self.known and sure:
+                raise Divergence(f"the mirror was emptied, although the changelog has {self.known} files")
+            return "", State().position, 0
+        source = cursor.source
+        done = float("inf") if source.files_done is None else source.files_done
+        return source.uuid, (source.sequence_number, done), self._journals[source.uuid].merged(source)
 
     def _built_on(self, metadata: TableMetadata) -> State:
         """What a merge builds on: the head.
@@ -207,7 +238,7 @@ class Judge:
     def _history(self, state: State) -> dict[Key, Order]:
         """The greatest event of each key that is merged."""
         history: dict[Key, Order] = {}
-        for one in effects(self.journal.files[: state.merged]):
+        for one in effects(self._journals[state.uuid].files[: state.merged] if state.uuid else []):
             history[one.key] = max(history.get(one.key, NOTHING), one.order)
         return history
 
@@ -219,7 +250,7 @@ class Judge:
             came_back = true is None and got == state.expired.get(key)  # a tombstone that was forgotten
             if got == true or came_back:
                 continue
-            loose = key in state.touched or self.journal.rewritten
+            loose = key in state.touched or self._journals.get(state.uuid, self.journal).rewritten
             known = history.get(key)
             least = min(true or NOTHING, known) if known else true
             if loose and got is None and known is None and key not in state.rows:

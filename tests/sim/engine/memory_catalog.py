@@ -57,6 +57,10 @@ class MemoryCatalog(NoopCatalog):
     def create_namespace_if_not_exists(self, namespace: Any, properties: Any = None) -> None:
         """All namespaces are there."""
 
+    def drop_table(self, identifier: Any) -> None:
+        """Its files stay, and a stale read may show it yet."""
+        self.tables.pop(self.identifier_to_tuple(identifier))
+
     def create_table(
         self,
         identifier: Any,

@@ -23,7 +23,7 @@ class State:
 
     `touched`: keys whose order is not the changelog's, because others wrote or deleted their rows. `expired`: orders of
     tombstones that the index has let go, and of which the changelog still tells. `unseen`: damage hid from the judge
-    which tombstones the last merge let go.
+    which tombstones the last merge let go. `uuid`: the changelog that was merged; none where nothing of any is.
     """
 
     merged: int = 0
@@ -33,6 +33,7 @@ class State:
     touched: frozenset[Key] = frozenset()
     expired: Mapping[Key, Order] = field(default_factory=dict)
     unseen: bool = False
+    uuid: str = ""
 
     @property
     def greatest(self) -> Order:
@@ -77,7 +78,7 @@ class State:
         for one in partial:
             v, _, x = rows[one.key]
             rows[one.key] = (v, self._unchanged(one, told, effects([*history, *files]), standing), x)
-        return State(merged, position, orders, rows, frozenset(touched), expired, self.unseen)
+        return State(merged, position, orders, rows, frozenset(touched), expired, self.unseen, self.uuid)
 
     def _unchanged(
         self, winner: Effect, slice_: list[Effect], everything: list[Effect], standing: Mapping[Key, Order]

@@ -99,4 +99,12 @@ FOUND_BY: dict[str, int] = {
     "old key left after a key change": 20001,
     "sequence compared as text": 20001,
     "tie broken by arrival": 20001,
+    "another changelog taken for the old one": 20001,
+    "cursor lost between stage and swap": 20001,
+    "history that is gone taken for nothing new": 20101,
+    "readers see nothing until it is built": 20009,
+    "rebuild restarts for ever": 20001,
+    "rows of the old changelog survive": 20001,
+    "last row without a key forgotten": 30003,
+    "rows without a key that others removed still counted": 30003,
 }

@@ -73,6 +73,8 @@ class Setting:
     partial: bool = (
         False  # events may leave values as they are, and change keys; their order is numbers in text
     )
+    resync: bool = False  # also where the cursor has expired the mirror is rebuilt
+    keyless: bool = False
 
     @classmethod
     def choose(cls, dice: random.Random) -> Setting:
@@ -118,7 +120,7 @@ class Setting:
     @property
     def schema(self) -> Schema:
         """Of the changelog: key, a number that tells revisions apart, a category, a value with NULL and NaN."""
-        return _partial_schema(self.kind) if self.partial else _schema(self.kind)
+        return _partial_schema(self.kind) if self.partial else _schema(self.kind, self.keyless)
 
     @property
     def settings(self) -> Settings:
@@ -127,6 +129,10 @@ class Setting:
         if self.partial:
             old = ", ".join(f"{name}: old_{name}" for name in self.key_names)
             options += f"\n{_PARTIAL}\nold_key_columns: {{{old}}}"
+        if self.resync:
+            options = f"{options}\non_expired_cursor: rebuild"
+        if self.keyless:
+            options = f"{options}\nappend_only: true"
         return _settings(options, f"batch_size: {self.batch_size}\n")
 
     def key_arrays(self, keys: list[Key]) -> list[pa.Array]:
@@ -137,14 +143,14 @@ class Setting:
 
 
 @cache
-def _schema(kind: str) -> Schema:
+def _schema(kind: str, keyless: bool) -> Schema:
     key = _KINDS[kind][0]
     values: tuple[tuple[str, IcebergType], ...] = (
         ("v", LongType()),
         ("c", StringType()),
         ("x", DoubleType()),
     )
-    return changelog_schema(*key, *values, keys=[name for name, _ in key])
+    return changelog_schema(*key, *values, keys=[] if keyless else [name for name, _ in key])
 
 
 @cache
@@ -163,12 +169,12 @@ def _settings(options: str, tail: str) -> Settings:
         return load_settings(write_config(Path(folder), options, tail), os.environ)
 
 
-_arrow: dict[tuple[str, bool, bool], pa.Schema] = {}
+_arrow: dict[tuple[str, bool, bool, bool], pa.Schema] = {}
 
 
 def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:
     """A schema with field ids, converted once for each kind of key."""
-    key = setting.kind, setting.partial, mirror
+    key = setting.kind, setting.partial, setting.keyless, mirror
     if key not in _arrow:
         _arrow[key] = schema_to_pyarrow(schema)
     return _arrow[key]

@@ -162,11 +162,12 @@ def standing(metadata: TableMetadata) -> list[int]:
 
 def cursors(table: Table) -> dict[int, Source]:
     """Where each of the merge's own snapshots stands."""
-    return {
-        one.snapshot_id: Cursor.model_validate_json(one.summary.additional_properties[CURSOR]).source
+    told = {
+        one.snapshot_id: Cursor.model_validate_json(one.summary.additional_properties[CURSOR])
         for one in table.metadata.snapshots
         if one.summary and CURSOR in one.summary.additional_properties
     }
+    return {snapshot_id: cursor.source for snapshot_id, cursor in told.items() if cursor.sources}
 
 
 def without(metadata: TableMetadata, ids: Sequence[int]) -> TableMetadata:

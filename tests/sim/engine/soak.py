@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from icemirror.errors import IcemirrorError
-from tests.sim.engine.bugs import BUGS, bugs_of_compaction, bugs_of_profiles, bugs_of_replay
+from tests.sim.engine.bugs import (
+    BUGS,
+    bugs_of_compaction,
+    bugs_of_keyless,
+    bugs_of_profiles,
+    bugs_of_replay,
+    bugs_of_resync,
+)
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.setting import FIRST_WITH_COMPACTION, FIRST_WITH_PARTIAL_EVENTS
-from tests.sim.engine.story import FIRST_WITH_REPLAYS, run_seed
+from tests.sim.engine.story import FIRST_WITH_REPLAYS, FIRST_WITH_RESYNCS, FIRST_WITHOUT_KEYS, run_seed
 from tests.soak.campaign import Campaign
 
 MOST_SEEDS = 500
@@ -34,6 +41,10 @@ def first_seed_that_finds(name: str, most: int = MOST_SEEDS) -> int | None:
     first, step = 0, 1
     if name in bugs_of_replay.NAMES:
         first, step = FIRST_WITH_REPLAYS, 2
+    elif name in bugs_of_resync.NAMES:
+        first, step = FIRST_WITH_RESYNCS, 4
+    elif name in bugs_of_keyless.NAMES:
+        first, step = FIRST_WITHOUT_KEYS, 8
     elif name in bugs_of_compaction.NAMES:
         first = FIRST_WITH_COMPACTION
     elif name in bugs_of_profiles.NAMES:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from icemirror.errors import Corrupt, IcemirrorError, Invalid
-from icemirror.result import Advance
+from icemirror.result import Merged, UpToDate
 from icemirror.settings import TableSettings
 from spark_job.compaction.compact import Compacted
 from spark_job.compaction.left_alone import LeftAlone
@@ -26,7 +26,7 @@ class Strict(Pipeline):
     damaged: Set[str] = frozenset()
     _faults: list[str] = field(default_factory=list)
 
-    def advance(self, table: TableSettings) -> Advance:
+    def advance(self, table: TableSettings) -> Merged | UpToDate:
         result = super().advance(table)
         faults = [*self._faults, *(self.left_alone.reasons if isinstance(self.left_alone, Noted) else ())]
         if faults and not self.damaged:

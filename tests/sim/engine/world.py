@@ -14,8 +14,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
 from icemirror.errors import CommitUnknown, Invalid, Transient
-from icemirror.result import Merged
+from icemirror.result import UpToDate
 from spark_job.engine import InProcess, LazyEngine
+from spark_job.resync import advance
 from tests.sim.engine import snapshots
 from tests.sim.engine.bugs import Bug
 from tests.sim.engine.damage import damage
@@ -72,11 +73,15 @@ class World:
             catalogs._open[None] = self.catalog
             engine = LazyEngine(lambda: InProcess(self.setting.shards))
             self.pipeline = Strict(settings, catalogs, engine, left_alone=Noted(), damaged=self.judge.damaged)
-            self.catalog.create_table(CHANGELOG, self.setting.schema, properties={"format-version": "2"})
+            self._create_changelog()
             for _ in range(self.dice.choice([steps // 3, steps, steps])):
                 self.step()
             self._end()
         return Outcome(self.judge.checked, self.story, self._deaths)
+
+    def _create_changelog(self) -> None:
+        made = self.catalog.create_table(CHANGELOG, self.setting.schema, properties={"format-version": "2"})
+        self.judge.follow(str(made.metadata.table_uuid), self.journal)
 
     def step(self) -> None:
         """One thing happens."""
@@ -133,7 +138,7 @@ class World:
         """A commit on the changelog, mostly, if there is nothing to merge."""
         table = self.mirror
         ours = snapshots.standing(table.metadata)[:1] if table else []
-        behind = sum(self.judge.states[one].merged for one in ours) < len(self.journal.files)
+        behind = self.judge.waits(self.judge.states[ours[0]]) if ours else bool(self.journal.files)
         return "" if behind or self.dice.random() < 0.1 else f"{self._tell()}; "
 
     def _advance(self, what: str) -> str:
@@ -141,9 +146,7 @@ class World:
         self._forgetful = self._forgetful and self._depth > 0
         try:
             for _ in range(self.dice.choice([1, 2, 50])):
-                step = self.pipeline.advance(self.pipeline.settings.tables[0])
-                self._judge()
-                if not isinstance(step, Merged):
+                if self._is_up_to_date():
                     break
                 slices += 1
                 self.points.passed = []
@@ -161,6 +164,14 @@ class World:
         # A compaction that does not learn what became of it says nothing.
         self._leaky |= bool(self.setting.data_fan_in) and (faulty or self._forgetful)
         return f"{what}: {slices} slices"
+
+    def _is_up_to_date(self) -> bool:
+        """After one step of a merge, before which so many files are known, unless it is shown less than that."""
+        if not self._depth:
+            self.judge.known = 0 if self.catalog.fault is Fault.STALE else len(self.journal.files)
+        self.last = advance(self.pipeline, self.pipeline.settings.tables[0])
+        self._judge()
+        return isinstance(self.last, UpToDate)
 
     def _merge_with_trouble(self) -> str | None:
         kind = "interlude" if self.setting.calm else self.dice.choice(["die", "fault", "interlude"])
@@ -210,8 +221,7 @@ class World:
         if table is None or head is None:
             return None
         other = Other(table, self.judge.reader.read(head), self.setting, self.dice)
-        said = other.write()
-        snapshot_id = next(self._ids)
+        said, snapshot_id = other.write(), next(self._ids)
         self.judge.by_others[snapshot_id] = self.judge.before(head).after_others(other.rows)
         other.commit(snapshot_id)
         return said
@@ -310,22 +320,25 @@ class World:
         self.catalog.commit_table(table, (), (RemoveSnapshotsUpdate(snapshot_ids=ids),))  # type: ignore[call-arg]
 
     def _compact_changelog(self) -> str | None:
-        if self.changelog.current_snapshot() is None or self._depth:
-            return None
-        return self.journal.compact(self.changelog, self.setting)
+        idle = self.changelog.current_snapshot() is None or self._depth > 0
+        return None if idle else self.journal.compact(self.changelog, self.setting)
 
     def _roll_back(self) -> str | None:
         table = self.mirror
         if table is None or table.current_snapshot() is None:
             return None
-        known = {one.snapshot_id for one in self.changelog.metadata.snapshots}
-        ours = [one for one, source in snapshots.cursors(table).items() if source.snapshot_id in known]
+        known, cursors = self._can_be_rolled_back_to(), snapshots.cursors(table)
+        ours = [one for one, source in cursors.items() if known is None or source.snapshot_id in known]
         if not ours:
             return None
         chosen = self.dice.choice(ours[-4:])
         to_main = {"ref-name": "main", "snapshot-id": chosen, "type": "branch"}
         self.catalog.commit_table(table, (), (SetSnapshotRefUpdate.model_validate(to_main),))
         return f"roll the mirror back to {chosen}"
+
+    def _can_be_rolled_back_to(self) -> set[int] | None:
+        """The snapshots of the changelog up to which the mirror may have been merged then; None: any."""
+        return {one.snapshot_id for one in self.changelog.metadata.snapshots}
 
     def _begin_elsewhere(self) -> str | None:
         """Another writer goes on from an earlier snapshot, and nothing of what was before is kept."""
@@ -347,9 +360,7 @@ class World:
         return "restart"
 
     def _land(self) -> str | None:
-        if not self.catalog.late:
-            return None
-        return f"{self.catalog.land_late()} late commits land"
+        return f"{self.catalog.land_late()} late commits land" if self.catalog.late else None
 
     def _upgrade(self) -> str | None:
         table = self.mirror
@@ -369,25 +380,22 @@ class World:
             restart()
         self.points.expect_nothing()
         for _ in range(1000):
-            if not isinstance(self.pipeline.advance(self.pipeline.settings.tables[0]), Merged):
+            if self._is_up_to_date():
                 break
-            self._judge()
             self.points.passed = []
-        self._judge()
         table = self.mirror
-        if table is None or table.current_snapshot() is None:
-            if self.journal.files:
-                raise Divergence("there is no mirror at the end")
+        if (table is None or table.current_snapshot() is None) and self.journal.files:
+            raise Divergence("there is no mirror at the end")
+        if table is None:
             return
         ours = [self.judge.states[one] for one in snapshots.standing(table.metadata)[:1]]
-        if ours and ours[0].merged != len(self.journal.files):
+        if ours and self.judge.waits(ours[0]):
             raise Divergence(f"{ours[0].merged} of {len(self.journal.files)} files are merged at the end")
         for snapshot in table.metadata.snapshots:
             self.judge.reader.read(snapshot)
         self._nothing_left_behind()
 
     def _nothing_left_behind(self) -> None:
-        changelog = "file:///lake/lab/world_changelog"
-        left = {path for path in self.io.files if not path.startswith(changelog)} - self.judge.referenced
+        left = {path for path in self.io.files if "/world_changelog/" not in path} - self.judge.referenced
         if left and not self._leaky:
             raise Divergence(f"files that nobody knows: {sorted(left)}")

@@ -143,3 +143,22 @@ def test_a_table_that_is_named_twice_is_planned_once(
     both = ["-t", "lab.world", "-t", "lab.world_changelog"]
     assert run(["plan", "--json", *both, "-c", str(tmp_path / "icemirror.yaml")]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 1
+
+
+def test_a_changelog_that_was_made_anew_is_followed_and_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1 I2@1")
+    lab.merge()
+    lab.catalog.drop_table("lab.world_changelog")
+    lab.changelog = lab.catalog.create_table("lab.world_changelog", lab.changelog.schema())
+    lab.tell("I3@1")
+    code, shown = plan(tmp_path, capfd)
+    assert (code, "lab.world rebuilds the mirror" in shown) == (0, True)
+    assert lab.rows().keys() == {1, 2}
+    assert run(["merge", "--json", "-c", str(tmp_path / "icemirror.yaml")]) == 0
+    result = json.loads(capfd.readouterr().out)
+    assert (result["outcome"], result["live_rows"], result["slices"]) == ("rebuilt", 1, [])
+    assert lab.rows().keys() == {3}
+    assert "lab.world nothing" in plan(tmp_path, capfd)[1]

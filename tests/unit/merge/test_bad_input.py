@@ -81,10 +81,11 @@ def rename_changelog(lab: Lab) -> None:
     lab.catalog.rename_table("lab.world_changelog", "lab.world_changelogs")
 
 
-def make_changelog_anew(lab: Lab) -> None:
+def make_changelog_anew(lab: Lab) -> Lab:
     lab.catalog.drop_table("lab.world_changelog")
     lab.changelog = lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
     lab.tell("I1@9")
+    return lab.reconfigure("on_truncate: stop", NEIGHBOUR)
 
 
 def truncate_file(lab: Lab) -> None:

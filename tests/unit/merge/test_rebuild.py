@@ -217,7 +217,7 @@ def test_a_mirror_that_cannot_be_merged_on_can_be_rebuilt(
 
 
 def test_a_changelog_that_was_made_anew_can_be_followed_after_a_rebuild(tmp_path: Path) -> None:
-    lab = make(tmp_path)
+    lab = make(tmp_path, "on_truncate: stop")
     schema = lab.changelog.schema()
     lab.catalog.drop_table("lab.world_changelog")
     lab = replace(lab, changelog=lab.catalog.create_table("lab.world_changelog", schema))

@@ -17,7 +17,6 @@ def table(folder: Path, options: str) -> TableSettings:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ("append_only: true", "append_only"),
         ("on_bad_row: quarantine", "on_bad_row: quarantine"),
         ("delete_mode: soft", "delete_mode: soft"),
     ],
@@ -51,6 +50,8 @@ def test_all_of_them_are_named_at_once(tmp_path: Path) -> None:
         "table_properties: {a: b}",
         "primary_keys: [a]",
         "format_version: 3",
+        "append_only: true",
+        "on_expired_cursor: rebuild",
     ],
 )
 def test_what_there_is_passes(tmp_path: Path, options: str) -> None:

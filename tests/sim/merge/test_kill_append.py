@@ -1,0 +1,45 @@
+"""`kill -9` of a merge into a table without a key: no key tells a row that is there twice, so none may be."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from spark_job.verify.check import Options, verify_table
+from tests.sim.merge.forked import merge, rebuild, run_forked
+from tests.unit.merge.test_append_only import make, rows, told
+
+POINTS = (
+    "write-data",
+    "data-written",
+    "write-deletes",
+    "deletes-written",
+    "root-written",
+    "commit",
+    "committed",
+)
+
+
+@pytest.mark.parametrize("work", [merge, rebuild])
+@pytest.mark.parametrize("point", [*POINTS, *(f"{point}:2" for point in POINTS)])
+def test_every_row_is_there_once_whenever_the_merge_is_killed(
+    tmp_path: Path, point: str, work: object
+) -> None:
+    lab = make(tmp_path, batch=2)
+    lab.commit(told(("a", 1), ("a", 1)), told(("b", 2)))
+    lab.commit(told(("c", 3), ("d", 4)))
+    config = lab.settings.source_path
+    expected = Counter({("a", 1): 2, ("b", 2): 1, ("c", 3): 1, ("d", 4): 1})
+    if work is rebuild:
+        assert run_forked(merge, config, 2) == 0
+        assert run_forked(rebuild, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
+        assert rows(lab) == expected
+        assert run_forked(rebuild, config, 2) == 0
+    else:
+        assert run_forked(merge, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
+    assert run_forked(merge, config, 2) == 0
+    assert rows(lab) == expected
+    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal

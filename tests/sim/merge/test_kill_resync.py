@@ -1,0 +1,77 @@
+"""`kill -9` of a merge that rebuilds by policy: readers see the old rows or the new ones, never none; it ends once."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from spark_job.iceberg.mirror import REPLAY
+from spark_job.stage import BY_POLICY
+from spark_job.verify.check import Options, verify_table
+from tests.sim.merge.forked import clean_orphans, merge, run_forked
+from tests.sim.merge.test_kill_rebuild import MERGE_POINTS, OWN_POINTS
+from tests.unit.merge.anew import OLD, lose_history, made_anew, make
+from tests.unit.merge.lab import Lab
+
+NEW = {1: "new", 2: "I2@1", 4: "I4@1", 7: "x"}
+SWAPPED = ("swapped", "stage-removed")
+OF_AN_EMPTY_ONE = tuple(point for point in OWN_POINTS if point not in ("stage-merged", "stage-kept"))
+
+
+def swaps(lab: Lab) -> int:
+    labels = [one.summary[REPLAY] for one in lab.mirror.snapshots() if one.summary]
+    return len([one for one in labels if one and one.startswith(BY_POLICY)])
+
+
+@pytest.mark.parametrize(
+    ("point", "version"),
+    [*((point, 2) for point in (*OWN_POINTS, *MERGE_POINTS)), ("stage-kept", 3), ("swap", 3), ("swapped", 3)],
+)
+def test_a_truncated_changelog_is_followed_whenever_the_merge_is_killed(
+    tmp_path: Path, point: str, version: int
+) -> None:
+    lab = made_anew(make(tmp_path, f"format_version: {version}"))
+    lab.tell("I1@1=new I2@1", "I3@1 I4@1", "I7@1")
+    lab.tell("U7@2=x D3@2")
+    config = lab.settings.source_path
+    assert run_forked(merge, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
+    assert (lab.rows(), swaps(lab)) == ((NEW, 1) if point in SWAPPED else (OLD, 0))
+    lab.tell("I9@3")
+    assert run_forked(merge, config, 2) == 0
+    assert (lab.rows(), swaps(lab)) == ({**NEW, 9: "I9@3"}, 1)
+    assert run_forked(clean_orphans, config, 2) == 0
+    lab.tell("U9@4=y")
+    assert run_forked(merge, config, 2) == 0
+    assert lab.rows() == {**NEW, 9: "y"}
+    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+
+
+@pytest.mark.parametrize("point", OF_AN_EMPTY_ONE)
+def test_a_truncated_changelog_without_events_empties_the_mirror_whenever_the_merge_is_killed(
+    tmp_path: Path, point: str
+) -> None:
+    lab = made_anew(make(tmp_path))
+    config = lab.settings.source_path
+    assert run_forked(merge, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
+    assert lab.rows() == ({} if point in SWAPPED else OLD)
+    assert run_forked(merge, config, 2) == 0
+    assert (lab.rows(), swaps(lab)) == ({}, 1)
+    lab.tell("I1@1")
+    assert run_forked(merge, config, 2) == 0
+    assert lab.rows() == {1: "I1@1"}
+
+
+@pytest.mark.parametrize("point", ["stage-kept", "stage-kept:2", "swap", "swapped"])
+def test_an_expired_cursor_is_rebuilt_from_whenever_the_merge_is_killed(tmp_path: Path, point: str) -> None:
+    lab = make(tmp_path, "on_expired_cursor: rebuild")
+    lab.tell("I7@7")
+    lab.tell("I8@8")
+    lose_history(lab)
+    config = lab.settings.source_path
+    assert run_forked(merge, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
+    after = {**OLD, 7: "I7@7", 8: "I8@8"}
+    assert lab.rows() == (after if point in SWAPPED else OLD)
+    assert run_forked(merge, config, 2) == 0
+    assert (lab.rows(), swaps(lab)) == (after, 1)
