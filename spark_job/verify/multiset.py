@@ -37,12 +37,12 @@ class MultisetWork(DeepWork):
         file = self.history[at]
         require_inserts(self.changelog_io, file, self.shape)
         by = projection_of(file, self.field_map, self.shape.defaults)
-        return _changes(self._digests(self.changelog_io, file.events, by), at, 0)
+        return _changes(self._digests(self.changelog_io, file.events, by)[:, -1], at, 0)
 
     def _read_rows(self, at: int) -> Changes:
         file = self.mirrored[at]
         same = {target: target for target in self.field_map.values()}
-        digests = self._digests(self.io, file.rows, Projection(file.path, same, file.absent))
+        digests = self._digests(self.io, file.rows, Projection(file.path, same, file.absent))[:, -1]
         live = np.ones(len(digests), dtype=np.bool_)
         live[file.dead if file.dead is not None else slice(None)] = False
         return _changes(digests, at, ROW | OF_HEAD).take(live)

@@ -6,7 +6,7 @@ from typing import Any
 
 from icemirror.cursor import Cursor
 from spark_job import pipeline, rebuild, stock
-from spark_job.iceberg import lineage, swap
+from spark_job.iceberg import swap
 from spark_job.iceberg.manifests import known_manifests
 from tests.sim.engine.planting import BUGS, plant
 
@@ -46,17 +46,6 @@ def rebuild_restarts_for_ever(find: Any) -> Any:
 @plant((stock, "require_same_changelog"), (pipeline, "require_same_changelog"))
 def another_changelog_taken_for_the_old_one(_require: Any) -> Any:
     return lambda *_given: None
-
-
-@plant((lineage, "walk_back"))
-def history_that_is_gone_taken_for_nothing_new(walk: Any) -> Any:
-    def wrong(table: Any, name: str, source: Any) -> Any:
-        try:
-            return walk(table, name, source)
-        except lineage.CursorExpired:
-            return []
-
-    return wrong
 
 
 NAMES = frozenset(BUGS) - _before

@@ -143,7 +143,7 @@ class Setting:
 
 
 @cache
-def _schema(kind: str, keyless: bool) -> Schema:
+def _schema(kind: str, keyless: bool = False) -> Schema:
     key = _KINDS[kind][0]
     values: tuple[tuple[str, IcebergType], ...] = (
         ("v", LongType()),
