@@ -204,18 +204,21 @@ ID: tuple[str, IcebergType] = ("id", LongType())
 NAME: tuple[str, IcebergType] = ("name", StringType())
 
 
+RETYPED = changelog_schema(ID, ("name", LongType()))
+
+
 @pytest.mark.parametrize("written", [True, False])
 @pytest.mark.parametrize(
-    ("schema", "message"),
+    ("schema", "policy", "message"),
     [
-        (changelog_schema(ID, NAME, keys=("name",)), "its key is id, now it shall be name"),
-        (changelog_schema(ID, ("name", LongType())), "column name changed from string to long"),
+        (changelog_schema(ID, NAME, keys=("name",)), "permissive", "its key is id, now it shall be name"),
+        (RETYPED, "strict", "column name"),
     ],
 )
-def test_another_key_or_type_is_refused_before_anything_is_written(
-    tmp_path: Path, schema: Schema, message: str, written: bool
+def test_what_may_not_be_followed_is_refused_before_anything_is_written(
+    tmp_path: Path, schema: Schema, policy: str, message: str, written: bool
 ) -> None:
-    lab = make(tmp_path)
+    lab = make(tmp_path).reconfigure(f"schema_policy: {policy}")
     files = lab.files_on_disk()
     lab = made_anew(lab, schema)
     if written:
@@ -225,6 +228,13 @@ def test_another_key_or_type_is_refused_before_anything_is_written(
     assert (result.error.kind, lab.rows()) == ("invalid", OLD)
     assert message in result.error.message
     assert lab.files_on_disk() == files
+
+
+def test_a_column_of_another_type_is_another_column(tmp_path: Path) -> None:
+    lab = made_anew(make(tmp_path), RETYPED)
+    lab.commit(events("I1@1=1").cast(schema_to_pyarrow(RETYPED)))
+    assert lab.try_merge().outcome == "rebuilt"
+    assert lab.rows() == {1: 1}
 
 
 def test_a_rebuild_goes_on_when_what_it_was_to_merge_next_expires(tmp_path: Path) -> None:
