@@ -25,8 +25,6 @@ def of_table(options: TableOptions) -> Iterator[str]:
         yield "append_only"
     if options.on_expired_cursor != "stop":
         yield f"on_expired_cursor: {options.on_expired_cursor}"
-    if options.on_bad_row != "stop":
-        yield f"on_bad_row: {options.on_bad_row}"
     if options.delete_mode != "hard":
         yield f"delete_mode: {options.delete_mode}"
 

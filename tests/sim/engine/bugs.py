@@ -7,6 +7,7 @@ from tests.sim.engine import (
     bugs_of_index,
     bugs_of_merge,
     bugs_of_profiles,
+    bugs_of_rejects,
     bugs_of_replay,
 )
 from tests.sim.engine.bugs_of_merge import FOUR_BITS
@@ -20,5 +21,6 @@ __all__ = [
     "bugs_of_index",
     "bugs_of_merge",
     "bugs_of_profiles",
+    "bugs_of_rejects",
     "bugs_of_replay",
 ]

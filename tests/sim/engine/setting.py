@@ -73,6 +73,7 @@ class Setting:
     partial: bool = (
         False  # events may leave values as they are, and change keys; their order is numbers in text
     )
+    rejects: bool = False  # bad rows are among the events, and are put aside
 
     @classmethod
     def choose(cls, dice: random.Random) -> Setting:
@@ -107,6 +108,10 @@ class Setting:
         """By the seed alone, and never where replays are: their slices decide what an event that is late finds."""
         return replace(self, partial=seed >= FIRST_WITH_PARTIAL_EVENTS and seed % 6 == 3)
 
+    def with_rejects(self) -> Setting:
+        """With bad rows among the events."""
+        return replace(self, rejects=True)
+
     @property
     def key_columns(self) -> tuple[tuple[str, IcebergType], ...]:
         return _KINDS[self.kind][0]
@@ -118,7 +123,7 @@ class Setting:
     @property
     def schema(self) -> Schema:
         """Of the changelog: key, a number that tells revisions apart, a category, a value with NULL and NaN."""
-        return _partial_schema(self.kind) if self.partial else _schema(self.kind)
+        return _partial_schema(self.kind) if self.partial else _schema(self.kind, self.rejects)
 
     @property
     def settings(self) -> Settings:
@@ -127,6 +132,8 @@ class Setting:
         if self.partial:
             old = ", ".join(f"{name}: old_{name}" for name in self.key_names)
             options += f"\n{_PARTIAL}\nold_key_columns: {{{old}}}"
+        if self.rejects:
+            options += f"\non_bad_row: quarantine\nprimary_keys: [{', '.join(self.key_names)}]"
         return _settings(options, f"batch_size: {self.batch_size}\n")
 
     def key_arrays(self, keys: list[Key]) -> list[pa.Array]:
@@ -137,14 +144,17 @@ class Setting:
 
 
 @cache
-def _schema(kind: str) -> Schema:
+def _schema(kind: str, rejects: bool = False) -> Schema:
     key = _KINDS[kind][0]
     values: tuple[tuple[str, IcebergType], ...] = (
         ("v", LongType()),
         ("c", StringType()),
         ("x", DoubleType()),
     )
-    return changelog_schema(*key, *values, keys=[name for name, _ in key])
+    schema = changelog_schema(*key, *values, keys=[name for name, _ in key])
+    if not rejects:
+        return schema
+    return Schema(*(field.model_copy(update={"required": False}) for field in schema.fields))
 
 
 @cache
@@ -163,12 +173,12 @@ def _settings(options: str, tail: str) -> Settings:
         return load_settings(write_config(Path(folder), options, tail), os.environ)
 
 
-_arrow: dict[tuple[str, bool, bool], pa.Schema] = {}
+_arrow: dict[tuple[str, bool, bool, bool], pa.Schema] = {}
 
 
 def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:
     """A schema with field ids, converted once for each kind of key."""
-    key = setting.kind, setting.partial, mirror
+    key = setting.kind, setting.partial, setting.rejects, mirror
     if key not in _arrow:
         _arrow[key] = schema_to_pyarrow(schema)
     return _arrow[key]

@@ -162,11 +162,15 @@ class World:
         self._leaky |= bool(self.setting.data_fan_in) and (faulty or self._forgetful)
         return f"{what}: {slices} slices"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The points at which a merge may be stopped."""
+        return (*NAMES, *COMPACTION_NAMES) if self.setting.data_fan_in else NAMES
+
     def _merge_with_trouble(self) -> str | None:
         kind = "interlude" if self.setting.calm else self.dice.choice(["die", "fault", "interlude"])
         told = self._something_to_merge()
-        names = (*NAMES, *COMPACTION_NAMES) if self.setting.data_fan_in else NAMES
-        point, time = self.dice.choice(names), self.dice.choice([1, 1, 2])
+        point, time = self.dice.choice(self.names), self.dice.choice([1, 1, 2])
         match kind:
             case "die":
                 self.points.expect(point, time, self._die)
