@@ -40,8 +40,8 @@ def bad_rows_left_out(_gather: Any) -> Any:
 
 
 @plant((pipeline, "gather_rejected"))
-def bad_rows_of_the_last_shard_left_out(gather: Any) -> Any:
-    return lambda parts: gather(parts[:-1] if len(parts) > 1 else parts)
+def bad_rows_of_a_shard_left_out(gather: Any) -> Any:
+    return lambda parts: gather(parts[1:] if len(parts) > 1 else parts)
 
 
 @plant((collapse, "sift"))
