@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 from icemirror.errors import Invalid
 from spark_job.change_file import ChangeFile
+from spark_job.distinct import distinct
 from spark_job.key_index.keys import U64, Mask
 from spark_job.rejected import Rejected
 from spark_job.rejects.columns import Columns, Own
@@ -30,7 +31,7 @@ def known_places(table: Table, columns: Columns, files: Sequence[ChangeFile], re
     named = _names(columns)
     if table.current_snapshot() is None or named is None:
         return np.zeros(len(rejected), dtype=np.bool_)
-    ordinals = np.unique(rejected.file)
+    ordinals = distinct(rejected.file)
     commits = [files[ordinal].sequence_number for ordinal in ordinals.tolist()]
     rows = _read(table, *named, min(commits), max(commits))
     paths = pa.array([files[ordinal].path for ordinal in ordinals.tolist()], pa.large_string())
