@@ -32,8 +32,8 @@ def test_a_setting_whose_feature_is_to_come_is_refused_by_name(
 
 
 def test_all_of_them_are_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"append_only, delete_mode: soft"):
-        require_supported(table(tmp_path, "delete_mode: soft\nappend_only: true"))
+    with pytest.raises(Invalid, match=r"on_expired_cursor: rebuild, delete_mode: soft"):
+        require_supported(table(tmp_path, "delete_mode: soft\non_expired_cursor: rebuild"))
 
 
 @pytest.mark.parametrize(
