@@ -25,6 +25,7 @@ class SliceResult(_Frozen):
     deleted: int
     stale: int
     unchanged: int
+    rejected: int = 0
     data_files: int
     delete_files: int
     data_bytes: int

@@ -36,8 +36,8 @@ from spark_job.key_index.root import IndexedFile, Root, root_path, write_root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.little import run_here_or
 from spark_job.locate import Index
-from spark_job.parquet_columns import open_parquet, read_columns
 from spark_job.pipeline import Pipeline
+from spark_job.read_sequences import read_sequences
 from spark_job.schema_note import SOURCE_SCHEMA
 from spark_job.shape import ChangelogShape
 from spark_job.vectors import deleted_positions
@@ -124,9 +124,7 @@ def newest_order(io: FileIO, files: Sequence[ChangeFile], shape: ChangelogShape)
     """The greatest order of any event in these files; only the sequence is read."""
     newest = (0,) * (shape.sequence.parts + 1)
     for file in files:
-        with open_parquet(io, file.path, file.events) as parquet:
-            columns = read_columns(parquet, file.path, shape.sequence.field_ids)
-        orders = shape.sequence.encode(columns, file.path, np.ones(len(columns[0]), dtype=np.bool_))
+        orders = read_sequences(io, file, shape)
         if len(orders):
             newest = max(newest, (*greatest_order(orders), file.sequence_number))
     return newest

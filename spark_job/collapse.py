@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import MAKE_ANEW, Corrupt, Invalid
+from spark_job.bad_rows import Bad, BadRows, Reason, rows_where, sift
 from spark_job.bulk import require_short
 from spark_job.change_file import ChangeFile
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
@@ -88,17 +89,25 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
 
 
 def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
-    """The events of one changelog file."""
+    """The events of one changelog file; where bad rows are rejected, the others."""
+    return read_sifted(io, file, ordinal, shape)[0]
+
+
+def read_sifted(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> tuple[Changes, Bad]:
+    """The events of one changelog file, and the rows that are rejected; none unless the table has it so."""
     narrow = _open_narrow(io, file, shape)
     with _told(file, shape):
-        return as_changes(narrow, file, ordinal, shape)
+        return sift_changes(narrow, file, ordinal, shape)
 
 
 def check_changes(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> None:
     """Refuses what `read_changes` refuses of a file, without encoding its keys."""
     narrow = _open_narrow(io, file, shape)
     with _told(file, shape):
-        _judge(narrow, file, shape)
+        if shape.rejects:
+            sift(narrow, lambda narrow: _judge(narrow, file, shape))
+        else:
+            _judge(narrow, file, shape)
 
 
 def _open_narrow(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> Narrow:
@@ -118,9 +127,12 @@ def _told(file: ChangeFile, shape: ChangelogShape) -> Iterator[None]:
     try:
         yield
     except Invalid as error:
+        aside = (
+            " Or set on_bad_row to quarantine, which puts them aside." if isinstance(error, BadRows) else ""
+        )
         raise Invalid(
             f"{shape.changelog}: {error}. Roll the changelog back to the snapshot before {file.snapshot_id} and append "
-            "these rows as they should be; then `icemirror resume`."
+            f"these rows as they should be; then `icemirror resume`.{aside}"
         ) from error
 
 
@@ -144,12 +156,44 @@ def _judge(narrow: Narrow, file: ChangeFile, shape: ChangelogShape) -> _Judged:
         lowest = None if lowest is None else lowest[told.kept]
     for key in narrow.keys:
         if key.null_count:
-            first = int(row[np.flatnonzero(key.is_null().to_numpy(zero_copy_only=False))[0]])
-            raise Invalid(
-                f"{file.path}: the key is NULL in row {first}: an event without a key cannot be merged"
+            wrong = row[rows_where(key.is_null().to_numpy(zero_copy_only=False))]
+            raise BadRows(
+                f"{file.path}: the key is NULL in row {int(wrong[0])}: an event without a key cannot be merged",
+                Reason.NULL_KEY,
+                wrong,
             )
     sequence = shape.sequence.encode(narrow.sequence, file.path, lowest, row)
     return _Judged(narrow, row, operation, sequence)
+
+
+def sift_changes(
+    narrow: Narrow, file: ChangeFile, ordinal: int, shape: ChangelogShape
+) -> tuple[Changes, Bad]:
+    """Events of a file by their narrow columns, numbered from 0, and the rows that are rejected."""
+    if not shape.rejects:
+        return as_changes(narrow, file, ordinal, shape), ()
+
+    def convert(narrow: Narrow) -> Changes:
+        if not len(narrow):
+            return blank_changes(shape, ordinal, np.empty(0, dtype=np.intp))
+        return as_changes(narrow, file, ordinal, shape)
+
+    changes, rows, bad = sift(narrow, convert)
+    if rows is None:
+        return changes, bad
+    return replace(changes, row=rows[changes.row].astype(np.uint32)), bad
+
+
+def blank_changes(shape: ChangelogShape, ordinal: int, rows: Indices, operation: int = 0) -> Changes:
+    """As many changes without key and sequence, at these rows of a file."""
+    count = len(rows)
+    return Changes(
+        keys=Keys(np.zeros(count, np.uint64), np.zeros(count, np.uint64) if shape.codec.is_wide else None),
+        operation=np.full(count, operation, dtype=np.uint8),
+        sequence=np.zeros((count, shape.sequence.parts), dtype=np.uint64),
+        file=np.full(count, ordinal, dtype=np.uint32),
+        row=rows.astype(np.uint32),
+    )
 
 
 def as_changes(narrow: Narrow, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:

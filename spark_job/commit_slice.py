@@ -19,7 +19,7 @@ from spark_job.delete_tiers import plan_deletes
 from spark_job.deletes import write_deletes
 from spark_job.evolution import Evolution
 from spark_job.iceberg.discard import discard
-from spark_job.iceberg.mirror import Mirror
+from spark_job.iceberg.mirror import REJECTED, Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, forget_files
@@ -40,6 +40,7 @@ class Tally:
     deleted: int = 0
     stale: int = 0
     unchanged: int = 0
+    rejected: int = 0
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,7 @@ def _tally(shards: Sequence[ShardResult]) -> Tally:
         deleted=sum(fate.deleted for fate in fates),
         stale=sum(fate.stale for fate in fates),
         unchanged=sum(fate.unchanged for fate in fates),
+        rejected=sum(len(shard.rejected) for shard in shards),
     )
 
 
@@ -246,6 +248,7 @@ def _counts(tally: Tally) -> dict[str, str]:
         "icemirror.updated": str(tally.updated),
         "icemirror.deleted": str(tally.deleted),
         "icemirror.stale": str(tally.stale),
+        REJECTED: str(tally.rejected),
     }
 
 

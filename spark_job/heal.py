@@ -35,6 +35,7 @@ from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.locate import Index, look_up
 from spark_job.merged_then import merged_then
 from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.read_sequences import read_sequences
 from spark_job.shape import ChangelogShape
 from spark_job.vectors import deleted_positions
 
@@ -357,9 +358,9 @@ class Healer:
         return max((self._greatest_of(file) for file in history if file.events), default=nothing)
 
     def _greatest_of(self, file: ChangeFile) -> tuple[int, ...]:
-        with open_parquet(self.changelog_io, file.path, file.events) as parquet:
-            columns = read_columns(parquet, file.path, self.shape.sequence.field_ids)
-        sequence = self.shape.sequence.encode(columns, file.path, np.ones(len(columns[0]), dtype=np.bool_))
+        sequence = read_sequences(self.changelog_io, file, self.shape)
+        if not len(sequence):
+            return (0,) * (self.shape.sequence.parts + 1)
         return (*order_column.greatest_order(sequence), file.sequence_number)
 
     def _history(self) -> tuple[ChangeFile, ...]:

@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from icemirror.errors import Invalid
+from spark_job.bad_rows import BadRows, Reason, rows_where
+from spark_job.key_index.keys import Indices
 from spark_job.narrow import Narrow
 from spark_job.shape import ChangelogShape, Operation
 
@@ -52,7 +54,8 @@ def _by_values(narrow: Narrow, column: pa.Array, shape: ChangelogShape, path: st
         elif value in shape.ignored or (value is None and _are_tombstones(narrow, shape, indices == at)):
             codes[at] = _IGNORED
         else:
-            raise _unknown(value, int(np.flatnonzero(indices == at)[0]), shape, path)
+            wrong = [at, *_unknown_values(encoded.dictionary, shape, null=value is None)]
+            raise _unknown(value, rows_where(np.isin(indices, wrong)), shape, path)
         lowest[at] = value in shape.null_sequence_for
     return Told(codes[indices], lowest=lowest[indices] if lowest.any() else None)
 
@@ -66,7 +69,14 @@ def _are_tombstones(narrow: Narrow, shape: ChangelogShape, rows: Mask) -> bool:
     )
 
 
-def _unknown(value: str | None, row: int, shape: ChangelogShape, path: str) -> Invalid:
+def _unknown_values(values: pa.Array, shape: ChangelogShape, *, null: bool) -> list[int]:
+    """The places of values that mean no operation: of NULL, or of all others."""
+    known = {*shape.operations, *shape.ignored, *shape.truncates}
+    return [at for at, one in enumerate(values.to_pylist()) if one not in known and (one is None) == null]
+
+
+def _unknown(value: str | None, rows: Indices, shape: ChangelogShape, path: str) -> Invalid:
+    row = int(rows[0])
     if value in shape.truncates:
         return Invalid(
             f"{path}: row {row} says that the source table was truncated ({value!r}), which is not followed. "
@@ -77,7 +87,8 @@ def _unknown(value: str | None, row: int, shape: ChangelogShape, path: str) -> I
     what = "NULL" if value is None else repr(value)
     add = "add it to operation_values, then `icemirror resume`; if not, the row is wrong"
     advice = "" if value is None else f". If it means one of these, {add}"
-    return Invalid(f"{path}: unknown operation {what} in row {row}; known are {known}{advice}")
+    reason = Reason.NULL_OPERATION if value is None else Reason.UNKNOWN_OPERATION
+    return BadRows(f"{path}: unknown operation {what} in row {row}; known are {known}{advice}", reason, rows)
 
 
 def _deleted(column: pa.Array, path: str) -> Mask:
@@ -94,9 +105,12 @@ def _deleted(column: pa.Array, path: str) -> Mask:
     else:
         known = pc.is_in(column, value_set=pa.array(["true", "false", None], column.type))
         if not pc.all(known, min_count=0).as_py():
-            row = int(np.flatnonzero(~known.to_numpy(zero_copy_only=False))[0])
-            raise Invalid(
-                f"{path}: row {row} has a text other than true and false in the column that says whether it is gone"
+            rows = rows_where(~known.to_numpy(zero_copy_only=False))
+            raise BadRows(
+                f"{path}: row {int(rows[0])} has a text other than true and false in the column that says whether it "
+                "is gone",
+                Reason.UNKNOWN_OPERATION,
+                rows,
             )
         gone = pc.equal(column, "true").fill_null(False)
     found: Mask = gone.to_numpy(zero_copy_only=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.schema import Schema
@@ -45,12 +45,15 @@ from spark_job.lost_track import ChangelogAway, NoChangelog
 from spark_job.own_values import OwnValues
 from spark_job.partitions import require_known_transforms
 from spark_job.plan import Slice, SliceLimits
+from spark_job.rejected import gather_rejected
+from spark_job.rejects.record import record_rejects
 from spark_job.row_columns import row_schema, row_shape
 from spark_job.row_lineage import require_free_names
 from spark_job.shard import ShardResult, SliceWork, without_history
 from spark_job.slice_result import position_after, position_of, slice_result
 from spark_job.stock import Prepared, plan_table, require_same_changelog
 from spark_job.support import require_supported
+from spark_job.task import Done, Task, next_task
 
 _MOST_ATTEMPTS = 8
 _MOST_EVENTS = 4_000_000  # keeps a slice's key tuples within the memory of one worker, whatever its bytes
@@ -231,7 +234,7 @@ class Pipeline:
                     work = replace(work, history=tuple(prepared.merged_files()))
                 elif replay_id is not None and not healed and not caught:
                     # Shards with news ask for the history before they write anything.
-                    self.engine.run(work)
+                    self._reject(prepared, mirror, part, self.engine.run(work))
                     return None
                 merge = plan_merge(mirror.table.io, location, mirror.root, part.events, expire_before)
                 moves = part.files or part.cursor != before.cursor
@@ -239,6 +242,7 @@ class Pipeline:
                 if not (moves or behind or merge.pieces or merge.moved):
                     return None
                 shards, merged = run_beside(self.engine, work if part.files else None, merge)
+                self._reject(prepared, mirror, part, shards, merged_paths(merged))
             except BaseException:
                 discard(mirror.table.io, [segment.path for segment in (*healed, *caught)])
                 raise
@@ -255,6 +259,30 @@ class Pipeline:
             result = slice_result(part, outcome, planned, self.clock() - began)
             log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
         return Merged(slice=result, position=position_after(part, outcome))
+
+    def _reject(
+        self,
+        prepared: Prepared,
+        mirror: Mirror,
+        part: Slice,
+        shards: Sequence[ShardResult],
+        others: Sequence[str] = (),
+    ) -> None:
+        """Puts the bad rows of a slice aside; else what was written for it, and `others`, is removed again."""
+        rejected = gather_rejected([shard.rejected for shard in shards])
+        try:
+            record_rejects(
+                self.catalogs,
+                prepared.settings,
+                prepared.changelog,
+                prepared.shape,
+                part,
+                rejected,
+                self.run_id,
+            )
+        except BaseException:
+            discard(mirror.table.io, [*others, *(path for shard in shards for path in shard.paths)])
+            raise
 
     def _tidy(self, prepared: Prepared) -> Mirror | None:
         """Once nothing is left to merge, puts small data files together; the mirror after it.
@@ -339,28 +367,6 @@ class Pipeline:
             old_files=indexed_files(mirror, staged=prepared.staged) if prepared.shape.marker else (),
             own=OwnValues(evolution.own, int(1e6 * time.time())) if evolution and evolution.own else None,
         )
-
-
-@dataclass(frozen=True)
-class Task:
-    """What one commit shall do; nothing if there is no part. `replay_id`: the request that has it merged once more."""
-
-    prepared: Prepared
-    part: Slice | None
-    replay_id: str | None = None
-
-
-@dataclass(frozen=True)
-class Done:
-    """A task, and what it committed, if anything."""
-
-    task: Task
-    merged: Merged | None = None
-
-
-def next_task(prepared: Prepared) -> Task:
-    """The first of the slices that wait."""
-    return Task(prepared, prepared.slices[0] if prepared.slices else None)
 
 
 def _new_schema(prepared: Prepared) -> tuple[Schema, FieldMap]:

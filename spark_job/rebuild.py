@@ -51,13 +51,14 @@ from spark_job.index_location import index_location
 from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.left import left_after
 from spark_job.lost_track import CursorExpired
-from spark_job.pipeline import Pipeline, next_task
+from spark_job.pipeline import Pipeline
 from spark_job.reanchor import reanchored
 from spark_job.round_trips import for_each
 from spark_job.stage import Place, Stage, begin_stage, find_stage, fulfilled
 from spark_job.stage_columns import built_columns
 from spark_job.stage_files import left_over
 from spark_job.stock import Prepared, plan_table
+from spark_job.task import next_task
 
 _MOST_ATTEMPTS = 8
 _REBUILDS_KEPT = 16

@@ -22,6 +22,7 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Invalid
+from spark_job.bad_rows import BadRows, Reason
 from spark_job.sequence_text import SIGN_BIT, TEXT_FORMS, U64, Form, decode_text
 
 _PARTS = {Form.NUMBER: 1, Form.DECIMAL: 2, **{form: of.parts for form, of in TEXT_FORMS.items()}}
@@ -112,9 +113,12 @@ def _with_nulls(
     null: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
     wrong = np.flatnonzero(null if lowest is None else null & ~lowest)
     if len(wrong):
-        row = int(wrong[0] if rows is None else rows[wrong[0]])
-        raise Invalid(
-            f"{file}: {column.name} is NULL in row {row}: an event without a sequence has no place in the order"
+        wrong = wrong if rows is None else rows[wrong]
+        raise BadRows(
+            f"{file}: {column.name} is NULL in row {int(wrong[0])}: an event without a sequence has no place in the "
+            "order",
+            Reason.NULL_SEQUENCE,
+            wrong,
         )
     there = np.flatnonzero(~null)
     found = _decode(column, array.drop_null(), file, there if rows is None else rows[there])

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from icemirror.errors import Invalid
+from spark_job.bad_rows import BadRows, Reason
 
 U64 = NDArray[np.uint64]
 SIGN_BIT = np.uint64(1 << 63)
@@ -201,6 +201,9 @@ def decode_text(
     try:
         return of.decode(array.cast(pa.large_string()))
     except BadText as bad:
-        raise Invalid(
-            f"{file}: {name} in row {int(rows[bad.places[0]])} is not of the form {of.expected}"
+        wrong = rows[bad.places]
+        raise BadRows(
+            f"{file}: {name} in row {int(wrong[0])} is not of the form {of.expected}",
+            Reason.UNREADABLE_SEQUENCE,
+            wrong,
         ) from None

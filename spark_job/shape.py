@@ -35,6 +35,7 @@ class ChangelogShape:
     is the lowest value. `delete_id`: a column of the source that says that a row is gone. `old_key_ids`: the key before
     the change, in the order of `key_ids`. `marker`: what stands for a value that has not changed; it is NULL
     where nobody knows it, with `nulls_missing`. `defaults`: what columns hold in files that do not have them.
+    `rejects`: bad rows do not count, instead of stopping.
     """
 
     key_ids: tuple[int, ...]
@@ -54,6 +55,7 @@ class ChangelogShape:
     old_key_ids: tuple[int, ...] = ()
     marker: Marker | None = None
     nulls_missing: bool = False
+    rejects: bool = False
 
     def of_mirror(self, mirror: UUID) -> ChangelogShape:
         """The shape with the codec of this one mirror."""
@@ -116,6 +118,7 @@ def resolve_shape(
         old_key_ids=tuple(one.field.field_id for one in old_keys),
         marker=Marker(marker) if marker is not None else None,
         nulls_missing=settings.on_missing_value == "set-null",
+        rejects=settings.on_bad_row == "quarantine",
     )
 
 

@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 from icemirror.crash import reach
 from spark_job.bulk import piece_bytes
 from spark_job.change_file import ChangeFile
-from spark_job.collapse import LEFT, Changes, collapse_changes, concat_changes, in_order, read_changes
+from spark_job.collapse import LEFT, Changes, collapse_changes, concat_changes, in_order
 from spark_job.data_files import WrittenRows, write_rows
 from spark_job.doubtful import NeedsHistory, find_doubtful, find_news, settle
 from spark_job.field_map import FieldMap
@@ -34,6 +34,7 @@ from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_s
 from spark_job.locate import Fate, Index, Located, decide, locate_keys
 from spark_job.old_values import OldValues, Story
 from spark_job.own_values import OwnValues
+from spark_job.rejected import Rejected, read_events, split_rejected
 from spark_job.row_lineage import old_row_ids, with_row_ids
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import TooMuch, read_rows
@@ -85,12 +86,9 @@ class SliceWork:
         return self.mirror_io
 
     def read(self, ordinals: range) -> Changes:
-        """The events of some files of the slice, in the order of events."""
+        """The events of some files of the slice, those that are rejected after the others of their file."""
         return concat_changes(
-            [
-                read_changes(self.changelog_io, self.files[ordinal], ordinal, self.shape)
-                for ordinal in ordinals
-            ]
+            [read_events(self.changelog_io, self.files[ordinal], ordinal, self.shape) for ordinal in ordinals]
         )
 
     def most_shards(self, wanted: int) -> int:
@@ -131,6 +129,7 @@ class ShardResult:
     removed_pos: NDArray[np.int64]
     seconds: dict[str, float] = field(default_factory=dict)
     indexed: bool = True
+    rejected: Rejected = field(default_factory=Rejected)
 
     @property
     def paths(self) -> list[str]:
@@ -143,7 +142,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
     """Merges the events that `read` gives; files of a failed attempt are removed again."""
     seconds: dict[str, float] = {}
     with _timed(seconds, "collapse"):
-        events = in_order(read())
+        events, rejected = split_rejected(in_order(read()))
         check_events(_sides(work), events, work.key_check_rows)
         changes = collapse_changes(events)
     with _timed(seconds, "locate"):
@@ -178,6 +177,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         removed_file=located.file[fate.removes],
         removed_pos=located.pos[fate.removes],
         seconds=seconds,
+        rejected=rejected,
     )
 
 

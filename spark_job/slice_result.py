@@ -34,6 +34,7 @@ def slice_result(part: Slice, outcome: Outcome, planned: float, merged: float) -
         deleted=tally.deleted,
         stale=tally.stale,
         unchanged=tally.unchanged,
+        rejected=tally.rejected,
         data_files=len(outcome.data_files),
         delete_files=len(delete_bytes),
         data_bytes=sum(file.file_size_in_bytes for file in outcome.data_files),

@@ -79,6 +79,7 @@ def _log_turn(run: RunResult) -> None:
         "commits": len(result.slices),
         "events": sum(part.events for part in result.slices),
         "rows": sum(part.inserted + part.updated + part.deleted for part in result.slices),
+        "rejected": sum(part.rejected for part in result.slices),
         "live_rows": result.live_rows,
         "seconds": result.seconds,
     }

@@ -26,7 +26,7 @@ from icemirror.errors import Exit, IcemirrorError, exit_code
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
-    from spark_job.explain.report import EventReport, ExplainReport
+    from spark_job.explain.report import EventReport, ExplainReport, RejectedReport
 
 _MOST_TEXT = 120
 _STATES = {
@@ -114,6 +114,10 @@ def _render(report: ExplainReport) -> Group:
     width = len(str(len(report.events)))
     for event in report.events:
         lines += _event(event, width)
+    if report.rejected:
+        lines += [Text(), Text("rejected events, which do not count", style="bold")]
+    for one in report.rejected:
+        lines += _rejected(one)
     if report.findings or report.unreadable or report.notes:
         lines.append(Text())
     for found in report.findings:
@@ -172,6 +176,12 @@ def _event(event: EventReport, width: int) -> Iterator[Text]:
     yield Text(place, style="dim")
     if event.values is not None:
         yield Text(f"{margin}{_pairs(event.values)}", style="dim")
+
+
+def _rejected(event: RejectedReport) -> Iterator[Text]:
+    yield Text(f"  {event.words}", style="yellow")
+    when = f" of {event.committed_at}" if event.committed_at else ", which has expired"
+    yield Text(f"    snapshot {event.snapshot_id}{when}, row {event.position} of {event.file}", style="dim")
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

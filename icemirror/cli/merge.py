@@ -127,7 +127,8 @@ def render_results(results: list[TableResult], width: int) -> Table | Group:
             "right",
             spare=1 if name == "stale" else 0,
         )
-        for name in ("events", "inserted", "updated", "deleted", "stale")
+        for name in ("events", "inserted", "updated", "deleted", "stale", "rejected")
+        if name != "rejected" or any(part.rejected for result in results for part in result.slices)
     ]
     rows = ["" if result.live_rows is None else f"{result.live_rows:,}" for result in results]
     columns = [

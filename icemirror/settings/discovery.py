@@ -55,6 +55,12 @@ class DiscoverSettings(TableOptions, ChangelogPattern):
 
     def contradictions(self) -> Iterator[Contradiction]:
         """Mirrors that are not the changelogs themselves."""
+        if self.rejects_table is not None:
+            yield Contradiction(
+                ("rejects_table",),
+                "the tables found here would share it: leave it out, and each has its own (the mirror's name with "
+                "`_rejects`)",
+            )
         same_namespace = self.mirror_namespace in (None, self.namespace)
         if self.match == "*" and same_namespace and self.changelog_catalog == self.mirror_catalog:
             yield Contradiction(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from icemirror.errors import Invalid
 from icemirror.settings.discovery import DiscoverSettings
 from icemirror.settings.model import Settings, mirror_clashes
+from icemirror.settings.rejects import rejects_clashes
 from icemirror.settings.tables import TableSettings
 
 ListTables = Callable[[str | None, str], Iterable[str]]
@@ -34,7 +35,7 @@ def expand_discovered(settings: Settings, list_tables: ListTables) -> Settings:
                 continue
             not_to_add.add(source)
             tables.append(table)
-    for _, message in mirror_clashes(tables):
+    for _, message in (*mirror_clashes(tables), *rejects_clashes(tables)):
         raise Invalid(f"discover: {message}; list the table under `tables`, or narrow `match`")
     return settings.model_copy(update={"tables": tuple(tables)})
 

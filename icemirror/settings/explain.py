@@ -19,6 +19,8 @@ _EXPECTED = {
     "bool_parsing": "expected true or false",
     "bool_type": "expected true or false",
     "dict_type": "expected a mapping of keys to values",
+    "float_parsing": "expected a number",
+    "float_type": "expected a number",
     "int_from_float": "expected a whole number",
     "int_parsing": "expected a whole number",
     "int_type": "expected a whole number",

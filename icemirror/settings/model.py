@@ -15,6 +15,7 @@ from icemirror.settings.catalogs import IcebergSettings, place_problems
 from icemirror.settings.contradictions import Contradiction
 from icemirror.settings.discovery import DiscoverSettings
 from icemirror.settings.quantities import Bytes, Seconds
+from icemirror.settings.rejects import rejects_clashes
 from icemirror.settings.secret_values import secret_values
 from icemirror.settings.section import Name, Properties, Section, Url
 from icemirror.settings.table_options import TableOptions
@@ -175,7 +176,7 @@ class Settings(Section):
             yield Contradiction(("tables",), "no tables: list some here, or let `discover` find them")
         if self.index_location is not None:
             yield from place_problems(("index_location",), self.index_location)
-        for at, message in mirror_clashes(self.tables):
+        for at, message in (*mirror_clashes(self.tables), *rejects_clashes(self.tables)):
             yield Contradiction(("tables", at), message)
         options: list[tuple[str, Sequence[TableOptions]]] = [
             ("tables", self.tables),

@@ -192,7 +192,20 @@ class TableOptions(Section):
     )
     on_bad_row: Literal["stop", "quarantine"] = Field(
         default="stop",
-        description="`quarantine` puts a bad row into a rejects table and goes on. Not in this version.",
+        description="When a row of the changelog cannot be merged: its key or sequence is NULL, say, or its operation "
+        "unknown. `quarantine` puts it into a rejects table and goes on (docs/bad-rows.md).",
+    )
+    rejects_table: Name | None = Field(
+        default=None,
+        description="The table for bad rows with `on_bad_row: quarantine`: a name in the mirror's namespace, or a "
+        "dotted name; in the mirror's catalog. Default: the mirror's name with `_rejects`.",
+    )
+    reject_limit: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="With `on_bad_row: quarantine`: stop where more than this share of a slice of 1,000 events or more "
+        "is bad, because then the configuration is more likely to be wrong. 1: never.",
     )
     delete_mode: Literal["hard", "soft"] = Field(
         default="hard", description="`soft` keeps deleted rows and flags them. Not in this version."

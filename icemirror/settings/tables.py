@@ -76,10 +76,21 @@ def _dotted_problems(path: tuple[str, ...], dotted: str) -> Iterator[Contradicti
 class TableSettings(TableOptions, TableNames):
     """One changelog and its mirror."""
 
+    @property
+    def rejects_id(self) -> TableId:
+        """The identity of the table for bad rows, in the mirror's catalog."""
+        if self.rejects_table is None:
+            return TableId(self.mirror_id.namespace, f"{self.mirror_id.name}_rejects")
+        if "." in self.rejects_table:
+            return TableId.parse(self.rejects_table)
+        return TableId(self.mirror_id.namespace, self.rejects_table)
+
     def contradictions(self) -> Iterator[Contradiction]:
         """Two different tables, named in one way, with options that fit together."""
         found = list(TableNames.contradictions(self))
         if not found and (self.changelog_id, self.changelog_catalog) == (self.mirror_id, self.mirror_catalog):
             key = "mirror" if self.mirror is not None else "mirror_table"
             yield Contradiction((key,), f"the mirror is the changelog itself: {self.name}")
+        if self.rejects_table is not None and "." in self.rejects_table:
+            yield from _dotted_problems(("rejects_table",), self.rejects_table)
         yield from super().contradictions()

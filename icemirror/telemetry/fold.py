@@ -31,6 +31,7 @@ def _fold_slice(metrics: Metrics, table: str, part: SliceResult) -> None:
     metrics.count(names.COMMITS, table=table, outcome="committed")
     metrics.count(names.ROWS_SCANNED, part.events, table=table)
     metrics.count(names.ROWS_DEDUPLICATED, part.inserted + part.updated + part.deleted, table=table)
+    metrics.count(names.ROWS_REJECTED, part.rejected, table=table)
     metrics.count(names.CHANGELOG_FILES, part.changelog_files, table=table)
     metrics.count(names.FILES_CREATED, part.data_files + part.delete_files, table=table)
     metrics.observe(names.SLICE_EVENTS, part.events, table=table)

@@ -56,6 +56,7 @@ ROWS_SCANNED = _counter("merger_rows_scanned", "Events read from changelogs", "t
 ROWS_DEDUPLICATED = _counter(
     "merger_rows_deduplicated", "Rows left of them and applied: inserts, updates, deletes", "table"
 )
+ROWS_REJECTED = _counter("merger_rows_rejected", "Rows put aside because they cannot be merged", "table")
 MERGE_DURATION = _seconds(
     "merger_merge_duration_seconds", "Duration of a slice, from plan to commit", "table"
 )

@@ -20,6 +20,7 @@ from spark_job.explain.key_events import Found, Source, find_events
 from spark_job.explain.known import Known, last_merged, notes_on
 from spark_job.explain.mirrored_row import writer_of
 from spark_job.explain.past import Past, look_back
+from spark_job.explain.rejected_events import note_good_now, tell_rejected
 from spark_job.explain.report import (
     EventReport,
     ExplainReport,
@@ -58,7 +59,7 @@ def explain_key(
     known = _with_row(Known(past, told.events, whole), key, told, progress)
     found, mirror = known.found, past.mirror
     findings = tuple(contradictions(known.scene))
-    notes = list(notes_on(known))
+    notes = [*notes_on(known), *note_good_now(pipeline, table, past, told)]
     if told.cut:
         notes.append("values of some events are left out: together they are too large.")
     unreadable = (
@@ -77,6 +78,7 @@ def explain_key(
         row=_row(known),
         index=_index(past, found) if found else None,
         events=_events(known, told),
+        rejected=tuple(tell_rejected(past, told.rejected)),
         findings=findings,
         unreadable=unreadable,
         notes=tuple(notes),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,9 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from icemirror.errors import Corrupt, Invalid, fill_in
+from spark_job.bad_rows import Bad, Reason
 from spark_job.change_file import ChangeFile
-from spark_job.collapse import Changes, as_changes, concat_changes
+from spark_job.collapse import Changes, concat_changes, sift_changes
 from spark_job.explain.asked_key import AskedKey
 from spark_job.explain.fates import KeyEvents
 from spark_job.explain.json_values import Json, row_as_json, value_as_json
@@ -61,6 +62,15 @@ class Source:
 
 
 @dataclass(frozen=True)
+class RejectedEvent:
+    """An event of the key that cannot be merged: the ordinal of its file, its row there, and why."""
+
+    file: int
+    row: int
+    reason: Reason
+
+
+@dataclass(frozen=True)
 class Found:
     """The events, what is to be told of each, and the files that could not be read, with why."""
 
@@ -68,6 +78,16 @@ class Found:
     details: tuple[Detail, ...]
     unreadable: tuple[tuple[str, str], ...]
     cut: bool = False
+    rejected: tuple[RejectedEvent, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What one file holds of the key."""
+
+    changes: Changes
+    details: list[Detail] = field(default_factory=list)
+    rejected: list[RejectedEvent] = field(default_factory=list)
 
 
 def find_events(source: Source, key: AskedKey, wanted: Sequence[int], looked: Looked) -> Found:
@@ -75,9 +95,10 @@ def find_events(source: Source, key: AskedKey, wanted: Sequence[int], looked: Lo
     parts: list[Changes] = []
     details: list[Detail] = []
     unreadable: list[tuple[str, str]] = []
+    rejected: list[RejectedEvent] = []
     held, cut = 0, False
 
-    def look(at: int) -> tuple[Changes, list[Detail]] | str:
+    def look(at: int) -> _Looked | str:
         try:
             with named(source.files[at].path):
                 return _look(source, key, at)
@@ -91,8 +112,9 @@ def find_events(source: Source, key: AskedKey, wanted: Sequence[int], looked: Lo
             if isinstance(answer, str):
                 unreadable.append((source.files[at].path, answer.removeprefix(f"{source.files[at].path}: ")))
                 continue
-            parts.append(answer[0])
-            for detail in answer[1]:
+            parts.append(answer.changes)
+            rejected += answer.rejected
+            for detail in answer.details:
                 held += detail.bytes
                 cut |= held > _MOST_BYTES
                 details.append(replace(detail, values=None) if held > _MOST_BYTES else detail)
@@ -105,7 +127,7 @@ def find_events(source: Source, key: AskedKey, wanted: Sequence[int], looked: Lo
         tuple(detail.digest for detail in details),
         int((changes.file < source.merged).sum()),
     )
-    return Found(events, tuple(details), tuple(unreadable), cut)
+    return Found(events, tuple(details), tuple(unreadable), cut, tuple(rejected))
 
 
 def _nothing(shape: ChangelogShape, key: AskedKey) -> Changes:
@@ -116,7 +138,7 @@ def _nothing(shape: ChangelogShape, key: AskedKey) -> Changes:
     return Changes(keys, none.astype(np.uint8), sequence, none, none)
 
 
-def _look(source: Source, key: AskedKey, ordinal: int) -> tuple[Changes, list[Detail]]:
+def _look(source: Source, key: AskedKey, ordinal: int) -> _Looked:
     """The events of the key in one file."""
     file, shape = source.files[ordinal], source.shape
     with open_parquet(source.io, file.path, file.events) as parquet:
@@ -126,12 +148,13 @@ def _look(source: Source, key: AskedKey, ordinal: int) -> tuple[Changes, list[De
         if shape.old_key_ids and len(column_paths(parquet, file.path, shape.old_key_ids)) == len(key.columns):
             rows = np.union1d(rows, rows_of_key(parquet, file.path, shape.old_key_ids, key))
         if not len(rows):
-            return _nothing(shape, key), []
+            return _Looked(_nothing(shape, key))
         narrow = read_narrow(parquet, file.path, shape, rows)
-        changes = _as_changes(narrow, file, ordinal, rows, shape)
+        changes, bad = _as_changes(narrow, file, ordinal, rows, shape)
+        rejected = [RejectedEvent(ordinal, int(rows[at]), reason) for reason, some in bad for at in some]
         changes = changes.take(_are_of(changes.keys, shape.codec.encode(key.arrays)))
         if not len(changes):
-            return _nothing(shape, key), []
+            return _Looked(_nothing(shape, key), rejected=rejected)
         tables = read_picked(
             source.io,
             parquet,
@@ -142,7 +165,7 @@ def _look(source: Source, key: AskedKey, ordinal: int) -> tuple[Changes, list[De
         details = [one for table in tables for one in _rows(table)]
     names = [column.name for column in shape.sequence.columns]
     places: list[int] = changes.row.tolist()
-    return replace(changes, row=rows[places].astype(np.uint32)), [
+    told = [
         replace(
             details[at],
             operation=_operation(narrow, at),
@@ -152,6 +175,7 @@ def _look(source: Source, key: AskedKey, ordinal: int) -> tuple[Changes, list[De
         )
         for at in places
     ]
+    return _Looked(replace(changes, row=rows[places].astype(np.uint32)), told, rejected)
 
 
 def _are_of(keys: Keys, one: Keys) -> Mask:
@@ -180,10 +204,10 @@ def rows_of_key(
 
 def _as_changes(
     narrow: Narrow, file: ChangeFile, ordinal: int, rows: NDArray[np.int64], shape: ChangelogShape
-) -> Changes:
-    """The events at these rows, numbered from 0."""
+) -> tuple[Changes, Bad]:
+    """The events at these rows, numbered from 0, and those that are rejected."""
     try:
-        return as_changes(narrow, file, ordinal, shape)
+        return sift_changes(narrow, file, ordinal, shape)
     except Invalid as error:
         raise Invalid(
             f"{file.path}: the key has events there, the first in row {int(rows[0])}, with an operation or a sequence "

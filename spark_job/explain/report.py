@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Cursor
+from spark_job.bad_rows import Reason
 from spark_job.explain.fates import Fate
 from spark_job.explain.json_values import Json
 from spark_job.explain.mirrored_row import Check, Writer
@@ -77,6 +78,19 @@ class EventReport(_Frozen):
     values: dict[str, Json] | None
 
 
+class RejectedReport(_Frozen):
+    """An event that cannot be merged, and so does not count. `merged`: the mirror has moved past it."""
+
+    reason: Reason
+    snapshot_id: int
+    commit: int
+    committed_at: str | None
+    file: str
+    position: int
+    merged: bool
+    words: str
+
+
 class Difference(_Frozen):
     """What is not as it should be, by the names of `verify`."""
 
@@ -110,6 +124,7 @@ class ExplainReport(_Frozen):
     row: RowReport | None
     index: IndexReport | None
     events: tuple[EventReport, ...]
+    rejected: tuple[RejectedReport, ...] = ()
     findings: tuple[Difference, ...]
     unreadable: tuple[Unreadable, ...]
     notes: tuple[str, ...]

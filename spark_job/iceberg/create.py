@@ -27,7 +27,7 @@ from spark_job.partitions import require_readable_partition
 from spark_job.row_lineage import require_free_names
 
 # Every merge writes a metadata file; the last ones are enough for whoever is reading one at that moment.
-_BOUNDED = {
+BOUNDED = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
@@ -43,7 +43,7 @@ def create_mirror(
     with suppress(NamespaceAlreadyExistsError):  # somebody else's at the same moment
         catalog.create_namespace_if_not_exists(settings.mirror_id.namespace)
     properties = {
-        **_BOUNDED,
+        **BOUNDED,
         **settings.table_properties,
         "format-version": str(settings.format_version),
         FIELD_MAP: dump_map(ids),

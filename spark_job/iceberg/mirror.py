@@ -31,6 +31,7 @@ LIVE_ROWS = "icemirror.live-rows"
 INDEX_ROOT = "icemirror.index-root"
 FIELD_MAP = "icemirror.field-map"
 SOURCE = "icemirror.source"
+REJECTED = "icemirror.rejected"
 REPLAY = "icemirror.replay"  # the request that a snapshot belongs to
 REBUILDS = "icemirror.rebuilds"  # the requests of the last rebuilds
 FORMER_SOURCES = "icemirror.former-sources"  # uuids of the changelogs that were followed before

@@ -86,6 +86,13 @@ class Catalogs:
             require_known_code(found, named_code(table))
         return found
 
+    def load_rejects(self, table: TableSettings) -> Table | None:
+        """The table for the bad rows of a changelog, if there is one yet."""
+        found = self._load(table.mirror_catalog, table.rejects_id)
+        if found is not None:
+            require_known_code(found, named_code(table))
+        return found
+
     def _absent_file(self, name: str | None) -> Path | None:
         path = sqlite_path(self._settings.catalog_properties(name).get("uri", ""))
         return path if path is not None and not path.exists() else None

@@ -8,6 +8,7 @@ from tests.sim.engine import (
     bugs_of_keyless,
     bugs_of_merge,
     bugs_of_profiles,
+    bugs_of_rejects,
     bugs_of_replay,
     bugs_of_resync,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "bugs_of_keyless",
     "bugs_of_merge",
     "bugs_of_profiles",
+    "bugs_of_rejects",
     "bugs_of_replay",
     "bugs_of_resync",
 ]

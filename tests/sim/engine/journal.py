@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ Order = tuple[int, int, int]  # the two parts of the sequence, and the changelog
 Row = tuple[int, str | None, str]  # v, c, x as text: NaN equals NaN
 
 _OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
+_SPOILT = {"null-operation": None, "unknown-operation": "UPSERT"}
 _CATEGORIES = ("p", "q", None)
 _NUMBERS = (0.0, -0.0, float("nan"), None)
 
@@ -38,6 +40,7 @@ class Event:
     c: str | None
     x: float | None
     old: Key | None = None  # the key before, where the event changes it
+    bad: str = ""  # why it cannot be merged
 
     @property
     def moves(self) -> bool:
@@ -57,6 +60,12 @@ class File:
     commit: int
     number: int
     events: tuple[Event, ...]
+    path: str = ""
+
+    @property
+    def good(self) -> Iterator[Event]:
+        """Those that can be merged."""
+        return (event for event in self.events if not event.bad)
 
 
 @dataclass
@@ -68,6 +77,7 @@ class Journal:
     revision: int = 0
     snapshot_ids: dict[int, int] = field(default_factory=dict)  # commit number → snapshot
     rewritten: bool = False  # some of the changelog's own memory of orders is gone
+    compacted: list[File] = field(default_factory=list)  # files that hold the same events once more
 
     def merged(self, source: Source) -> int:
         """How many files a cursor stands behind."""
@@ -89,7 +99,8 @@ class Journal:
         data = [snapshots.write_parquet(table, as_arrow(setting, events), Record()) for events in files]
         snapshot = snapshots.commit(table, "append", data)
         self.snapshot_ids[number] = snapshot.snapshot_id
-        self.files += [File(number, at, tuple(events)) for at, events in enumerate(files)]
+        for at, (events, written) in enumerate(zip(files, data, strict=True)):
+            self.files.append(File(number, at, tuple(events), written.file_path))
         return f"append {[[f'{one.operation}{one.key}@{one.lsn}.{one.ordinal}' for one in file] for file in files]}"
 
     def compact(self, table: Table, setting: Setting) -> str:
@@ -103,6 +114,7 @@ class Journal:
         events = [event for file in self.files for event in file.events]
         data = [snapshots.write_parquet(table, as_arrow(setting, events), Record())] if events else []
         snapshot = snapshots.commit(table, "replace", data, gone=old)
+        self.compacted += [File(0, 0, tuple(events), file.file_path) for file in data]
         self.snapshot_ids[snapshot.sequence_number or 0] = snapshot.snapshot_id
         self.rewritten = True
         return "compact the changelog"
@@ -148,10 +160,11 @@ def _made_partial(event: Event, setting: Setting, dice: random.Random) -> Event:
 def as_arrow(setting: Setting, events: list[Event]) -> pa.Table:
     """A file of these events."""
     columns: dict[str, list[object]] = {
-        name: [event.key[at] for event in events] for at, name in enumerate(setting.key_names)
+        name: [event.key[at] if event.bad != "null-key" or at else None for event in events]
+        for at, name in enumerate(setting.key_names)
     }
     columns |= {name: [getattr(event, name) for event in events] for name in "vcx"}
-    operations = [_OPERATIONS[event.operation] for event in events]
+    operations = [_SPOILT.get(event.bad, _OPERATIONS[event.operation]) for event in events]
     if setting.partial:
         columns |= {
             f"old_{name}": [None if event.old is None else event.old[at] for event in events]
@@ -162,6 +175,16 @@ def as_arrow(setting: Setting, events: list[Event]) -> pa.Table:
         columns["lsn"] = [f"0/{event.ordinal:X}" for event in events]
     else:
         columns["cdc_operation"] = list(operations)
-        columns["sequence_number"] = [f"{event.lsn:016x}/{event.ordinal:016x}" for event in events]
+        columns["sequence_number"] = [_sequence(event) for event in events]
     schema = arrow_schema(setting, setting.schema)
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def _sequence(event: Event) -> str | None:
+    match event.bad:
+        case "null-sequence":
+            return None
+        case "unreadable-sequence":
+            return f"{event.lsn}/{event.ordinal}"
+        case _:
+            return f"{event.lsn:016x}/{event.ordinal:016x}"

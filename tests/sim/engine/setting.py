@@ -75,6 +75,7 @@ class Setting:
     )
     resync: bool = False  # also where the cursor has expired the mirror is rebuilt
     keyless: bool = False
+    rejects: bool = False  # bad rows are among the events, and are put aside
 
     @classmethod
     def choose(cls, dice: random.Random) -> Setting:
@@ -109,6 +110,10 @@ class Setting:
         """By the seed alone, and never where replays are: their slices decide what an event that is late finds."""
         return replace(self, partial=seed >= FIRST_WITH_PARTIAL_EVENTS and seed % 6 == 3)
 
+    def with_rejects(self) -> Setting:
+        """With bad rows among the events."""
+        return replace(self, rejects=True)
+
     @property
     def key_columns(self) -> tuple[tuple[str, IcebergType], ...]:
         return _KINDS[self.kind][0]
@@ -120,7 +125,9 @@ class Setting:
     @property
     def schema(self) -> Schema:
         """Of the changelog: key, a number that tells revisions apart, a category, a value with NULL and NaN."""
-        return _partial_schema(self.kind) if self.partial else _schema(self.kind, self.keyless)
+        if self.partial:
+            return _partial_schema(self.kind)
+        return _schema(self.kind, self.keyless, self.rejects)
 
     @property
     def settings(self) -> Settings:
@@ -133,6 +140,8 @@ class Setting:
             options = f"{options}\non_expired_cursor: rebuild"
         if self.keyless:
             options = f"{options}\nappend_only: true"
+        if self.rejects:
+            options += f"\non_bad_row: quarantine\nprimary_keys: [{', '.join(self.key_names)}]"
         return _settings(options, f"batch_size: {self.batch_size}\n")
 
     def key_arrays(self, keys: list[Key]) -> list[pa.Array]:
@@ -143,14 +152,17 @@ class Setting:
 
 
 @cache
-def _schema(kind: str, keyless: bool = False) -> Schema:
+def _schema(kind: str, keyless: bool = False, rejects: bool = False) -> Schema:
     key = _KINDS[kind][0]
     values: tuple[tuple[str, IcebergType], ...] = (
         ("v", LongType()),
         ("c", StringType()),
         ("x", DoubleType()),
     )
-    return changelog_schema(*key, *values, keys=[] if keyless else [name for name, _ in key])
+    schema = changelog_schema(*key, *values, keys=[] if keyless else [name for name, _ in key])
+    if not rejects:
+        return schema
+    return Schema(*(field.model_copy(update={"required": False}) for field in schema.fields))
 
 
 @cache
@@ -174,7 +186,7 @@ _arrow: dict[tuple[str, bool, bool, bool], pa.Schema] = {}
 
 def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:
     """A schema with field ids, converted once for each kind of key."""
-    key = setting.kind, setting.partial, setting.keyless, mirror
+    key = setting.kind, setting.partial, setting.keyless, setting.rejects, mirror
     if key not in _arrow:
         _arrow[key] = schema_to_pyarrow(schema)
     return _arrow[key]

@@ -162,9 +162,14 @@ def standing(metadata: TableMetadata) -> list[int]:
 
 def cursors(table: Table) -> dict[int, Source]:
     """Where each of the merge's own snapshots stands."""
+    return cursors_of(table.metadata)
+
+
+def cursors_of(metadata: TableMetadata) -> dict[int, Source]:
+    """Where each of the merge's own snapshots stands."""
     told = {
         one.snapshot_id: Cursor.model_validate_json(one.summary.additional_properties[CURSOR])
-        for one in table.metadata.snapshots
+        for one in metadata.snapshots
         if one.summary and CURSOR in one.summary.additional_properties
     }
     return {snapshot_id: cursor.source for snapshot_id, cursor in told.items() if cursor.sources}

@@ -10,12 +10,19 @@ from tests.sim.engine.bugs import (
     bugs_of_compaction,
     bugs_of_keyless,
     bugs_of_profiles,
+    bugs_of_rejects,
     bugs_of_replay,
     bugs_of_resync,
 )
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.setting import FIRST_WITH_COMPACTION, FIRST_WITH_PARTIAL_EVENTS
-from tests.sim.engine.story import FIRST_WITH_REPLAYS, FIRST_WITH_RESYNCS, FIRST_WITHOUT_KEYS, run_seed
+from tests.sim.engine.story import (
+    FIRST_WITH_REJECTS,
+    FIRST_WITH_REPLAYS,
+    FIRST_WITH_RESYNCS,
+    FIRST_WITHOUT_KEYS,
+    run_seed,
+)
 from tests.soak.campaign import Campaign
 
 MOST_SEEDS = 500
@@ -49,6 +56,8 @@ def first_seed_that_finds(name: str, most: int = MOST_SEEDS) -> int | None:
         first = FIRST_WITH_COMPACTION
     elif name in bugs_of_profiles.NAMES:
         first, step = FIRST_WITH_PARTIAL_EVENTS + 1, 6
+    elif name in bugs_of_rejects.NAMES:
+        first, step = FIRST_WITH_REJECTS, 3
     for seed in range(first, first + step * most, step):
         try:
             run_seed(seed, BUGS[name])

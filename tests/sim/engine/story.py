@@ -4,25 +4,39 @@ from __future__ import annotations
 
 from tests.sim.engine.bugs import Bug
 from tests.sim.engine.keyless import KeylessWorld
+from tests.sim.engine.outcome import Outcome
+from tests.sim.engine.rejects import SpoiltReplayedWorld, SpoiltWorld
 from tests.sim.engine.replays import ReplayedWorld
 from tests.sim.engine.resyncs import ResyncedWorld
-from tests.sim.engine.world import STEPS, Outcome, World
+from tests.sim.engine.setting import FIRST_WITH_PARTIAL_EVENTS
+from tests.sim.engine.world import STEPS, World
 
 # Stories of the seeds before those are told without.
 FIRST_WITH_REPLAYS = 1000
+FIRST_WITH_REJECTS = 9000
 FIRST_WITH_RESYNCS = 40_001
 FIRST_WITHOUT_KEYS = 50_003
 
 
 def world_of(seed: int, bug: Bug | None = None) -> World:
-    """What a seed is about: from some on every other one has replays in it, later ones resyncs, or no keys."""
-    if seed >= FIRST_WITH_REPLAYS and seed % 2 == 0:
-        return ReplayedWorld(seed, bug)
+    """What a seed is about: from some on every other one has replays in it, every third one bad rows, later ones
+    resyncs, or no keys."""
     if seed >= FIRST_WITH_RESYNCS and seed % 4 == 1:
         return ResyncedWorld(seed, bug)
     if seed >= FIRST_WITHOUT_KEYS and seed % 8 == 3:
         return KeylessWorld(seed, bug)
-    return World(seed, bug)
+    replayed = seed >= FIRST_WITH_REPLAYS and seed % 2 == 0
+    partial = seed >= FIRST_WITH_PARTIAL_EVENTS and seed % 6 == 3
+    spoilt = seed >= FIRST_WITH_REJECTS and seed % 3 == 0 and not partial
+    match replayed, spoilt:
+        case True, True:
+            return SpoiltReplayedWorld(seed, bug)
+        case True, False:
+            return ReplayedWorld(seed, bug)
+        case False, True:
+            return SpoiltWorld(seed, bug)
+        case _:
+            return World(seed, bug)
 
 
 def run_seed(seed: int, bug: Bug | None = None, steps: int = STEPS) -> Outcome:

@@ -22,7 +22,7 @@ class Effect:
 
 def effects_of(file: File, arrival: int = 0) -> Iterator[Effect]:
     """Those of a file's events: one that changes a key is the end of the old one."""
-    for event in file.events:
+    for event in file.good:
         order = (event.lsn, event.ordinal, file.commit)
         if event.moves and event.old is not None:
             yield Effect(event.old, event, order, arrival, ends=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 
 from pyiceberg.exceptions import CommitFailedException
@@ -25,6 +24,7 @@ from tests.sim.engine.judge import CURSOR, Commit, Judge
 from tests.sim.engine.memory_catalog import Fault, MemoryCatalog, OneCatalog
 from tests.sim.engine.memory_io import Died, MemoryIO
 from tests.sim.engine.others import Other
+from tests.sim.engine.outcome import Outcome
 from tests.sim.engine.process import COMPACTION_NAMES, NAMES, Points, restart, stage
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.setting import Setting
@@ -32,15 +32,6 @@ from tests.sim.engine.strict import Noted, Strict
 
 CHANGELOG, MIRROR = ("lab", "world_changelog"), ("lab", "world")
 STEPS = 60
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a seed was about: judged snapshots, what happened, and the points at which a merge died."""
-
-    snapshots: int
-    story: list[str]
-    deaths: list[str]
 
 
 class World:
@@ -173,11 +164,15 @@ class World:
         self._judge()
         return isinstance(self.last, UpToDate)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The points at which a merge may be stopped."""
+        return (*NAMES, *COMPACTION_NAMES) if self.setting.data_fan_in else NAMES
+
     def _merge_with_trouble(self) -> str | None:
         kind = "interlude" if self.setting.calm else self.dice.choice(["die", "fault", "interlude"])
         told = self._something_to_merge()
-        names = (*NAMES, *COMPACTION_NAMES) if self.setting.data_fan_in else NAMES
-        point, time = self.dice.choice(names), self.dice.choice([1, 1, 2])
+        point, time = self.dice.choice(self.names), self.dice.choice([1, 1, 2])
         match kind:
             case "die":
                 self.points.expect(point, time, self._die)

@@ -14,6 +14,8 @@ from tests.unit.cli.alone import be_alone
 from tests.unit.merge import foreign
 from tests.unit.merge.damage import root_of
 from tests.unit.merge.lab import Lab, local_path, sequence_text
+from tests.unit.merge.spoilt import make as make_spoilt
+from tests.unit.merge.spoilt import spoilt
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +72,7 @@ def test_json_is_one_object_with_names_that_stay(lab: Lab, capsys: pytest.Captur
     told: dict[str, Any] = json.loads(line)
     assert list(told) == [
         "table", "changelog", "key", "state", "equal", "complete", "snapshot_id", "cursor", "row", "index",
-        "events", "findings", "unreadable", "notes", "read", "seconds",
+        "events", "rejected", "findings", "unreadable", "notes", "read", "seconds",
     ]  # fmt: skip
     assert list(told["row"]) == ["file", "position", "written_by", "snapshot_id", "committed_at", "values"]
     assert list(told["index"]) == ["says", "file", "position", "check", "sequence", "commit"]
@@ -185,3 +187,20 @@ def test_long_values_are_cut_for_people_only(tmp_path: Path, capsys: pytest.Capt
     assert "x" * 200 not in capsys.readouterr().out
     assert command(lab, "1", "--json") == 0
     assert "x" * 500 in capsys.readouterr().out
+
+
+def test_rejected_events_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = make_spoilt(tmp_path)
+    lab.commit(spoilt("I1@1=a X1@2=b"))
+    lab.merge()
+    assert command(lab, "1") == 0
+    shown = capsys.readouterr().out
+    assert "rejected events, which do not count" in shown
+    assert "rejected: the operation is none of operation_values" in shown
+    assert "row 1 of " in shown
+    assert command(lab, "1", "--json") == 0
+    (one,) = json.loads(capsys.readouterr().out)["rejected"]
+    assert list(one) == [
+        "reason", "snapshot_id", "commit", "committed_at", "file", "position", "merged", "words",
+    ]  # fmt: skip
+    assert (one["reason"], one["merged"]) == ("unknown-operation", True)

@@ -67,6 +67,18 @@ def test_what_a_merge_came_to_is_never_cut(name: str, width: int) -> None:
     assert {name, "merged", "98,765,432", *(f"{count:,}" for count in COUNTS.values())} <= set(words)
 
 
+def test_rejected_rows_have_a_column_where_there_are_some() -> None:
+    part = SliceResult(
+        snapshot_id=1, **COUNTS, stale=7, unchanged=0, data_files=1, delete_files=1, data_bytes=1,
+        delete_bytes=1, index_bytes=1, seconds=1.0, seconds_by_step={},
+    )  # fmt: skip
+    spoilt = part.model_copy(update={"rejected": 4_321})
+    for slices, shown in (((part,), False), ((part, spoilt), True)):
+        result = TableResult(table="shop.orders", outcome="merged", live_rows=1, slices=slices, seconds=1.0)
+        words = " ".join(drawn(render_results([result], 160), 160)).split()
+        assert ("rejected" in words, "4,321" in words) == (shown, shown)
+
+
 @pytest.mark.parametrize("width", [70, 80, 160])
 def test_the_status_of_a_table_with_a_long_name_is_never_cut(width: int) -> None:
     name = "a_long_namespace.and_a_table_with_a_very_long_name_indeed"

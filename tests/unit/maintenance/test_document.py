@@ -28,5 +28,5 @@ def test_the_defaults_are_those_of_the_document() -> None:
     assert (least, most) == (read_number({}, MIN_SNAPSHOTS), read_number({}, MAX_SNAPSHOTS))
     assert hours * 3_600_000 == read_number({}, MAX_SNAPSHOT_AGE_MS)
     assert str(read_number({}, MERGE_FROM_MANIFESTS)) in row(MERGE_FROM_MANIFESTS).split("|")[3]
-    versions = create._BOUNDED["write.metadata.previous-versions-max"]
+    versions = create.BOUNDED["write.metadata.previous-versions-max"]
     assert versions == row("previous-versions-max").split("|")[3].strip()

@@ -17,7 +17,7 @@ def table(folder: Path, options: str) -> TableSettings:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ("on_bad_row: quarantine", "on_bad_row: quarantine"),
+        ("append_only: true\non_bad_row: quarantine", "append_only with on_bad_row: quarantine"),
         ("delete_mode: soft", "delete_mode: soft"),
     ],
 )
@@ -32,8 +32,8 @@ def test_a_setting_whose_feature_is_to_come_is_refused_by_name(
 
 
 def test_all_of_them_are_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"append_only, on_bad_row: quarantine"):
-        require_supported(table(tmp_path, "on_bad_row: quarantine\nappend_only: true"))
+    with pytest.raises(Invalid, match=r"on_expired_cursor: rebuild, delete_mode: soft"):
+        require_supported(table(tmp_path, "delete_mode: soft\non_expired_cursor: rebuild"))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,7 @@ def test_all_of_them_are_named_at_once(tmp_path: Path) -> None:
         "format_version: 3",
         "append_only: true",
         "on_expired_cursor: rebuild",
+        "on_bad_row: quarantine",
     ],
 )
 def test_what_there_is_passes(tmp_path: Path, options: str) -> None:

@@ -84,6 +84,7 @@ def test_a_turn_that_ended_well_is_logged_once(store: SqliteStore, logged: pytes
         "commits": 2,
         "events": 25,
         "rows": 12,
+        "rejected": 0,
         "live_rows": 90,
         "seconds": 0.7,
     }

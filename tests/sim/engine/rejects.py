@@ -1,0 +1,205 @@
+"""Worlds whose changelog has bad rows, told by a random stream of their own, and what must hold for the rejects table.
+
+Every bad row of what is merged is there, once, and nothing else is: whatever died, was lost or landed late, whoever
+else merged the same files, and however often they are replayed. Somebody may compact the table meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from tests.sim.engine import snapshots
+from tests.sim.engine.bugs import Bug
+from tests.sim.engine.journal import Event, File, Journal
+from tests.sim.engine.judge import FULL, REPLAY
+from tests.sim.engine.memory_io import MemoryIO
+from tests.sim.engine.reader import Divergence, Place
+from tests.sim.engine.replays import ReplayedWorld
+from tests.sim.engine.setting import Setting
+from tests.sim.engine.world import World
+
+REJECTS, REJECTED = ("lab", "world_rejects"), "icemirror.rejected"
+POINTS = (
+    "create-rejects",
+    "rejects-created",
+    "write-rejects",
+    "rejects-written",
+    "commit-rejects",
+    "rejects-committed",
+)
+KINDS = ("null-key", "null-operation", "unknown-operation", "null-sequence", "unreadable-sequence")
+
+
+@dataclass
+class SpoiltJournal(Journal):
+    """Some events cannot be merged."""
+
+    luck: random.Random = field(default_factory=random.Random)
+
+    def _events(self, setting: Setting, dice: random.Random) -> list[Event]:
+        events = super()._events(setting, dice)
+        return [self._spoil(event) if self.luck.random() < 0.25 else event for event in events]
+
+    def _spoil(self, event: Event) -> Event:
+        return replace(event, bad=self.luck.choice(KINDS))
+
+
+@dataclass
+class RejectsJudge:
+    """Holds every snapshot of the rejects table, and every merge, against the journal."""
+
+    io: MemoryIO
+    journal: Journal
+    places: Counter[Place] = field(default_factory=Counter)
+    referenced: set[str] = field(default_factory=set)
+
+    def look(self, metadata: TableMetadata) -> None:
+        """The table has a new head: what is there is bad, is what the changelog has, and is there once."""
+        self.places = Counter()
+        told = {file.path: file for file in (*self.journal.files, *self.journal.compacted)}
+        for row in self._read(metadata):
+            place = row["icemirror_file"], row["icemirror_position"]
+            self.places[place] += 1
+            event = told[place[0]].events[place[1]] if place[0] in told else None
+            if event is None or not event.bad:
+                raise Divergence(f"{place} was rejected, but can be merged")
+            found = row["icemirror_reason"], row["v"], row["c"], repr(row["x"])
+            if found != (event.bad, event.v, event.c, repr(event.x)):
+                raise Divergence(f"{place} was rejected as {found}, but is {event}")
+        twice = [place for place, count in self.places.items() if count > 1]
+        if twice:
+            raise Divergence(f"rejected twice: {twice}")
+
+    def require(self, merged: int) -> None:
+        """So many files are merged: their bad rows are there."""
+        if missing := self.bad(self.journal.files[:merged]) - self.places.keys():
+            raise Divergence(f"merged past bad rows that were not put aside: {sorted(missing)}")
+
+    @staticmethod
+    def bad(files: list[File]) -> set[Place]:
+        """The places of the bad rows."""
+        return {(file.path, at) for file in files for at, event in enumerate(file.events) if event.bad}
+
+    def _read(self, metadata: TableMetadata) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = []
+        head = metadata.current_snapshot()
+        for manifest in snapshots.manifests_of(self.io, head):
+            self.referenced.add(manifest.manifest_path)
+            for entry in snapshots.entries_of(self.io, manifest):
+                path = entry.data_file.file_path
+                self.referenced.add(path)
+                rows += read_file(self.io, path).to_pylist()
+        if head is not None:
+            self.referenced.add(head.manifest_list)
+        return rows
+
+
+def read_file(io: MemoryIO, path: str) -> pa.Table:
+    """A data file, as it is."""
+    try:
+        return pq.ParquetFile(pa.BufferReader(io.read(path))).read()
+    except FileNotFoundError as error:
+        raise Divergence(f"{path} is gone, although the rejects table names it") from error
+
+
+class SpoiltWorld(World):
+    """Some rows of the changelog are bad, and are put aside."""
+
+    def __init__(self, seed: int, bug: Bug | None = None) -> None:
+        super().__init__(seed, bug)
+        self.setting = self.setting.with_rejects()
+        self.story[0] = repr(self.setting)
+        self.fortune = random.Random(seed ^ 0xBAD)
+        self.journal = SpoiltJournal(luck=self.fortune)
+        self.judge.setting, self.judge.journal = self.setting, self.journal
+        self.rejects = RejectsJudge(self.io, self.journal)
+        self._found: list[Divergence] = []
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*super().names, *POINTS, *POINTS)
+
+    def step(self) -> None:
+        if self.fortune.random() < 0.05 and (said := self._compact_rejects()):
+            self.story.append(f"{'  ' * self._depth}{said}")
+        super().step()
+
+    def _observe(self, before: TableMetadata, after: TableMetadata) -> None:
+        super()._observe(before, after)
+        try:
+            if after.location.endswith("/world_rejects"):
+                self.rejects.look(after)
+            elif after.location.endswith("/world"):
+                self._require(before, after)
+        except Divergence as error:  # told below: whoever commits would take it for an answer that was lost
+            self._found.append(error)
+
+    def _judge(self) -> None:
+        for error in self._found:
+            raise error
+        super()._judge()
+
+    def _require(self, before: TableMetadata, after: TableMetadata) -> None:
+        """Now, not when the mirror is judged: by then more may have been put aside."""
+        head = after.current_snapshot()
+        source = snapshots.cursors_of(after).get(head.snapshot_id) if head else None
+        if head is None or source is None or head.summary is None or before.snapshot_by_id(head.snapshot_id):
+            return
+        merged = self.journal.merged(source)
+        told = head.summary.additional_properties
+        if told.get(REPLAY, "").startswith(FULL) and self.journal.rewritten:
+            return  # what it read were other files
+        self.rejects.require(merged)
+        if REPLAY in told or REJECTED not in told:
+            return
+        ours = snapshots.standing(before)[:1]
+        if not ours and before.current_snapshot() is not None:
+            return  # nobody knows how much was merged
+        first = self.journal.merged(snapshots.cursors_of(before)[ours[0]]) if ours else 0
+        expected = len(self.rejects.bad(self.journal.files[first:merged]))
+        if int(told[REJECTED]) != expected:
+            raise Divergence(f"{told[REJECTED]} rejected rows in the summary, not {expected}")
+
+    def _compact_rejects(self) -> str | None:
+        """By somebody else: all of its rows in one file."""
+        table = self.catalog.load_table(REJECTS) if REJECTS in self.catalog.tables else None
+        head = table.current_snapshot() if table else None
+        if table is None or head is None or self.io.dead:
+            return None
+        old = {
+            snapshots.delete_key(entry.data_file)
+            for manifest in snapshots.manifests_of(self.io, head)
+            for entry in snapshots.entries_of(self.io, manifest)
+        }
+        rows = pa.concat_tables([read_file(self.io, path) for path, _ in sorted(old)])
+        return self._commit_compacted(table, rows, old)
+
+    def _commit_compacted(self, table: Table, rows: pa.Table, old: set[tuple[str, int | None]]) -> str | None:
+        data = snapshots.write_parquet(table, rows, Record())
+        try:
+            snapshots.commit(table, "replace", [data], gone=old)
+        except CommitFailedException:
+            return None
+        return "the rejects table is compacted"
+
+    def _end(self) -> None:
+        super()._end()
+        if self.mirror is not None:
+            self.rejects.require(len(self.journal.files))
+
+    def _nothing_left_behind(self) -> None:
+        self.judge.referenced |= self.rejects.referenced
+        super()._nothing_left_behind()
+
+
+class SpoiltReplayedWorld(SpoiltWorld, ReplayedWorld):
+    """With replays and rebuilds as well."""

@@ -1,0 +1,68 @@
+"""`kill -9` around each effect of putting bad rows aside; run again: each of them is there once, and none is merged."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.sim.merge.forked import Work, merge, rebuild, run_forked
+from tests.unit.merge.lab import Lab
+from tests.unit.merge.spoilt import ASIDE, MIXED, make, rejected, rejects, spoilt
+
+ROOT = Path(__file__).parents[3]
+OWN_POINTS = (
+    "create-rejects",
+    "rejects-created",
+    "write-rejects",
+    "rejects-written",
+    "commit-rejects",
+    "rejects-committed",
+)
+MERGE_POINTS = ("segment-written", "write-deletes", "root-written", "commit", "committed")
+_FIRST_TIME_ONLY = ("create-rejects", "rejects-created")
+
+
+def _run(lab: Lab, work: Work, crash_at: str | None = None) -> int:
+    return run_forked(work, lab.settings.source_path, 2, crash_at)
+
+
+def test_every_point_is_tried() -> None:
+    sources = (ROOT / "spark_job" / "rejects").glob("*.py")
+    named = [name for path in sources for name in re.findall(r'reach\("([^"]+)"\)', path.read_text())]
+    assert sorted(named) == sorted(OWN_POINTS)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("point", [*OWN_POINTS, *MERGE_POINTS])
+def test_a_killed_merge_puts_bad_rows_aside_once(tmp_path: Path, point: str, version: int) -> None:
+    lab = make(tmp_path, f"format_version: {version}")
+    aside = list(ASIDE)
+    if point not in _FIRST_TIME_ONLY:
+        lab.commit(spoilt("I9@1 X9@1=first"))
+        assert _run(lab, merge) == 0
+        aside.append(("unknown-operation", "first"))
+    merged = lab.catalog.table_exists("lab.world") and lab.mirror.metadata.current_snapshot_id
+    lab.commit(spoilt(MIXED))
+    assert _run(lab, merge, point) == -signal.SIGKILL, f"{point} was not reached"
+    if lab.mirror.metadata.current_snapshot_id != (merged or None):
+        assert rejected(lab) == aside, "the mirror moved before the bad rows were put aside"
+    assert _run(lab, merge) == 0
+    assert rejected(lab) == aside
+    assert {key: name for key, name in lab.rows().items() if key != 9} == {1: "b", 3: "I3@5"}
+
+
+@pytest.mark.parametrize("point", [*OWN_POINTS, "stage-merged", "stage-kept", "swap", "swapped"])
+def test_a_killed_rebuild_puts_bad_rows_aside_once(tmp_path: Path, point: str) -> None:
+    """Somebody dropped the rejects table before, so the rebuild has to make it."""
+    lab = make(tmp_path)
+    lab.commit(spoilt(MIXED))
+    assert _run(lab, merge) == 0
+    rows = lab.rows()
+    lab.catalog.drop_table("lab.world_rejects")
+    assert _run(lab, rebuild, point) == -signal.SIGKILL, f"{point} was not reached"
+    assert _run(lab, rebuild) == 0
+    assert (lab.rows(), rejected(lab)) == (rows, ASIDE)
+    assert len(rejects(lab).metadata.snapshots) == 1

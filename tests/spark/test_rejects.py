@@ -1,0 +1,51 @@
+"""Bad rows on real Spark: found in tasks, put aside by the driver, in one task and sharded by key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+
+from icemirror.errors import Kind
+from spark_job.engine import OnSpark
+from spark_job.verify.check import Options, verify_table
+from tests.unit.merge.spoilt import make, rejects, spoilt
+
+_ALL = 1 << 40
+_MODES = {"one task": _ALL, "sharded": 0}
+_FILES, _EVENTS = 4, 3000
+_BAD = ("I?@8=bad", "_8@8=bad", "X8@8=bad", "U8@?=bad", "U8@!=bad")
+
+
+@pytest.mark.parametrize("key", ["id", "id, name"])
+@pytest.mark.parametrize("mode", _MODES)
+def test_bad_rows_of_every_task_are_put_aside(
+    tmp_path: Path, spark: SparkContext, mode: str, key: str
+) -> None:
+    engine = OnSpark(spark, one_task_events=_MODES[mode], one_task_bytes=_ALL)
+    lab = make(tmp_path, f"primary_keys: [{key}]", engine=engine)
+    files = [
+        [f"I{at}@{file + 1}=v{at}" if at % 10 else _BAD[at // 10 % len(_BAD)] for at in range(_EVENTS)]
+        for file in range(_FILES)
+    ]
+    lab.commit(*(spoilt(" ".join(words)) for words in files))
+    (part,) = lab.merge().slices
+    bad = sum(word.endswith("bad") for words in files for word in words)
+    assert (part.rejected, part.events) == (bad, _FILES * _EVENTS)
+    rows = rejects(lab).scan().to_arrow()
+    places = set(zip(rows["icemirror_file"].to_pylist(), rows["icemirror_position"].to_pylist(), strict=True))
+    assert (rows.num_rows, len(places)) == (bad, bad)
+    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert {f"v{at}" for at in range(_EVENTS) if at % 10} <= set(
+        lab.mirror.scan().to_arrow()["name"].to_pylist()
+    )
+
+
+def test_too_many_of_them_stop_the_merge_by_name(tmp_path: Path, spark: SparkContext) -> None:
+    lab = make(tmp_path, engine=OnSpark(spark, one_task_events=0, one_task_bytes=_ALL))
+    lab.commit(spoilt(" ".join(f"X{at}@1" for at in range(2000))))
+    failed = lab.try_merge()
+    assert failed.error is not None
+    assert failed.error.kind is Kind.INVALID
+    assert "2,000 of the next 2,000 events cannot be merged" in failed.error.message

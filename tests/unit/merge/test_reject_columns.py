@@ -1,0 +1,147 @@
+"""The columns of a rejects table follow whatever happens to those of the changelog, and never stand in the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from icemirror.settings import load_settings
+from spark_job.field_map import field_ids, renumber
+from spark_job.rejects.columns import Columns, Own, grow
+from spark_job.rejects.table import _kept_fields
+from spark_job.shape import resolve_shape
+from tests.mirrors import write_config
+from tests.unit.merge.lab import ID_AND_NAME
+
+OWN = len(Own)
+
+
+def field(number: int, name: str, kind: IcebergType, *, required: bool = True) -> NestedField:
+    return NestedField(number, name, kind, required=required)
+
+
+def grown(before: Columns, *fields: NestedField, by_name: bool = False) -> Columns:
+    return grow(fields, before, before.schema.highest_field_id, by_name=by_name)
+
+
+def told(columns: Columns) -> dict[str, str]:
+    return {one.name: str(one.field_type) for one in columns.schema.fields[OWN:]}
+
+
+def test_all_columns_are_optional_at_any_depth_and_have_ids_of_their_own() -> None:
+    inner = StructType(field(8, "x", IntegerType()), field(9, "y", StringType()))
+    columns = grow(
+        [
+            field(3, "id", LongType()),
+            field(4, "many", ListType(5, inner, element_required=True)),
+            field(10, "map", MapType(11, StringType(), 12, UUIDType(), value_required=True)),
+        ]
+    )
+    ids = list(field_ids(columns.schema.as_struct()))
+    assert ids == list(columns.ids.values())
+    assert len(set(ids)) == len(ids)
+    assert not [one for one in columns.schema.fields if one.required]
+    many = columns.schema.find_type("many")
+    assert isinstance(many, ListType)
+    assert not many.element_required
+    assert isinstance(many.element_type, StructType)
+    assert not [one for one in many.element_type.fields if one.required]
+    assert renumber(columns.ids, columns.schema) == columns.ids
+
+
+def test_what_did_not_change_stays_as_it_is() -> None:
+    fields = (field(1, "id", LongType()), field(2, "when", StructType(field(3, "at", DateType()))))
+    first = grow(fields)
+    again = grown(first, *fields)
+    assert again.schema.as_struct() == first.schema.as_struct()
+    assert again.ids == first.ids
+
+
+def test_columns_that_come_are_added_and_those_that_go_stay() -> None:
+    first = grow([field(1, "id", LongType()), field(2, "gone", StringType())])
+    then = grown(first, field(1, "id", LongType()), field(3, "new", TimeType()))
+    assert told(then) == {"id": "long", "gone": "string", "new": "time"}
+    assert then.ids[3] == OWN + 3
+    assert then.ids[2] == first.ids[2]
+
+
+def test_wider_types_are_followed_and_narrower_ones_taken_in() -> None:
+    narrow = (
+        field(1, "i", IntegerType()),
+        field(2, "f", FloatType()),
+        field(3, "d", DecimalType(9, 2)),
+        field(4, "s", StructType(field(5, "i", IntegerType()))),
+    )
+    wide = (
+        field(1, "i", LongType()),
+        field(2, "f", DoubleType()),
+        field(3, "d", DecimalType(12, 2)),
+        field(4, "s", StructType(field(5, "i", LongType()), field(6, "more", StringType()))),
+    )
+    first = grow(narrow)
+    then = grown(first, *wide)
+    assert {name: told(then)[name] for name in "ifd"} == {"i": "long", "f": "double", "d": "decimal(12, 2)"}
+    inner = then.schema.find_type("s")
+    assert isinstance(inner, StructType)
+    assert [(one.name, str(one.field_type)) for one in inner.fields] == [("i", "long"), ("more", "string")]
+    assert grown(then, *narrow).schema.as_struct() == then.schema.as_struct()
+
+
+def test_a_column_whose_type_does_not_fit_gets_another_one_beside_it() -> None:
+    first = grow([field(1, "id", LongType()), field(2, "v", StringType())])
+    then = grown(first, field(1, "id", LongType()), field(2, "v", LongType()))
+    assert told(then) == {"id": "long", "v": "string", "v_2": "long"}
+    assert then.ids[2] != first.ids[2]
+
+
+def test_a_name_that_is_taken_gets_the_fields_number() -> None:
+    columns = grow([field(1, "icemirror_reason", StringType()), field(2, "a", LongType())])
+    assert told(columns) == {"icemirror_reason_1": "string", "a": "long"}
+    renamed = grown(columns, field(2, "b", LongType()), field(3, "A", LongType()))
+    assert told(renamed) == {"icemirror_reason_1": "string", "a": "long", "A_3": "long"}
+
+
+def test_another_changelog_of_that_name_is_matched_by_names_and_types() -> None:
+    first = grow([field(1, "id", LongType()), field(2, "a", StringType()), field(3, "b", FixedType(3))])
+    then = grown(
+        first,
+        field(1, "a", StringType()),
+        field(2, "id", IntegerType()),
+        field(3, "b", TimestamptzType()),
+        by_name=True,
+    )
+    assert told(then) == {"id": "long", "a": "string", "b": "fixed[3]", "b_3": "timestamptz"}
+    assert (then.ids[1], then.ids[2]) == (first.ids[2], first.ids[1])
+
+
+def test_a_column_of_icemirrors_that_somebody_dropped_comes_back() -> None:
+    first = grow([field(1, "id", LongType())])
+    left = Columns(Schema(*first.schema.fields[1:]), first.ids)
+    then = grow([field(1, "id", LongType())], left, first.schema.highest_field_id)
+    assert then.schema.find_column_name(then.ids[Own.REASON]) == "icemirror_reason"
+
+
+def test_excluded_columns_are_left_out_unless_they_are_what_may_be_wrong(tmp_path: Path) -> None:
+    settings = load_settings(write_config(tmp_path, "columns: {include: [id]}"), {}).tables[0]
+    shape = resolve_shape(settings, ID_AND_NAME)
+    kept = [one.name for one in _kept_fields(settings, ID_AND_NAME, shape)]
+    assert kept == ["id", "cdc_operation", "sequence_number"]

@@ -1,0 +1,164 @@
+"""Bad rows are put aside exactly once: repeated slices, replays, rebuilds, other jobs, answers that are lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.table import Table
+
+from icemirror.errors import Kind
+from spark_job.engine import InProcess
+from spark_job.iceberg.row_delta import RowDelta
+from spark_job.rejects import record
+from spark_job.verify.check import Options, verify_table
+from tests.unit.merge.asking import ask
+from tests.unit.merge.spoilt import ASIDE, MIXED, make, rejected, rejects, spoilt
+from tests.unit.merge.test_rebuild import rebuilt
+from tests.unit.merge.test_replay import replay, since
+
+
+def test_merging_again_after_a_rollback_puts_nothing_aside_twice(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    lab.tell("I9@1")
+    lab.merge()
+    first = lab.mirror.metadata.current_snapshot_id
+    lab.commit(spoilt(MIXED))
+    lab.merge()
+    assert first is not None
+    lab.mirror.manage_snapshots().rollback_to_snapshot(first).commit()
+    (part,) = lab.merge().slices
+    assert (part.rejected, rejected(lab)) == (3, ASIDE)
+    lab.catalog.drop_table("lab.world")
+    assert sum(one.rejected for one in lab.merge().slices) == 3
+    assert rejected(lab) == ASIDE
+
+
+def test_a_slice_that_is_cut_otherwise_the_second_time_puts_nothing_aside_twice(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    lab.commit(spoilt(MIXED), spoilt("X4@1=e I5@1"), spoilt("I6@1"))
+    lab.merge()
+    lab.catalog.drop_table("lab.world")
+    again = lab.reconfigure("on_bad_row: quarantine", "batch_size: 2\n")
+    assert len(again.merge().slices) == 3
+    assert rejected(again) == [*ASIDE, ("unknown-operation", "e")]
+
+
+def test_a_replay_puts_nothing_aside_twice_and_brings_back_what_was_dropped(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    first = lab.commit(spoilt(MIXED))
+    lab.commit(spoilt("U3@9=z X3@10=f"))
+    lab.merge()
+    aside = [*ASIDE, ("unknown-operation", "f")]
+    before = lab.mirror.metadata_location, rejects(lab).metadata_location
+    replay(lab, since(first))
+    assert (lab.mirror.metadata_location, rejects(lab).metadata_location) == before
+    lab.catalog.drop_table("lab.world_rejects")
+    replay(lab, since(first))
+    assert lab.mirror.metadata_location == before[0]
+    assert rejected(lab) == aside
+
+
+def test_what_is_good_by_now_is_merged_by_a_replay(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    first = lab.commit(spoilt("I1@1 X2@4=c I3@5 X3@6=d X1@0=old I?@7=e"))
+    lab.merge()
+    assert lab.rows() == {1: "I1@1", 3: "I3@5"}
+    values = "operation_values: {insert: [INSERT], update: [UPDATE, UPSERT], delete: [DELETE]}"
+    lab = lab.reconfigure(f"on_bad_row: quarantine\n{values}")
+    assert not verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert any("--from-snapshot" in note for note in ask(lab, 2).notes)
+    before = rejected(lab)
+    replay(lab, since(first))
+    assert lab.rows() == {1: "I1@1", 2: "c", 3: "d"}
+    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert rejected(lab) == before
+    lab.tell("U2@9=later")
+    lab.merge()
+    assert lab.rows()[2] == "later"
+
+
+@pytest.mark.parametrize("batch", [2, 1000])
+def test_a_rebuild_puts_nothing_aside_twice(tmp_path: Path, batch: int) -> None:
+    lab = make(tmp_path, tail=f"batch_size: {batch}\n", engine=InProcess(2))
+    lab.commit(spoilt(MIXED), spoilt("I7@1"))
+    lab.commit(spoilt("I8@1 U8@!=g"))
+    lab.merge()
+    rows, aside = lab.rows(), rejected(lab)
+    rebuilt(lab)
+    assert (lab.rows(), rejected(lab)) == (rows, aside)
+    assert len(aside) == 4
+
+
+def test_a_rejects_table_that_moves_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another job puts the same rows aside between the look and the commit."""
+    lab = make(tmp_path)
+    lab.commit(spoilt(MIXED))
+    lab.merge()
+    lab.commit(spoilt("X4@1=e I5@1"))
+    other = lab.reconfigure("on_bad_row: quarantine")
+    right, done = record._write, list[bool]()
+
+    def beside(*given: Any) -> object:
+        written = right(*given)
+        if not done:
+            done.append(True)
+            other.merge()
+        return written
+
+    monkeypatch.setattr(record, "_write", beside)
+    files = len(list((tmp_path / "warehouse" / "lab" / "world_rejects" / "data").glob("*")))
+    assert lab.merge().error is None
+    assert rejected(lab) == [*ASIDE, ("unknown-operation", "e")]
+    assert len(list((tmp_path / "warehouse" / "lab" / "world_rejects" / "data").glob("*"))) == files + 1
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_answer_that_is_lost_is_no_reason_to_put_rows_aside_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    lab = make(tmp_path)
+    lab.commit(spoilt(MIXED))
+    catalog = lab.catalog
+    commit, load = catalog.commit_table, catalog.load_table
+
+    def lose(table: Table, *given: Any) -> object:
+        if table.name()[-1] != "world_rejects":
+            return commit(table, *given)
+        if landed:
+            commit(table, *given)
+        monkeypatch.setattr(catalog, "load_table", unreachable)
+        raise ConnectionError("no answer")
+
+    def unreachable(_name: object) -> object:
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(catalog, "commit_table", lose)
+    failed = lab.try_merge()
+    assert failed.error is not None
+    assert failed.error.kind is Kind.COMMIT_UNKNOWN
+    assert "lab.world_rejects: " in failed.error.message
+    monkeypatch.setattr(catalog, "commit_table", commit)
+    monkeypatch.setattr(catalog, "load_table", load)
+    assert lab.mirror.current_snapshot() is None
+    assert [part.rejected for part in lab.merge().slices] == [3]
+    assert rejected(lab) == ASIDE
+
+
+def test_a_rejects_table_that_never_rests_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make(tmp_path)
+    lab.commit(spoilt(MIXED))
+
+    def refused(self: RowDelta) -> object:
+        raise record.Conflict("it moved")
+
+    monkeypatch.setattr(record.RowDelta, "commit", refused)
+    failed = lab.try_merge()
+    assert failed.error is not None
+    assert failed.error.kind is Kind.CONFLICT
+    assert not [path for path in lab.files_on_disk() if path.endswith((".parquet", ".puffin"))]
