@@ -164,8 +164,8 @@ def test_what_this_version_refuses_is_valid_and_named(
 ) -> None:
     config.write_text(
         "iceberg: {catalog: {type: glue}}\n"
-        "tables: [{changelog: raw.o, mirror: shop.o, delete_mode: soft, on_bad_row: quarantine}]\n"
-        "discover: [{namespace: raw, match: '*_log', on_bad_row: quarantine}]\n"
+        "tables: [{changelog: raw.o, mirror: shop.o, delete_mode: soft, append_only: true, on_bad_row: quarantine}]\n"
+        "discover: [{namespace: raw, match: '*_log', delete_mode: soft}]\n"
         "trigger:\n"
         "  state: {type: dynamodb, table: t}\n"
         "  launcher: {type: kubernetes, namespace: n, image: i, service_account: s}\n"
@@ -176,9 +176,9 @@ def test_what_this_version_refuses_is_valid_and_named(
     assert len(shown.out.splitlines()) == 1
     said = [line.removeprefix("not supported by this version: ") for line in shown.err.splitlines()]
     assert [line.split(" (")[0] for line in said] == [
-        "shop.o: on_bad_row: quarantine",
+        "shop.o: append_only with on_bad_row: quarantine",
         "shop.o: delete_mode: soft",
-        "discover raw.*_log: on_bad_row: quarantine",
+        "discover raw.*_log: delete_mode: soft",
     ]
 
 

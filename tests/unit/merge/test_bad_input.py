@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, LongType, StringType
 
-from icemirror.errors import BadConfig, Kind
+from icemirror.errors import Kind
 from icemirror.result import TableResult
 from icemirror.settings import load_settings
 from icemirror.telemetry.redaction import forget_secrets, register_secret
@@ -394,8 +394,3 @@ def test_a_key_of_floating_point_is_refused(tmp_path: Path) -> None:
     assert result.error is not None
     assert "cannot be a key" in result.error.message
     assert not lab.catalog.table_exists("lab.world")
-
-
-def test_writer_properties_that_nobody_understands_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(BadConfig, match="is 'big', not a whole number above zero"):
-        Lab.make(tmp_path, options="table_properties: {write.target-file-size-bytes: big}")
