@@ -164,7 +164,9 @@ def test_what_this_version_refuses_is_valid_and_named(
 ) -> None:
     config.write_text(
         "iceberg: {catalog: {type: glue}}\n"
-        "tables: [{changelog: raw.o, mirror: shop.o, delete_mode: soft, append_only: true, on_bad_row: quarantine}]\n"
+        "tables:\n"
+        "  - {changelog: raw.o, mirror: shop.o, delete_mode: soft}\n"
+        "  - {changelog: raw.p, mirror: shop.p, append_only: true, on_bad_row: quarantine}\n"
         "discover: [{namespace: raw, match: '*_log', delete_mode: soft}]\n"
         "trigger:\n"
         "  state: {type: dynamodb, table: t}\n"
@@ -176,8 +178,8 @@ def test_what_this_version_refuses_is_valid_and_named(
     assert len(shown.out.splitlines()) == 1
     said = [line.removeprefix("not supported by this version: ") for line in shown.err.splitlines()]
     assert [line.split(" (")[0] for line in said] == [
-        "shop.o: append_only with on_bad_row: quarantine",
         "shop.o: delete_mode: soft",
+        "shop.p: append_only with on_bad_row: quarantine",
         "discover raw.*_log: delete_mode: soft",
     ]
 

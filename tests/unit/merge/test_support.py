@@ -31,11 +31,6 @@ def test_a_setting_whose_feature_is_to_come_is_refused_by_name(
     assert named in message
 
 
-def test_all_of_them_are_named_at_once(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"append_only with on_bad_row: quarantine, delete_mode: soft"):
-        require_supported(table(tmp_path, "delete_mode: soft\nappend_only: true\non_bad_row: quarantine"))
-
-
 @pytest.mark.parametrize(
     "options",
     [
