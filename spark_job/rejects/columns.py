@@ -12,11 +12,7 @@ from enum import IntEnum
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
     LongType,
     MapType,
@@ -26,6 +22,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from spark_job.evolve import widens
 from spark_job.field_map import FieldMap
 
 
@@ -132,7 +129,7 @@ class _Growth:
                 value = self._type(wanted.value_type, was.value_type if was else None)
                 return MapType(key_id, key, value_id, value, value_required=False)
             case _:
-                return wanted if there is None or _widens(there, wanted) else there
+                return wanted if there is None or widens(there, wanted) else there
 
 
 def _fits(there: IcebergType, wanted: IcebergType) -> bool:
@@ -145,20 +142,7 @@ def _fits(there: IcebergType, wanted: IcebergType) -> bool:
         case MapType(), MapType():
             return _fits(there.key_type, wanted.key_type) and _fits(there.value_type, wanted.value_type)
         case _:
-            return there == wanted or _widens(there, wanted) or _widens(wanted, there)
-
-
-def _widens(narrow: IcebergType, wide: IcebergType) -> bool:
-    """The promotions that every version of the format allows."""
-    match narrow, wide:
-        case IntegerType(), LongType():
-            return True
-        case FloatType(), DoubleType():
-            return True
-        case DecimalType(), DecimalType():
-            return narrow.scale == wide.scale and narrow.precision < wide.precision
-        case _:
-            return False
+            return there == wanted or widens(there, wanted) or widens(wanted, there)
 
 
 def _free_name(field: NestedField, others: Iterable[NestedField]) -> str:
