@@ -341,6 +341,7 @@ def test_the_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFi
     lab.merge()
     lab.catalog.drop_table("lab.world_changelog")
     lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
+    lab = lab.reconfigure("on_truncate: stop")
     command = "`icemirror replay --full --table lab.world`"
     result = lab.try_merge()
     assert result.error is not None

@@ -17,6 +17,8 @@ from spark_job.change_file import ChangeFile
 from spark_job.compaction.move_rows import AstrayRow
 from spark_job.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds
 from spark_job.index_location import index_location
+from spark_job.lost_track import ChangelogAway, ChangelogMadeAnew, CursorExpired, NoChangelog
+from spark_job.rebuild import StageDamaged
 from spark_job.shard import SliceWork
 from spark_job.work import Result, Work
 from tests.unit.merge.lab import Lab, changelog_schema, events, rows_table, sequence_text
@@ -237,6 +239,7 @@ def test_every_error_that_a_task_may_raise_is_the_same_on_the_driver() -> None:
 
     shared = ("icemirror.errors", "spark_job.")
     ours = {one for one in kinds(IcemirrorError) if one.__module__.startswith(shared)}
-    by_the_driver_alone = {IcemirrorError, Contested, AstrayRow}
+    lost_track = {ChangelogMadeAnew, CursorExpired, NoChangelog, ChangelogAway}
+    by_the_driver_alone = {IcemirrorError, Contested, AstrayRow, StageDamaged, *lost_track}
     told_by_who_reads_a_file = {BadRows}  # with the file and what to do, as invalid
     assert ours - by_the_driver_alone - told_by_who_reads_a_file == set(engine._NAMED.values())

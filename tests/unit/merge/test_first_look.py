@@ -97,7 +97,7 @@ def test_a_plan_ends_as_the_merge_does_for_a_mirror_that_cannot_be_made(
     row = {"_row_id": 1, "id": 1, "name": "x", "cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
     lab.commit(rows_table(schema, [row]))
     with pytest.raises(Invalid, match=told):
-        lab.pipeline.explain(lab.table)
+        lab.pipeline.explain(lab.pipeline.prepare(lab.table))
     error = lab.try_merge().error
     assert error is not None
     assert told in error.message
@@ -112,7 +112,7 @@ def test_what_only_counts_when_a_mirror_is_made_does_not_stop_the_plan_of_one_th
     lab.merge()
     lab.tell("U1@2")
     later = lab.reconfigure("partition_by: [day(name)]")
-    assert later.pipeline.explain(later.table).slices == 1
+    assert later.pipeline.explain(later.pipeline.prepare(later.table)).slices == 1
     assert later.merge().live_rows == 1
 
 
