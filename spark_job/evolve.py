@@ -119,7 +119,7 @@ class _Following:
         known = {one.field_id: one for one in there}
         told = [(one, known.get(self.ids.get(one.field_id, -1))) for one in here]
         same = {old.field_id: self._same(one, old, within) for one, old in told if old is not None}
-        if self._moved([one.field_id for one, old in told if old is not None]):
+        if self._moved([one.field_id for one, old in told if old is not None], list(known)):
             self.changes.append(f"fields of {within[:-1]} in another order" if within else _OTHER_ORDER)
             fields = list(same.values())
         else:
@@ -148,9 +148,12 @@ class _Following:
         arranged = [new for one in fields for new in (one, *after.get(one.field_id, ()))]
         return [*after.get(None, ()), *arranged]
 
-    def _moved(self, ids: list[int]) -> bool:
+    def _moved(self, here: list[int], there: list[int]) -> bool:
         """Whether the changelog has these in another order than when it was followed last."""
-        places = [self.places[one] for one in ids if one in self.places]
+        if self.rules.followed is None and not self.rules.has_rows:  # it was made so, and nothing came of it
+            places = [there.index(self.ids[one]) for one in here]
+        else:
+            places = [self.places[one] for one in here if one in self.places]
         return places != sorted(places)
 
     def _new(self, here: NestedField, within: str) -> NestedField:

@@ -16,7 +16,7 @@ from pyiceberg.types import DecimalType, NestedField, StructType
 from icemirror.cursor import Cursor
 from tests.sim.engine.memory_io import MemoryIO
 from tests.sim.engine.reader import Divergence, Reader
-from tests.sim.evolve.source import Memory, Values, row_fields
+from tests.sim.evolve.source import KEY, Memory, Values, row_fields
 
 CURSOR, REPLAY = "icemirror.cursor", "icemirror.replay"
 _FIELD_ID = b"PARQUET:field_id"
@@ -24,11 +24,15 @@ _ARROW = {"int": "int32", "long": "int64", "float": "float", "double": "double"}
 
 
 class ById(Reader):
-    """Rows as their field ids → values, nested ones as well, and the types that they were written with."""
+    """Rows as their field ids → values, nested ones as well, and the types that they were written with.
+
+    `key`: the field of the key, which stays, whatever becomes of the columns.
+    """
 
     def __init__(self, io: MemoryIO) -> None:
         super().__init__(io, [])
         self.types: dict[str, dict[int, str]] = {}
+        self.key: int | None = None
 
     def _read_rows(self, path: str) -> list[Any]:
         if path not in self._rows:
@@ -37,7 +41,7 @@ class ById(Reader):
             rows = [
                 {_id(one): _by_id(one, row[one.name]) for one in table.schema} for row in table.to_pylist()
             ]
-            self._rows[path] = [((row[1],), row) for row in rows]  # type: ignore[misc]  # the key was first
+            self._rows[path] = [((row[self.key],), row) for row in rows]  # type: ignore[misc]
         return self._rows[path]
 
 
@@ -73,6 +77,10 @@ class Judge:
 
     def __post_init__(self) -> None:
         self.reader = ById(self.io)
+
+    def made(self, mirror: Schema, shown: Schema) -> None:
+        """The mirror, yet empty; what it has then it may keep, though the changelog drops it before the first rows."""
+        self._check_fields(row_fields(shown), mirror.fields, "")
 
     def look(self, before: TableMetadata, after: TableMetadata, shown: Schema, staged: Schema | None) -> None:
         """A commit was made on the mirror by a merge that was shown this schema of the changelog.
@@ -140,6 +148,7 @@ class Judge:
 
     def _check_rows(self, head: Snapshot, mirror: Schema, *, full: bool) -> None:
         fields = {one.field_id: one for one in mirror.fields}
+        self.reader.key = self.ids[KEY]
         seen = set(self.reader.types)
         contents = self.reader.read(head)
         found = {key[0]: row for key, row in contents.by_key().items()}

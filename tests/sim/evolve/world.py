@@ -43,9 +43,16 @@ _PARTITIONS = ("", 'partition_by: ["bucket[2](id)"]', 'partition_by: ["p"]')
 
 
 class ShownCatalog(MemoryCatalog):
-    """Remembers as what it has shown the changelog last."""
+    """Remembers as what it has shown the changelog last; the judge hears of a mirror that is made."""
 
     shown: Schema
+    judge: Judge
+
+    def create_table(self, identifier: Any, *args: Any, **more: Any) -> Table:
+        table = super().create_table(identifier, *args, **more)
+        if table.name() == MIRROR:
+            self.judge.made(table.schema(), self.shown)
+        return table
 
     def load_table(self, identifier: Any) -> Table:
         table = super().load_table(identifier)
@@ -75,7 +82,10 @@ class World:
         self.story: list[str] = [f"version {self.setting.version}, {self.partition!r}, drops: {self.drops}"]
         self.points, self.io, self.memory = Points(), MemoryIO(), Memory()
         self.catalog = ShownCatalog(self.io, self._observe)
-        self.judge = Judge(self.io, self.memory, self.drops, 2 if '"p"' in self.partition else None)
+        self.judge = self.catalog.judge = Judge(
+            self.io, self.memory, self.drops, 2 if '"p"' in self.partition else None
+        )
+        self._found: list[Exception] = []
         self._full: Replay | None = None
         self._staged: Schema | None = None
         self._asked = 0
@@ -97,6 +107,7 @@ class World:
             self.catalog.create_table(CHANGELOG, first_schema(), properties={"format-version": "2"})
             if self.judge.partitioned_by is not None:  # the column must be there when the mirror is made
                 self.story += [self._tell(), self._merge()]
+                self._tell_found()
             for _ in range(steps):
                 self.step()
             self._end()
@@ -119,6 +130,7 @@ class World:
         place = len(self.story)
         self.story.append(doing.__name__)
         self.story[place] = doing() or f"{doing.__name__}: nothing to do"
+        self._tell_found()
 
     @property
     def changelog(self) -> Table:
@@ -130,7 +142,16 @@ class World:
 
     def _observe(self, before: TableMetadata, after: TableMetadata) -> None:
         if after.location.endswith("/world"):
-            self.judge.look(before, after, self.catalog.shown, self._staged)
+            try:
+                self.judge.look(before, after, self.catalog.shown, self._staged)
+            except (
+                Exception
+            ) as error:  # told below: whoever commits would take it for an answer that was lost
+                self._found.append(error)
+
+    def _tell_found(self) -> None:
+        for error in self._found:
+            raise error
 
     def _change(self) -> str | None:
         return change_columns(self.changelog, self.memory, self.dice)
@@ -229,9 +250,11 @@ class World:
         for _ in range(1000):
             if not isinstance(self.pipeline.advance(self.table), Merged):
                 break
+        self._tell_found()
         if self.judge.merged != len(self.memory.files):
             raise Divergence(f"{self.judge.merged} of {len(self.memory.files)} files are merged at the end")
         self._verify()
+        self._tell_found()
 
 
 @lru_cache(maxsize=64)

@@ -152,6 +152,11 @@ def test_another_order_is_followed() -> None:
     assert evolved.changes == ("columns in another order",)
 
 
+def test_a_mirror_that_never_had_a_row_takes_the_order_of_today() -> None:
+    """Whoever made it died before its first commit, which would have noted what it followed."""
+    assert [one.name for one in follow((ID, NAME), (NAME, ID), has_rows=False).fields] == ["name", "id"]
+
+
 def test_an_order_that_is_the_mirrors_own_stays_and_new_columns_come_after_their_neighbours() -> None:
     more = NestedField(20, "n", LongType())
     evolved = follow((NAME, ID), (ID, more, NAME), followed={5: ID, 14: NAME})
