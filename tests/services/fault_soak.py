@@ -46,7 +46,7 @@ FAULTS = Campaign(
     run,
     "python -m tests.services.fault_soak",
     prepare=start_servers,
-    processes=6,  # they wait more than they work
+    processes=12,  # they wait more than they work
 )
 
 if __name__ == "__main__":
