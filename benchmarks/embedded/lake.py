@@ -101,7 +101,7 @@ class Writer:
         self._commits += 1
         begun_at = time.time()
         self._table.append(events.cast(self._table.schema().as_arrow()))
-        return Commit(self.name, begun_at, self._table.metadata.last_sequence_number, row_id)
+        return Commit(self.name, begun_at, self._table.metadata.next_sequence_number() - 1, row_id)
 
 
 class Lake:

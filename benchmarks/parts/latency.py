@@ -6,8 +6,6 @@ import random
 import time
 from pathlib import Path
 
-from pyiceberg.expressions import EqualTo
-
 from benchmarks.bench import Bench
 from benchmarks.embedded.lake import Choices, Commit, Lake, Writer
 from benchmarks.embedded.sight import Sight
@@ -75,7 +73,7 @@ def _settle(writer: Writer, scale: Scale, watching: Watching, sight: Sight, lake
 
 
 def _require_row(lake: Lake, commit: Commit) -> None:
-    found = lake.mirror(commit.table).scan(row_filter=EqualTo("id", commit.row_id), selected_fields=("id",))
+    found = lake.mirror(commit.table).scan(row_filter=f"id = {commit.row_id}", selected_fields=("id",))
     if found.to_arrow().num_rows != 1:
         raise Different(f"{commit.table}: the row of a commit is not there although the cursor says so")
 

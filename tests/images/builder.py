@@ -89,7 +89,7 @@ def _debootstrap(scratch: Path) -> Path:
         "--variant=minbase",
         "--include=python3,python3-venv,ca-certificates",
         _DEBIAN,
-        root,
+        str(root),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.services.processes import HOST, answers, free_port, running
 
@@ -41,7 +42,7 @@ def main() -> None:
         return start(backend, application_id, *rest, **named)
 
     models.APPLICATION_STATUS = "CREATED"
-    models.EMRServerlessBackend.start_job_run = start_job_run
+    patch.object(models.EMRServerlessBackend, "start_job_run", start_job_run).start()
     ThreadedMotoServer(ip_address=HOST, port=int(sys.argv[1]), verbose=False).start()
     threading.Event().wait()
 

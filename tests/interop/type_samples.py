@@ -117,7 +117,7 @@ def _deep() -> IcebergType:
 
 
 _NEST = {"a": {"b": {"c": {"d": -1, "e": "🎁"}}}}
-_DEEP = (
+_DEEP: tuple[Any, ...] = (
     [],
     [[]],
     [[("k", {"grid": [], "nest": _NEST})]],

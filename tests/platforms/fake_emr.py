@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import botocore.session
 from botocore.exceptions import ClientError, ReadTimeoutError
@@ -20,6 +20,8 @@ MESSAGES = {
     "InternalServerException": "Internal error",
 }
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
+
+Answer = TypeVar("Answer")
 
 
 @cache
@@ -122,7 +124,7 @@ class FakeEmr:
 
     # --- inside --------------------------------------------------------------------------------------------
 
-    def _enter(self, operation: str, given: dict[str, Any]) -> Callable[[Any], Any]:
+    def _enter(self, operation: str, given: dict[str, Any]) -> Callable[[Answer], Answer]:
         self.pause(f"before {operation}")
         self.calls.append(operation)
         report = ParamValidator().validate(given, shape(operation))
@@ -133,7 +135,7 @@ class FakeEmr:
         if fault and fault != "lost":
             raise refused(fault, operation=operation)
 
-        def answer(value: Any) -> Any:
+        def answer(value: Answer) -> Answer:
             self.pause(f"after {operation}")
             if fault == "lost":
                 raise ReadTimeoutError(endpoint_url="https://emr-serverless")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from typing import Any
+from unittest.mock import patch
 
 from moto.core.exceptions import JsonRESTError
 from moto.core.responses import ActionResult
@@ -40,7 +41,7 @@ def update_table(response: Any) -> ActionResult:
 
 def main() -> None:
     """Serves until it is ended."""
-    GlueResponse.update_table = update_table
+    patch.object(GlueResponse, "update_table", update_table).start()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=int(sys.argv[1]), verbose=False)
     server.start()
     threading.Event().wait()

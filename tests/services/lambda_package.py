@@ -73,7 +73,7 @@ def write_trigger(package: zipfile.ZipFile) -> None:
             if file.is_file() and "__pycache__" not in file.parts:
                 package.write(file, file.relative_to(ROOT))
     for name in closure("icemirror", "boto3") - {"icemirror"}:
-        for file in distribution(name).files or []:
-            place = Path(str(distribution(name).locate_file(file)))
-            if place.is_file() and not str(file).startswith("..") and file.suffix != ".pyc":
-                package.write(place, str(file))
+        for listed in distribution(name).files or []:
+            place = Path(str(distribution(name).locate_file(listed)))
+            if place.is_file() and not str(listed).startswith("..") and listed.suffix != ".pyc":
+                package.write(place, str(listed))

@@ -81,7 +81,7 @@ class Heard:
         self.bodies += bodies
         return [Taken() for _ in bodies]
 
-    def beat(self, name: str, works: bool, why: str) -> None:
+    def beat(self, part: str, works: bool, why: str = "") -> None:
         self.works.append(works)
 
 

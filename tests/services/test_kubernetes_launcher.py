@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
         running.apply(MANIFESTS / name)
     for definition in (kubeflow_definition(), apache_definition()):
         running.call("POST", DEFINITIONS, definition)
-        wait_for(lambda name=definition["metadata"]["name"]: _is_served(running, name))
+        wait_for(partial(_is_served, running, definition["metadata"]["name"]))
     wait_for(lambda: running.allows(ACCOUNT, NAMESPACE, "create", "sparkapplications", "spark.apache.org"))
     return running
 

@@ -16,7 +16,7 @@ from icemirror.result import Merged, UpToDate
 from spark_job.engine import InProcess
 from spark_job.iceberg.vended_io import VendedIO
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.shard import ShardResult, SliceWork
+from spark_job.work import Result, Work
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.fault_proxy import fault_proxy
@@ -50,14 +50,15 @@ def _only_fresh(headers: Message) -> tuple[int, bytes] | None:
 
 
 @dataclass(frozen=True)
-class SlowEngine:
+class SlowEngine(InProcess):
     """Shards that take longer than the credentials live, before and after their work."""
 
-    seconds: float
+    shards: int = 2
+    seconds: float = LIFE_SECONDS + 0.5
 
-    def run(self, work: SliceWork) -> list[ShardResult]:
+    def run(self, work: Work[Result]) -> list[Result]:
         time.sleep(self.seconds)
-        results = InProcess(2).run(work)
+        results = super().run(work)
         time.sleep(self.seconds)
         return results
 
@@ -99,7 +100,7 @@ def test_slice_that_takes_longer_than_its_credentials_live_is_committed(
     tmp_path: Path, rest: RestCatalog, s3: S3Proxy
 ) -> None:
     with lending_lake(rest, s3) as lake:
-        engine = SlowEngine(LIFE_SECONDS + 0.5)
+        engine = SlowEngine()
         lab = mirrored_world(tmp_path, lake, Schedule(4, "int", ("text",)), engine)
         for _ in range(2):
             lab.world.commit_next()

@@ -23,7 +23,7 @@ from spark_job import (
 from spark_job.iceberg import lineage, mirror, row_delta
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.view import live_files
-from spark_job.key_index import segment
+from spark_job.key_index import orders
 from spark_job.key_index.root import Root
 from spark_job.locate import ABSENT
 from tests.sim.engine.planting import BUGS, Bug, instead, plant
@@ -255,7 +255,7 @@ def lookup_falls_through_tombstones(ask: Any) -> Any:
     return wrong
 
 
-@plant((segment.order_column, "greatest_order"))
+@plant((orders, "greatest_order"))
 def segment_knows_its_least_order_as_greatest(_greatest: Any) -> Any:
     return lambda orders: min(tuple(map(int, row)) for row in orders)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -97,14 +98,10 @@ def rejects_without_a_fence(row_delta: Any) -> Any:
 def rejects_after_the_mirror(merge: Any) -> Any:
     def wrong(self: Any, *given: Any) -> Any:
         waiting: list[tuple[Any, ...]] = []
-        right = pipeline.record_rejects
-        pipeline.record_rejects = lambda *told: waiting.append(told)
-        try:
+        with patch.object(pipeline, "record_rejects", lambda *told: waiting.append(told)):
             merged = merge(self, *given)
-        finally:
-            pipeline.record_rejects = right
         for told in waiting:
-            right(*told)
+            record.record_rejects(*told)
         return merged
 
     return wrong

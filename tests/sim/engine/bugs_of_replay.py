@@ -9,6 +9,7 @@ from spark_job import rebuild, replay, shard, stage_files
 from spark_job.iceberg import swap
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.key_index.root import Root
+from spark_job.stage import Stage
 from tests.sim.engine.planting import BUGS, Bug, instead, plant
 
 _before = frozenset(BUGS)
@@ -116,7 +117,7 @@ def files_of_a_rebuild_left_behind(_left: Any) -> Any:
     return lambda *_arguments: set()
 
 
-@plant((rebuild.Stage, "save"))
+@plant((Stage, "save"))
 def stage_forgets_its_last_slice(save: Any) -> Any:
     def wrong(self: Any, location: str, events: int) -> Any:
         kept = self.catalog.metadata

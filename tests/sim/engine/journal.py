@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from icemirror.cursor import Source
+from spark_job.iceberg.v3_fields import delete_key
 from tests.sim.engine import snapshots
 from tests.sim.engine.setting import SAME, Key, Setting, arrow_schema
 
@@ -107,7 +108,7 @@ class Journal:
         """All events in one file, by a snapshot that changes no rows."""
         head = table.current_snapshot()
         old = {
-            snapshots.delete_key(entry.data_file)
+            delete_key(entry.data_file)
             for manifest in snapshots.manifests_of(table.io, head)  # type: ignore[arg-type]
             for entry in snapshots.entries_of(table.io, manifest)  # type: ignore[arg-type]
         }

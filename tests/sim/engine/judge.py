@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icemirror.cursor import Cursor
 from spark_job.iceberg.ancestors import walk_ancestors
+from spark_job.iceberg.v3_fields import delete_key
 from spark_job.key_index.root import Root, read_root
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import SegmentInfo
@@ -305,7 +306,7 @@ class Judge:
             for entry in snapshots.entries_of(self.io, manifest):
                 if entry.snapshot_id != head.snapshot_id:
                     continue
-                key = snapshots.delete_key(entry.data_file)
+                key = delete_key(entry.data_file)
                 if key in self._added:
                     raise Divergence(f"{key} was added twice")
                 self._added.add(key)

@@ -116,7 +116,7 @@ class MemoryCatalog(NoopCatalog):
                 self._blind = fault is Fault.BLIND_AFTER
                 raise CommitStateUnknownException("no answer")
         metadata, version = self.tables[name]
-        return CommitTableResponse(metadata=metadata, metadata_location=version)
+        return CommitTableResponse(metadata=metadata, **{"metadata-location": version})
 
     def land_late(self) -> int:
         """What was on its way arrives, if the catalog still takes it; how many did."""

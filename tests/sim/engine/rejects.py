@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
+from spark_job.iceberg.v3_fields import delete_key
 from tests.sim.engine import snapshots
 from tests.sim.engine.bugs import Bug
 from tests.sim.engine.journal import Event, File, Journal
@@ -89,8 +91,8 @@ class RejectsJudge:
         """The places of the bad rows."""
         return {(file.path, at) for file in files for at, event in enumerate(file.events) if event.bad}
 
-    def _read(self, metadata: TableMetadata) -> list[dict[str, object]]:
-        rows: list[dict[str, object]] = []
+    def _read(self, metadata: TableMetadata) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
         head = metadata.current_snapshot()
         for manifest in snapshots.manifests_of(self.io, head):
             self.referenced.add(manifest.manifest_path)
@@ -176,7 +178,7 @@ class SpoiltWorld(World):
         if table is None or head is None or self.io.dead:
             return None
         old = {
-            snapshots.delete_key(entry.data_file)
+            delete_key(entry.data_file)
             for manifest in snapshots.manifests_of(self.io, head)
             for entry in snapshots.entries_of(self.io, manifest)
         }

@@ -181,7 +181,7 @@ def _settings(options: str, tail: str) -> Settings:
         return load_settings(write_config(Path(folder), options, tail), os.environ)
 
 
-_arrow: dict[tuple[str, bool, bool, bool], pa.Schema] = {}
+_arrow: dict[tuple[str, bool, bool, bool, bool], pa.Schema] = {}
 
 
 def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 from urllib.parse import unquote_plus
 
@@ -69,7 +69,7 @@ def _unescaped_text() -> Iterator[None]:
         yield
 
 
-BUGS: dict[str, Callable[[], contextmanager]] = {  # type: ignore[type-arg]
+BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "decodes twice": _decodes_twice,
     "prefix as text": _prefix_as_text,
     "last level decides": _last_level_decides,

@@ -38,10 +38,10 @@ class ById(Reader):
         if path not in self._rows:
             table = pq.ParquetFile(pa.BufferReader(self._io.read(path))).read()
             self.types[path] = dict(_types(table.schema))
-            rows = [
+            rows: list[Any] = [
                 {_id(one): _by_id(one, row[one.name]) for one in table.schema} for row in table.to_pylist()
             ]
-            self._rows[path] = [((row[self.key],), row) for row in rows]  # type: ignore[misc]
+            self._rows[path] = [((row[self.key],), row) for row in rows]
         return self._rows[path]
 
 

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from pyiceberg.table import Table
+
 from icemirror import crash
 from icemirror.settings import TableSettings, load_settings
 from icemirror.state.replay import Replay, ReplayProgress
@@ -50,15 +52,21 @@ def rebuild(pipeline: Pipeline, table: TableSettings) -> bool:
         noted.write_text(step.progress.mark or "")
 
 
+def _mirror(pipeline: Pipeline, table: TableSettings) -> Table:
+    mirror = pipeline.catalogs.load_mirror(table)
+    assert mirror is not None
+    return mirror
+
+
 def expire(pipeline: Pipeline, table: TableSettings) -> bool:
     """Old snapshots of the mirror."""
-    expiring.expire(pipeline.catalogs.load_mirror(table), table.name)
+    expiring.expire(_mirror(pipeline, table), table.name)
     return True
 
 
 def clean_orphans(pipeline: Pipeline, table: TableSettings) -> bool:
     """Whatever nothing refers to, however young."""
-    orphans.clean_orphans(lambda: pipeline.catalogs.load_mirror(table), table.name, older_than_seconds=-60)
+    orphans.clean_orphans(lambda: _mirror(pipeline, table), table.name, older_than_seconds=-60)
     return True
 
 

@@ -17,6 +17,7 @@ from spark_job import locate, round_trips
 from spark_job.key_index import blocks, ranges
 from tests.sim.engine.planting import Bug
 from tests.sim.engine.process import Points, restart, stage
+from tests.sim.engine.setting import Key
 from tests.sim.mutation.anatomy import avro_values, differs_only_within
 from tests.sim.mutation.kinds import KINDS
 from tests.sim.mutation.mutations import Original, mutate
@@ -182,7 +183,7 @@ def _judge_refusal(case: Case, error: ErrorResult) -> None:
         raise Wrong(f"refused as {error.kind}: {error.message}")
 
 
-def _same(found: Mapping[object, Row], expected: Mapping[object, Row]) -> None:
+def _same(found: Mapping[Key, Row], expected: Mapping[Key, Row]) -> None:
     if found != expected:
         wrong = [key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)]
         told = [(key, found.get(key), expected.get(key)) for key in sorted(wrong, key=repr)[:3]]

@@ -26,6 +26,7 @@ from spark_job.vectors import write_vectors
 from tests.sim.engine import snapshots
 from tests.sim.engine.memory_catalog import MemoryCatalog, OneCatalog
 from tests.sim.engine.process import Points, stage
+from tests.sim.engine.setting import Key
 from tests.sim.mutation.kinds import VALUES, Kind
 from tests.sim.mutation.store import Store
 from tests.sim.mutation.story import Event, Narrator, Oracle, Row, as_events, make_row
@@ -45,9 +46,9 @@ class State:
     files: Mapping[str, bytes]
     tables: Mapping[tuple[str, ...], tuple[TableMetadata, str]]
     targets: Mapping[Class, Sequence[str]]
-    rows: Mapping[object, Row]
+    rows: Mapping[Key, Row]
     afterwards: tuple[tuple[Event, ...], ...]
-    rows_afterwards: Mapping[object, Row]
+    rows_afterwards: Mapping[Key, Row]
 
 
 class Lake:
@@ -86,11 +87,13 @@ class Lake:
     def merge(self) -> TableResult:
         return merge_table(self._pipeline, self._pipeline.settings.tables[0])
 
-    def rows(self) -> dict[object, Row]:
+    def rows(self) -> dict[Key, Row]:
         """Key → row, as PyIceberg reads them."""
         table = self.mirror.scan().to_arrow()
         names = (*self.kind.setting.key_names, *(name for name, _ in VALUES))
-        found = {(row[0],): row[1:] for row in zip(*(table[name].to_pylist() for name in names), strict=True)}
+        found: dict[Key, Row] = {
+            (row[0],): row[1:] for row in zip(*(table[name].to_pylist() for name in names), strict=True)
+        }
         if len(found) != table.num_rows:
             raise AssertionError("a key has two rows")
         return found

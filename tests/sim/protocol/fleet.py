@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from icemirror.state.actions import Merge
-from icemirror.state.events import Event
+from icemirror.state.events import Completed, Event
 from icemirror.state.policy import Policy
 from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState, TableRow
 from icemirror.state.step import Step, step
@@ -134,6 +134,7 @@ class Fleet:
             w = self.workers[worker]
             event = tell(w, Moment(NOW, 1.0, names), self.limits)
             if self.flaw == "dirty read after the merge" and w.doing is Doing.COMPLETE and w.turn:
+                assert isinstance(event, Completed)
                 event = replace(event, dirty=self.tables[s.tabs[int(w.turn.table[1:])]].dirty)
             tabs, slots, result = self._apply(s, event)
             (answer,) = result.actions

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.sim.protocol.model import Model, Violation
+from tests.sim.protocol.model import Model
+from tests.sim.protocol.runs import Violation
+from tests.sim.protocol.world import State
 
 
 class Verdict(NamedTuple):
@@ -63,7 +66,14 @@ def _check(model: Model, cap: int) -> Verdict:
     return _liveness(model, states, ids, preds, degree, trace)
 
 
-def _liveness(model, states, ids, preds, degree, trace) -> Verdict:  # noqa: ANN001
+def _liveness(
+    model: Model,
+    states: list[State],
+    ids: dict[State, int],
+    preds: list[list[int]],
+    degree: list[int],
+    trace: Callable[[int], list[str]],
+) -> Verdict:
     """Peels states whose every fault-free successor is peeled; what remains can run for ever."""
     todo = [i for i, left in enumerate(degree) if left == 0]
     for i in todo:

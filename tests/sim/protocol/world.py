@@ -197,8 +197,8 @@ class Canon:
                     used.add(self._workers[r.worker].me.gen)
         used |= {p[2] for p in pcs if p[0] in ("launch", "record") and p[1] == i}
         used |= {t.owner.gen for t in tabs if t.owner and t.owner.slot.index == i}
-        if slots[i].run_id:
-            used.add(_token_gen(slots[i].run_id))
+        if run_id := slots[i].run_id:
+            used.add(_token_gen(run_id))
         return {gen: order for order, gen in enumerate(sorted(used))}
 
     def _dirty_order(self, name: str, t: TableRow, runs: list[Run]) -> dict[int, int]:

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def left_file(lab: Lab) -> Path:
     return local_path(lab.mirror.location()) / "data" / "left.parquet"
 
 
-def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 

@@ -173,9 +173,9 @@ def test_adopt_makes_a_mirror_that_verifies(lab: Lab, capsys: pytest.CaptureFixt
     assert command(lab, "adopt", "--merged-up-to", "head", "--json") == 0
     told = answer(capsys)
     assert (told["outcome"], told["live_rows"], told["sets_identifier_fields"]) == ("adopted", 3, True)
-    assert (
-        told["cursor"]["sources"][0]["snapshot_id"] == lab.changelog.refresh().current_snapshot().snapshot_id
-    )  # type: ignore[union-attr]
+    head = lab.changelog.refresh().metadata.current_snapshot_id
+    assert head is not None
+    assert told["cursor"]["sources"][0]["snapshot_id"] == head
     assert command(lab, "verify", "--deep") == 0
 
 

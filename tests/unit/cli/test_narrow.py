@@ -45,7 +45,7 @@ def whole(lines: list[str], width: int, *words: str) -> None:
 
 
 def plan_of(name: str, **more: Any) -> PlanResult:
-    counts = {
+    counts: dict[str, Any] = {
         "snapshots": 1234,
         "files": 56_789,
         "bytes": 98_765_432_100,
@@ -137,7 +137,7 @@ def test_a_checked_configuration_is_never_cut(tmp_path: Path, width: int) -> Non
     (tmp_path / "icemirror.yaml").write_text(CONFIG)
     settings = load_settings(tmp_path / "icemirror.yaml", {})
     lines = [line for _, columns in _sections(settings) for line in drawn(fit(columns, width), width)]
-    words = (
+    words: tuple[str, ...] = (
         "a_long_namespace.orders_and_their_items_changelog",
         "→ another_namespace.orders_and_their_items",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -13,12 +14,14 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from icemirror.errors import Kind
-from spark_job.compaction import all_due, choose, move_rows
+from spark_job.compaction import choose, move_rows
 from spark_job.compaction.all_due import compact_all
 from spark_job.compaction.choose import FAN_IN
+from spark_job.data_files import write_rows
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import live_files
 from spark_job.immutable import forget_everything
+from spark_job.locate import look_up
 from tests.unit.compaction.test_compact import OFF, assert_sound, compacted, data_files, grow
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import ID_AND_NAME, Lab, local_path, sequence_text
@@ -137,7 +140,7 @@ def test_files_that_are_as_large_as_they_should_be_are_left(tmp_path: Path, targ
 def test_files_that_do_not_become_fewer_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     rows = grow(lab)
-    right = move_rows.write_rows
+    right = write_rows
     before = lab.files_on_disk()
 
     def one_by_one(io: Any, metadata: Any, table: pa.Table, written: list[str]) -> Any:
@@ -184,7 +187,7 @@ def test_what_nobody_thought_of_fails_no_merge(tmp_path: Path, monkeypatch: pyte
 def test_an_index_that_proves_wrong_stops_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
-    right = move_rows.look_up
+    right = look_up
 
     def wrong(*asked: Any) -> Any:
         known = right(*asked)
@@ -228,14 +231,14 @@ def test_between_two_commits_others_have_their_turn(tmp_path: Path, monkeypatch:
         lab.tell(f"I{at}@{at + 1}")
         lab.merge()
     rested: list[float] = []
-    monkeypatch.setattr(all_due.time, "sleep", rested.append)
+    monkeypatch.setattr(time, "sleep", rested.append)
     commits: list[float] = []
     right = RowDelta.commit
 
     def slow(delta: RowDelta) -> Any:
-        began = all_due.time.monotonic()
+        began = time.monotonic()
         done = right(delta)
-        commits.append(all_due.time.monotonic() - began)
+        commits.append(time.monotonic() - began)
         return done
 
     monkeypatch.setattr(RowDelta, "commit", slow)

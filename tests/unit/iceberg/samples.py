@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -80,7 +80,7 @@ def data_files(table: Table, *ids: int) -> list[DataFile]:
     return list(write_rows(table.io, table.metadata, rows).files)
 
 
-def delete_files(table: Table, positions: dict[str, Sequence[int]]) -> list[DataFile]:
+def delete_files(table: Table, positions: Mapping[str, Sequence[int]]) -> list[DataFile]:
     """Position deletes for rows of the head's data files; not committed."""
     doomed = {path: np.array(rows, np.int64) for path, rows in positions.items()}
     return write_deletes(table.io, table.metadata, doomed, live_files(table.io, table.current_snapshot()))

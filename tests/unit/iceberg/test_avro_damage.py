@@ -30,7 +30,8 @@ def _as_listed(table: Table, count: int) -> tuple[ManifestFile, Path, Path]:
     path = f"{table.location()}/metadata/list.avro"
     write_list(NewList(table.io.new_output(path), 7, None, 3, "deflate"), [written])
     (manifest,) = list_manifests(table.io, path)
-    return manifest, *(Path(one.removeprefix("file://")) for one in (manifest.manifest_path, path))
+    places = [Path(one.removeprefix("file://")) for one in (manifest.manifest_path, path)]
+    return manifest, places[0], places[1]
 
 
 def test_a_manifest_that_was_cut_is_corrupt_wherever_that_is(table: Table) -> None:

@@ -25,7 +25,8 @@ from spark_job.iceberg.open_catalog import hide_answers
 def _aws_error(code: str) -> Exception:
     """As botocore makes them for a service: of a class of its own."""
     kind = type(code, (botocore.exceptions.ClientError,), {"__module__": "botocore.errorfactory"})
-    return kind({"Error": {"Code": code, "Message": "slow down"}}, "GetTable")
+    error: Exception = kind({"Error": {"Code": code, "Message": "slow down"}}, "GetTable")
+    return error
 
 
 def _azure_error(status: int) -> Exception:

@@ -124,9 +124,12 @@ def test_however_it_is_written_only_what_is_new_is_read_of_a_history(
     ]
     made: list[int] = []
     get = lean_metadata._snapshots.get
-    monkeypatch.setattr(
-        lean_metadata._snapshots, "get", lambda one: (made.append(one["snapshot-id"]), get(one))[1]
-    )
+
+    def noted(one: dict[str, Any]) -> Any:
+        made.append(one["snapshot-id"])
+        return get(one)
+
+    monkeypatch.setattr(lean_metadata._snapshots, "get", noted)
     for text in texts:
         assert TableMetadataUtil.parse_raw(text) == lean_metadata._parse_raw(text)
     assert made == [1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
@@ -30,7 +31,9 @@ def table(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.t", SCHEMA, properties=properties)
 
 
-def commit_ours(table: Table, folder: Path, *, rows: bool = True, **changes: str) -> str:
+def commit_ours(
+    table: Table, folder: Path, changes: Mapping[str, str] | None = None, *, rows: bool = True
+) -> str:
     """A commit as the pipeline makes it, but for the changes of its summary; the path of its root."""
     added = data_files(table, 1, 2) if rows else []
     path = str(folder / f"{uuid4()}.root.puffin")
@@ -42,7 +45,7 @@ def commit_ours(table: Table, folder: Path, *, rows: bool = True, **changes: str
         "icemirror.cursor": CURSOR.model_dump_json(),
         "icemirror.epoch": "3",
         "icemirror.index-root": path,
-        **changes,
+        **(changes or {}),
     }
     files = tuple(IndexedFile(path=file.file_path, rows=2, live=2) for file in added)
     write_root(table.io, path, root.model_copy(update={"files": files}))
@@ -181,7 +184,7 @@ def test_after_a_rollback_the_cursor_of_a_snapshot_that_was_left_behind_is_not_t
 
 def test_an_index_of_another_snapshot_is_corrupt(table: Table, tmp_path: Path) -> None:
     first = commit_ours(table, tmp_path)
-    commit_ours(table, tmp_path, **{"icemirror.index-root": first})
+    commit_ours(table, tmp_path, {"icemirror.index-root": first})
     with pytest.raises(Corrupt, match="belongs to snapshot"):
         read_mirror(table, "shop.orders")
 
@@ -194,7 +197,7 @@ def test_an_index_root_that_is_gone_is_lost(table: Table, tmp_path: Path) -> Non
 
 
 def test_the_rows_of_a_mirror_whose_root_is_lost_are_known(table: Table, tmp_path: Path) -> None:
-    Path(commit_ours(table, tmp_path, **{"icemirror.live-rows": "2"})).unlink()
+    Path(commit_ours(table, tmp_path, {"icemirror.live-rows": "2"})).unlink()
     mirror = read_mirror(table, "shop.orders")
     assert (mirror.lost, mirror.live_rows) == (True, 2)
 
@@ -219,7 +222,7 @@ def test_a_summary_that_this_version_cannot_read_is_refused_by_name(
     table: Table, tmp_path: Path, name: str
 ) -> None:
     """A newer icemirror may have written it; a crash would take the other tables along."""
-    commit_ours(table, tmp_path, **UNREADABLE[name])
+    commit_ours(table, tmp_path, UNREADABLE[name])
     with pytest.raises(IcemirrorError):
         read_mirror(table, "shop.orders")
 

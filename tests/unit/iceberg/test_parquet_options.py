@@ -23,11 +23,11 @@ SCHEMA = Schema(
 )
 
 
-def write(folder: Path, rows: int = 1000, **properties: str) -> pq.FileMetaData:
+def write(folder: Path, **properties: str) -> pq.FileMetaData:
     named = {PARQUET + name.replace("__", ".").replace("_", "-"): value for name, value in properties.items()}
     arrow = schema_to_pyarrow(SCHEMA)
     table = pa.Table.from_pylist(
-        [{"id": number, "place": {"name": f"n{number}"}} for number in range(rows)], schema=arrow
+        [{"id": number, "place": {"name": f"n{number}"}} for number in range(1000)], schema=arrow
     )
     files = ParquetFiles.of(SCHEMA, named)
     files.write(PyArrowFileIO().new_output(str(folder / "f.parquet")), table, files.sizes())

@@ -41,7 +41,7 @@ def table(catalog: UnsteadyCatalog) -> Table:
     return catalog.create_table("ns.t", SCHEMA)
 
 
-def seen(table: Table) -> dict[str, LiveFile]:
+def seen(table: Table) -> Mapping[str, LiveFile]:
     return live_files(table.refresh().io, table.current_snapshot())
 
 

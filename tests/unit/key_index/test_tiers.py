@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,17 +155,18 @@ def test_what_is_left_of_a_failed_merge_is_removed(
     before = set(tmp_path.iterdir())
     merge = plan_merge(io, str(tmp_path), index.root, 1)
     assert len(merge.pieces) > 1
-    written: list[SegmentInfo | None] = []
+    written: list[compaction.MergedPiece] = []
 
-    def fail_later(*arguments: object) -> SegmentInfo | None:
+    def fail_later(*arguments: Any) -> compaction.MergedPiece:
         if written:
             raise RuntimeError
-        written.append(compaction.merge_piece(*arguments))  # type: ignore[arg-type]
+        written.append(compaction.merge_piece(*arguments))
         return written[-1]
 
     monkeypatch.setattr(index_merge, "merge_piece", fail_later)
     with pytest.raises(RuntimeError):
         run_merge(merge)
+    assert written[0].segment is not None, "there was something to remove"
     assert set(tmp_path.iterdir()) == before
 
 

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 from spark_job.key_index.root import read_root, write_root
 from spark_job.maintenance import unreferenced
+from spark_job.maintenance.expiry import choose_expired
 from tests.referenced import referenced_files, stored_files
 from tests.unit.maintenance.conftest import SMALL
 from tests.unit.merge.lab import Lab, append_files, local_path, rows_table
@@ -157,7 +158,7 @@ def test_a_tag_that_comes_during_the_merge_is_seen(lab: Lab, monkeypatch: pytest
     oldest = lab.mirror.metadata.snapshots[0].snapshot_id
     from spark_job import commit_root
 
-    choose = commit_root.choose_expired
+    choose = choose_expired
 
     def tag_first(table: Table) -> object:
         lab.mirror.manage_snapshots().create_tag(oldest, "late").commit()

@@ -19,7 +19,11 @@ from spark_job.sequence import choose_sequence
 from spark_job.shape import ChangelogShape, Operation
 from tests.unit.merge.lab import ID_AND_NAME
 
-OPERATIONS = {"INSERT": Operation.UPSERT, "UPDATE": Operation.UPSERT, "DELETE": Operation.DELETE}
+OPERATIONS: dict[str | None, Operation] = {
+    "INSERT": Operation.UPSERT,
+    "UPDATE": Operation.UPSERT,
+    "DELETE": Operation.DELETE,
+}
 
 
 def shape_of(schema: Schema = ID_AND_NAME, hash_bits: int = 96) -> ChangelogShape:

@@ -33,7 +33,9 @@ from spark_job.absent import absent_values, initial_defaults
 from tests.oracle.value_pools import VALUE_COLUMNS
 from tests.unit.merge.lab import Lab, append_files, events, rows_table, sequence_text
 
-SCALARS = {name: column for name, column in VALUE_COLUMNS.items() if isinstance(column[0], PrimitiveType)}
+SCALARS = {
+    name: (kind, values) for name, (kind, values) in VALUE_COLUMNS.items() if isinstance(kind, PrimitiveType)
+}
 
 
 def test_rows_from_before_a_column_with_a_default_have_the_default(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_a_default_of_every_type_is_what_the_metadata_says(name: str) -> None:
         assert repr(found.to_pylist()) == repr(expected.to_pylist())
 
 
-def _with_default(kind: IcebergType, value: object) -> NestedField:
+def _with_default(kind: PrimitiveType, value: object) -> NestedField:
     """As it comes from a metadata file."""
     given = UUID(bytes=value) if isinstance(kind, UUIDType) and isinstance(value, bytes) else value
     described = {

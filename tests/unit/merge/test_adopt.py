@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -134,7 +135,7 @@ def test_dry_run_writes_nothing(lab: Lab) -> None:
     assert lab.files_on_disk() == files
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[list[Any], Schema, str]] = {
     "a key twice": ([[*ROWS, (1, "x")], [(2, "y")]], PLAIN, r"2 rows have the key of another one, such as row \d+ of"),
     "a NULL key": ([[*ROWS, (None, "x")]], PLAIN, "has rows without a key"),
     "a column too few": ([], Schema(NestedField(1, "id", LongType())), "it lacks name"),

@@ -15,7 +15,6 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from icemirror.errors import CommitUnknown, Invalid
 from icemirror.state.replay import Replay
-from spark_job import commit_root
 from spark_job.compaction import choose
 from spark_job.compaction.all_due import compact_all
 from spark_job.engine import InProcess
@@ -212,7 +211,7 @@ def test_a_commit_without_an_answer_does_not_double_rows(
 
     lab.commit(told(("a", 1)))
     with monkeypatch.context() as patch:
-        patch.setattr(commit_root.RowDelta, "commit", unheard)
+        patch.setattr(RowDelta, "commit", unheard)
         assert lab.try_merge().error is not None
     lab.merge()
     assert rows(lab) == Counter([("a", 1)])

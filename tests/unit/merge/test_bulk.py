@@ -13,7 +13,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from icemirror.errors import Invalid
 from spark_job import bulk, shard
 from spark_job.bulk import batch_rows, piece_bytes, require_short
-from tests.unit.merge import lab as labs
+from spark_job.data_files import write_rows
 from tests.unit.merge.lab import ID_AND_NAME, Lab, rows_table, sequence_text
 
 ROWS = 200
@@ -89,7 +89,7 @@ def test_a_small_file_of_large_rows_is_merged_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
     held: list[int] = []
-    write = shard.write_rows
+    write = write_rows
 
     def noted(io: Any, metadata: Any, table: pa.Table, *more: Any) -> Any:
         held.append(table.nbytes)
@@ -107,7 +107,7 @@ def test_a_small_file_of_large_rows_is_merged_in_pieces(
             for number in range(ROWS)
         ]
         with monkeypatch.context() as patch:
-            patch.setattr(labs.pq, "write_table", _packed(pq.write_table))
+            patch.setattr(pq, "write_table", _packed(pq.write_table))
             lab.commit(rows_table(ID_AND_NAME, rows))
         held.clear()
         with monkeypatch.context() as patch:

@@ -125,10 +125,9 @@ def test_several_foreign_snapshots_and_an_expiry_of_ours_are_caught_up_with(lab:
     head = mirror.current_snapshot()
     assert head is not None
     for snapshot in mirror.snapshots():
-        if (
-            snapshot.snapshot_id != head.snapshot_id
-            and "icemirror.cursor" in snapshot.summary.additional_properties
-        ):  # type: ignore[union-attr]
+        assert snapshot.summary is not None
+        is_ours = "icemirror.cursor" in snapshot.summary.additional_properties
+        if snapshot.snapshot_id != head.snapshot_id and is_ours:
             lab.mirror.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
     lab.tell("U1@90 U7@91")
     lab.merge()

@@ -14,25 +14,25 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from icemirror.cursor import Cursor
 from icemirror.errors import Conflict, Corrupt, Kind
 from spark_job.commit_slice import commit_slice, next_root
-from spark_job.engine import Engine, InProcess
+from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import Anchor, Mirror
 from spark_job.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, read_root
 from spark_job.plan import Slice
-from spark_job.shard import ShardResult, SliceWork
+from spark_job.shard import ShardResult
+from spark_job.work import Result, Work
 from tests.unit.merge.lab import Lab
 
 
 @dataclass(frozen=True)
-class Tampering:
+class Tampering(InProcess):
     """An engine whose results a test changes before they are committed."""
 
-    change: Callable[[list[ShardResult]], list[ShardResult]]
-    engine: Engine = InProcess()  # noqa: RUF009 (frozen)
+    change: Callable[[list[Any]], list[Any]] = list
 
-    def run(self, work: SliceWork) -> list[ShardResult]:
+    def run(self, work: Work[Result]) -> list[Result]:
         """Merges the slice, and changes the results."""
-        return self.change(self.engine.run(work))
+        return self.change(super().run(work))
 
 
 def prepared(lab: Lab) -> tuple[Mirror, Slice]:
@@ -154,7 +154,7 @@ def _removed(shard: ShardResult, file: list[int], pos: list[int]) -> ShardResult
 def test_two_keys_located_at_one_row_commit_nothing(started: Lab) -> None:
     started.tell("U3@5")
     before = started.files_on_disk()
-    bad = started.reconfigure(engine=Tampering(lambda shards: [_removed(shards[0], [0, 0], [1, 1])]))
+    bad = started.reconfigure(engine=Tampering(change=lambda shards: [_removed(shards[0], [0, 0], [1, 1])]))
     result = bad.try_merge()
     assert result.error is not None
     assert (result.error.kind, "two keys were located at one row" in result.error.message) == (
@@ -183,7 +183,7 @@ def test_a_shard_whose_rows_entries_and_removals_do_not_add_up_commits_nothing(
     started: Lab, name: str
 ) -> None:
     result = started.reconfigure(
-        engine=Tampering(lambda shards: [MISCOUNTED[name](shard) for shard in shards])
+        engine=Tampering(change=lambda shards: [MISCOUNTED[name](shard) for shard in shards])
     ).try_merge()
     assert result.error is not None
     assert result.error.kind is Kind.CORRUPT

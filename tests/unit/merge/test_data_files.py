@@ -222,6 +222,7 @@ def test_row_groups_are_of_the_size_that_the_table_says(make: Make) -> None:
     ]
     assert len(sizes) > 3
     assert all(140_000 <= size <= 260_000 for size in sizes[:-1])
+    assert file.split_offsets is not None
     assert file.split_offsets == sorted(file.split_offsets)
     assert len(file.split_offsets) == len(sizes)
 

@@ -13,6 +13,7 @@ from spark_job.delete_tiers import plan_deletes
 from spark_job.iceberg.view import live_files
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root
+from spark_job.vectors import deleted_positions
 from spark_job.verify.check import Options, verify_table
 from spark_job.verify.findings import Kind
 from tests.mirrors import upgrade_like_java
@@ -108,7 +109,7 @@ def test_small_files_of_deletes_are_written_anew_without_the_double(
 
 def test_nothing_more_is_read_where_the_counts_agree(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[set[str]] = []
-    real = recount.deleted_positions
+    real = deleted_positions
 
     def noted(io: object, targets: dict[str, object]) -> object:
         asked.append(set(targets))

@@ -17,6 +17,7 @@ from spark_job.iceberg.view import live_files
 from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks
 from spark_job.key_index.segment import TOMBSTONE, Entries
+from spark_job.plan import plan_slices
 from spark_job.replay import replay_step
 from spark_job.verify.check import Options, verify_table
 from tests.unit.iceberg.samples import commit_snapshot, expire_like_java, manifest_of
@@ -62,7 +63,7 @@ def test_a_row_of_another_writer_is_said_to_be_one(lab: Lab) -> None:
         report = ask(lab, 7)
         assert (report.state, report.events, report.equal) == ("present", (), True)
         assert report.row is not None
-        assert (report.row.values["name"], report.row.written_by) == ("theirs", "another-writer")
+        assert ((report.row.values or {})["name"], report.row.written_by) == ("theirs", "another-writer")
         assert noted(report, "does not tell of this key")
         lab.tell("I3@30")
         lab.merge()
@@ -130,7 +131,7 @@ def test_an_index_that_points_elsewhere_is_found(lab: Lab) -> None:
     assert kinds(report) == ["wrong-place"]
     assert "that row has another key" in report.findings[0].what
     assert report.row is not None
-    assert report.row.values["name"] == "I1@10"
+    assert (report.row.values or {})["name"] == "I1@10"
     rewrite_segment(lab, 0, _move(100))
     assert kinds(ask(lab, 1)) == ["wrong-place"]
 
@@ -150,7 +151,7 @@ def test_a_merge_that_missed_an_event_is_found(lab: Lab, monkeypatch: pytest.Mon
     lab.tell("I2@5")
     lab.merge()
     with monkeypatch.context() as patch:
-        plan = stock.plan_slices
+        plan = plan_slices
         patch.setattr(stock, "plan_slices", lambda *a: [type(p)((), p.cursor) for p in plan(*a)])
         lab.tell("I1@10=a")
         lab.merge()

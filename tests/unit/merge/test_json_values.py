@@ -47,7 +47,8 @@ def test_a_value_is_shown_as_the_spec_writes_it(value: Any, kind: pa.DataType, s
 
 def snapshot(number: int, operation: Operation, **told: str) -> Snapshot:
     summary = Summary(operation, **told)
-    return Snapshot(snapshot_id=number, timestamp_ms=0, manifest_list="", summary=summary)
+    told_of = {"snapshot-id": number, "timestamp-ms": 0, "manifest-list": "", "summary": summary}
+    return Snapshot.model_validate(told_of)
 
 
 def test_who_added_a_data_file_is_known_by_its_snapshot() -> None:

@@ -12,10 +12,11 @@ from pyiceberg.types import LongType, StringType
 
 from icemirror.errors import CommitUnknown, Corrupt, Invalid
 from icemirror.state.replay import Replay, ReplayProgress, ReplayStep
-from spark_job import rebuild, stage
+from spark_job import stage
 from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import EPOCH, INDEX_ROOT, REPLAY, SOURCE
 from spark_job.iceberg.row_delta import RowDelta
+from spark_job.iceberg.swap import Swap
 from spark_job.key_index.root import read_root
 from spark_job.maintenance.expire import expire
 from spark_job.maintenance.orphans import clean_orphans
@@ -148,14 +149,15 @@ def test_a_mirror_that_moves_before_the_swap_is_looked_at_again(
 ) -> None:
     lab = make(tmp_path, batch=1000)
     one = replay_step(lab.pipeline, lab.table, FULL)
-    commit, moved = rebuild.Swap.commit, []
+    commit, moved = Swap.commit, list[int]()
 
     def overtaken(self: RowDelta) -> object:
         if not moved:
-            moved.append(foreign.delete_rows(lab.mirror, [1]))
+            moved.append(1)
+            foreign.delete_rows(lab.mirror, moved)
         return commit(self)
 
-    monkeypatch.setattr(rebuild.Swap, "commit", overtaken)
+    monkeypatch.setattr(Swap, "commit", overtaken)
     two = replay_step(lab.pipeline, lab.table, replace(FULL, progress=one.progress))
     assert (two.done, two.rebuilt, lab.rows()) == (True, True, ROWS)
     assert clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60, dry_run=True).files == 0
@@ -166,14 +168,14 @@ def test_a_swap_whose_answer_was_lost_is_not_done_twice(
 ) -> None:
     lab = make(tmp_path, batch=1000)
     one = replay_step(lab.pipeline, lab.table, FULL)
-    commit = rebuild.Swap.commit
+    commit = Swap.commit
 
     def unheard(self: RowDelta) -> object:
         commit(self)
         raise CommitUnknown("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rebuild.Swap, "commit", unheard)
+        patch.setattr(Swap, "commit", unheard)
         with pytest.raises(CommitUnknown):
             replay_step(lab.pipeline, lab.table, replace(FULL, progress=one.progress))
     lab.tell("U1@9=newer")

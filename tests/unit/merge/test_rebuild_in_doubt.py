@@ -15,6 +15,7 @@ from icemirror.state.replay import Replay, ReplayStep
 from spark_job import rebuild
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.iceberg.row_delta import RowDelta
+from spark_job.iceberg.swap import Swap
 from spark_job.replay import replay_step
 from tests.unit.merge.lab import Lab
 
@@ -109,14 +110,14 @@ def test_a_swap_whose_answer_was_lost_is_known_after_its_snapshot_has_expired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab, one = make(tmp_path)
-    commit = rebuild.Swap.commit
+    commit = Swap.commit
 
     def unheard(self: RowDelta) -> NoReturn:
         commit(self)
         raise CommitUnknown("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rebuild.Swap, "commit", unheard)
+        patch.setattr(Swap, "commit", unheard)
         with pytest.raises(CommitUnknown):
             go_on(lab, one)
     lab.tell("I3@9")

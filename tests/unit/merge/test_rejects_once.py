@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from icemirror.errors import Kind
+from icemirror.errors import Conflict, Kind
 from spark_job.engine import InProcess
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.rejects import record
@@ -155,9 +155,9 @@ def test_a_rejects_table_that_never_rests_is_a_conflict(
     lab.commit(spoilt(MIXED))
 
     def refused(self: RowDelta) -> object:
-        raise record.Conflict("it moved")
+        raise Conflict("it moved")
 
-    monkeypatch.setattr(record.RowDelta, "commit", refused)
+    monkeypatch.setattr(RowDelta, "commit", refused)
     failed = lab.try_merge()
     assert failed.error is not None
     assert failed.error.kind is Kind.CONFLICT

@@ -15,7 +15,7 @@ from spark_job import stock
 from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import REPLAY
 from spark_job.key_index import tiers
-from spark_job.plan import Slice
+from spark_job.plan import Slice, plan_slices
 from spark_job.replay import plan_replay, replay_step
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab
@@ -38,7 +38,7 @@ def since(snapshot_id: int, to: int | None = None) -> Replay:
 @contextmanager
 def missed(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> Iterator[None]:
     """Merges that pass over some of their files, and know nothing of it."""
-    plan = stock.plan_slices
+    plan = plan_slices
 
     def without(*arguments: object) -> list[Slice]:
         slices = plan(*arguments)  # type: ignore[arg-type]

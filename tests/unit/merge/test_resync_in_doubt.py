@@ -15,6 +15,7 @@ from spark_job import rebuild, stage
 from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import EPOCH, FORMER_SOURCES, REPLAY, SOURCE, read_mirror
 from spark_job.iceberg.row_delta import RowDelta
+from spark_job.iceberg.swap import Swap
 from spark_job.lag import LagMeter
 from spark_job.lost_track import ChangelogAway
 from spark_job.maintenance.orphans import clean_orphans
@@ -31,13 +32,13 @@ def test_events_that_come_between_the_look_and_the_swap_to_empty_are_merged_afte
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = made_anew(make(tmp_path))
-    commit = rebuild.Swap.commit
+    commit = Swap.commit
 
     def late(self: RowDelta) -> object:
         lab.tell("I1@1=quick")
         return commit(self)
 
-    monkeypatch.setattr(rebuild.Swap, "commit", late)
+    monkeypatch.setattr(Swap, "commit", late)
     assert lab.merge().outcome == "rebuilt"
     assert lab.rows() == {1: "quick"}
 
@@ -70,14 +71,14 @@ def test_a_swap_whose_answer_was_lost_is_not_done_twice(
 ) -> None:
     lab = made_anew(make(tmp_path, batch=1000))
     lab.tell("I1@1=new")
-    commit = rebuild.Swap.commit
+    commit = Swap.commit
 
     def unheard(self: RowDelta) -> object:
         commit(self)
         raise CommitUnknown("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rebuild.Swap, "commit", unheard)
+        patch.setattr(Swap, "commit", unheard)
         result = lab.try_merge()
     assert result.error is not None
     assert result.error.kind == "commit-unknown"
@@ -91,14 +92,15 @@ def test_a_mirror_that_others_write_to_before_the_swap_is_looked_at_again(
 ) -> None:
     lab = made_anew(make(tmp_path, batch=1000))
     lab.tell("I1@1=new")
-    commit, moved = rebuild.Swap.commit, []
+    commit, moved = Swap.commit, list[int]()
 
     def overtaken(self: RowDelta) -> object:
         if not moved:
-            moved.append(foreign.delete_rows(lab.mirror, [1]))
+            moved.append(1)
+            foreign.delete_rows(lab.mirror, moved)
         return commit(self)
 
-    monkeypatch.setattr(rebuild.Swap, "commit", overtaken)
+    monkeypatch.setattr(Swap, "commit", overtaken)
     assert (lab.merge().outcome, lab.rows()) == ("rebuilt", {1: "new"})
 
 
@@ -106,7 +108,7 @@ def test_two_at_the_same_rebuild_end_with_one_swap(tmp_path: Path, monkeypatch: 
     lab = made_anew(make(tmp_path, batch=2))
     lab.tell("I1@1=new I2@1", "I3@1 I4@1")
     other = lab.reconfigure(tail="batch_size: 2\n", engine=InProcess())
-    merge, nested = rebuild._merge, []
+    merge, nested = rebuild._merge, list[object]()
 
     def meanwhile(*given: object) -> object:
         if not nested:

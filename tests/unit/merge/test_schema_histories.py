@@ -102,8 +102,8 @@ def test_a_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: P
     assert rebuild(lab)[-1].rebuilt
     assert rows(lab) == expected
     assert_sound(lab)
-    for key in ("1", "3", "7"):
-        assert explain_key(lab.pipeline, lab.table, key).equal
+    for asked in ("1", "3", "7"):
+        assert explain_key(lab.pipeline, lab.table, asked).equal
 
 
 def test_a_rebuild_follows_changes_that_were_not_merged(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_columns_and_rows_come_together_or_not_at_all(
     lab = make(tmp_path)
     change(lab, lambda to: to.add_column("more", LongType()))
     say(lab, "U1@2", name="new", more=1)
-    commit, calls = RowDelta.commit, []
+    commit, calls = RowDelta.commit, list[int]()
 
     def meanwhile(delta: RowDelta) -> object:
         if not calls:

@@ -92,7 +92,12 @@ def test_only_events_that_are_not_newer_than_what_expired_cost_a_look_at_the_cha
 ) -> None:
     lab = make(tmp_path, "0s")
     asked: list[object] = []
-    monkeypatch.setattr(Prepared, "merged_files", lambda prepared: asked.append(prepared) or [])
+
+    def none_of_them(prepared: Prepared) -> list[object]:
+        asked.append(prepared)
+        return []
+
+    monkeypatch.setattr(Prepared, "merged_files", none_of_them)
     lab.tell("I20@300 I21@61 D22@500 U2@110")
     lab.merge()
     assert not asked

@@ -92,7 +92,8 @@ def test_years_months_days_and_hours_of_any_moment(kind: PrimitiveType, moments:
 @given(st.lists(longs | st.none(), max_size=5))
 def test_nanoseconds_are_hashed_as_the_microsecond_that_they_are_in(nanos: list[int | None]) -> None:
     micros = [None if at is None else at // 1000 for at in nanos]
-    for bucket in (BucketTransform(7), BucketTransform(INT - 1)):
+    for count in (7, INT - 1):
+        bucket: BucketTransform[Any] = BucketTransform(count)
         expected = transformed(LongType(), bucket, micros)
         assert transformed(TimestampNanoType(), bucket, nanos) == expected
         assert transformed(TimestamptzNanoType(), bucket, nanos) == expected

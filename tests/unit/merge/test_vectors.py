@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.seams import allow_v3_metadata, list_manifests
 from spark_job.iceberg.v3_fields import content_span, referenced_data_file
 from spark_job.iceberg.view import LiveFile, live_files, replaced_deletes
+from spark_job.key_index.puffin import write_puffin
 from tests.mirrors import upgrade_like_java
 from tests.unit.merge.lab import local_path
 from tests.unit.merge.test_deletes import SCHEMA, make_table
@@ -53,7 +54,7 @@ def commit(table: Table, data: Sequence[DataFile] = ()) -> None:
     table.refresh()
 
 
-def view(table: Table) -> dict[str, LiveFile]:
+def view(table: Table) -> Mapping[str, LiveFile]:
     return live_files(table.refresh().io, table.current_snapshot())
 
 
@@ -224,7 +225,7 @@ def test_a_vector_too_long_for_its_data_file_is_not_read(
 
 def test_a_file_that_cannot_be_written_is_removed(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     (path,) = add_rows(table, [1, 2, 3], [7, 7, 7])
-    real = vectors.write_puffin
+    real = write_puffin
 
     def fail(*arguments: object) -> None:
         real(*arguments)  # type: ignore[arg-type]

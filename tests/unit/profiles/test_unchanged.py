@@ -13,6 +13,7 @@ from icemirror.state.replay import Replay
 from spark_job import old_values, shard
 from spark_job.engine import InProcess
 from spark_job.explain.explain import explain_key
+from spark_job.look_back import read_at_places
 from spark_job.replay import replay_step
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge import foreign
@@ -91,7 +92,7 @@ def test_a_partial_event_that_is_late_does_nothing(tmp_path: Path) -> None:
     assert source.rows() == {1: ("a", "seven")}
 
 
-LOST = {
+LOST: dict[str, list[dict[str, Any]]] = {
     "never there": [{"key": 1, "lsn": 5}],
     "deleted in the slice": [
         {"key": 1, "lsn": 3, "body": "b", "op": "c"},
@@ -112,7 +113,7 @@ def test_a_value_that_nobody_knows_stops_the_table_or_is_null(
 ) -> None:
     tail = "" if together else "batch_size: 1\n"
     source = Source(tmp_path, tail=tail)
-    rows = [source.row(**one) for one in LOST[case]]  # type: ignore[arg-type]
+    rows = [source.row(**one) for one in LOST[case]]
     for some in [rows] if together else [[row] for row in rows]:
         source.commit(*some)
     result = source.lab.try_merge()
@@ -199,7 +200,7 @@ def test_only_marked_rows_and_columns_are_read_again(tmp_path: Path, monkeypatch
     source.lab.merge()
     source.commit(*(source.row(key, 2, "c", SAME if key in (3, 7) else "d") for key in range(50)))
     seen: list[tuple[int, list[str]]] = []
-    read = old_values.read_at_places
+    read = read_at_places
 
     def spy(io: Any, files: Any, file: Any, row: Any, ids: Any, schema: Any, *rest: Any) -> Any:
         seen.append((len(row), [field.name for field in schema.fields]))

@@ -105,7 +105,7 @@ def test_times_of_dms_are_times(tmp_path: Path) -> None:
 
 def test_a_second_copy_is_older_than_every_change(tmp_path: Path) -> None:
     """What docs/profiles.md says of reloads of DMS."""
-    loaded = {"Op": None, "ts": None, "id": 1, "name": "loaded"}
+    loaded: dict[str, object] = {"Op": None, "ts": None, "id": 1, "name": "loaded"}
     lab = dms(tmp_path, {"Op": "U", "ts": "2026-03-01 10:00:00", "id": 1, "name": "changed"}, loaded)
     lab.merge()
     assert lab.rows() == {1: "changed"}

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import boto3
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
 from icemirror.settings.trigger import DynamoDbState
@@ -51,7 +51,6 @@ def emulated_dynamodb() -> Iterator[tuple[str, OneAtATime]]:
     """Its address, and the queue before it."""
     application = OneAtATime(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, application, threaded=True)
-    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", application

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from icemirror.cursor import Cursor, Source
 from icemirror.errors import Kind
 from icemirror.result import ErrorResult, Position
@@ -42,17 +44,17 @@ def rows(*given: TableRow | SlotRow) -> Rows:
     return Rows(tables, {row.id: row for row in given if isinstance(row, SlotRow)})
 
 
-def dirty(name: str = "shop.orders", at: float = 0.0, **fields: object) -> TableRow:
+def dirty(name: str = "shop.orders", at: float = 0.0, **fields: Any) -> TableRow:
     """A table with one notice that nobody has seen to."""
-    return TableRow(name, dirty=1, first_dirty_at=at, last_dirty_at=at, **fields)  # type: ignore[arg-type]
+    return TableRow(name, dirty=1, first_dirty_at=at, last_dirty_at=at, **fields)
 
 
-def owned(name: str = "shop.orders", **fields: object) -> TableRow:
+def owned(name: str = "shop.orders", **fields: Any) -> TableRow:
     """A table that `ME` has taken."""
     return dirty(name, owner=Owner(SLOT, 7), **fields)
 
 
-def slot(state: SlotState, **fields: object) -> SlotRow:
+def slot(state: SlotState, **fields: Any) -> SlotRow:
     """The slot of `ME`."""
-    held = {"gen": 7, "run_id": "run-7", "lease_until": 100.0} | fields
-    return SlotRow(SLOT, state=state, **held)  # type: ignore[arg-type]
+    held: dict[str, Any] = {"gen": 7, "run_id": "run-7", "lease_until": 100.0} | fields
+    return SlotRow(SLOT, state=state, **held)

@@ -204,10 +204,10 @@ class StoreSuite(ABC):
         with self.opener()() as store:
             for at in range(self.KEPT_LETTERS):
                 store.put_letter(_letter(float(at)))
-            for at in (2.0, 3.0):
-                assert store.remove_letter(_letter(at).id)
-            for at in (8.0, 9.0):
-                store.put_letter(_letter(at))
+            for gone in (2.0, 3.0):
+                assert store.remove_letter(_letter(gone).id)
+            for new in (8.0, 9.0):
+                store.put_letter(_letter(new))
             assert [letter.received_at for letter in store.letters()] == [0.0, 1.0, 8.0, 9.0]
 
     def test_a_letter_older_than_all_that_may_stay_is_not_kept(self) -> None:

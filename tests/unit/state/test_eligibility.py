@@ -98,7 +98,7 @@ def test_a_time_is_believed_as_far_as_its_own_wait_explains_it(row: dict[str, An
     now, waiting = 1000.0, dirty(at=0.0, min_interval_seconds=60.0)
 
     def due(ahead: float) -> float:
-        shifted = {
+        shifted: dict[str, Any] = {
             key: now + ahead + value if isinstance(value, float) else value for key, value in row.items()
         }
         return due_at(replace(waiting, **shifted), now, POLICY)

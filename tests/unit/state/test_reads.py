@@ -53,38 +53,37 @@ def _random_event(rng: random.Random) -> e.Event:
     now, name, slot = rng.choice([0.0, 50.0]), rng.choice(NAMES), rng.choice(SLOTS)
     gen, run = rng.randrange(3), rng.choice(["r0", "r1"])
     me = e.Holder(slot, gen, run)
-    return rng.choice(
-        [
-            e.Noticed(now, name, TERMS, "h2"),
-            e.Looked(now, name, TERMS, "h2"),
-            e.LookFailed(now, name, TERMS, INVALID),
-            e.Unown(now, name, 0.5),
-            e.Paused(now, name),
-            e.Resumed(now, name),
-            e.Dispatch(now, slot.group),
-            e.Recorded(now, slot, gen, run),
-            e.Recover(now, slot, gen, rng.choice([None, run]), rng.choice(list(e.RunState)), 0.5),
-            e.SlotResumed(now, slot),
-            e.Started(now, me),
-            e.Beat(now, me, rng.random() < 0.5),
-            e.Pick(now, me),
-            e.Pick(now, me, frozenset(rng.sample(NAMES, 2))),
-            e.Wake(now, me, frozenset(rng.sample(NAMES, 1))),
-            e.Progressed(now, me, name),
-            e.TurnEnded(now, me, name),
-            e.ReplayRequested(now, name, TERMS, Replay(rng.choice("12"), now)),
-            e.ReplayCancelled(now, name, rng.choice("12")),
-            e.Progressed(now, me, name, None, rng.choice("12"), ReplayProgress(1)),
-            e.Replayed(now, me, name, rng.choice("12")),
-            e.Failed(now, me, name, INVALID, 0.5, None, rng.choice("12")),
-            e.Completed(now, me, name, 1, 0.0, "h2"),
-            e.Failed(now, me, name, TRANSIENT, 0.5),
-            e.PassedBy(now, me, name, 0.5, rng.choice([None, TRANSIENT])),
-            e.Wake(now, me),
-            e.Leave(now, me),
-            e.Retake(now, me),
-        ]
-    )
+    events: list[e.Event] = [
+        e.Noticed(now, name, TERMS, "h2"),
+        e.Looked(now, name, TERMS, "h2"),
+        e.LookFailed(now, name, TERMS, INVALID),
+        e.Unown(now, name, 0.5),
+        e.Paused(now, name),
+        e.Resumed(now, name),
+        e.Dispatch(now, slot.group),
+        e.Recorded(now, slot, gen, run),
+        e.Recover(now, slot, gen, rng.choice([None, run]), rng.choice(list(e.RunState)), 0.5),
+        e.SlotResumed(now, slot),
+        e.Started(now, me),
+        e.Beat(now, me, rng.random() < 0.5),
+        e.Pick(now, me),
+        e.Pick(now, me, frozenset(rng.sample(NAMES, 2))),
+        e.Wake(now, me, frozenset(rng.sample(NAMES, 1))),
+        e.Progressed(now, me, name),
+        e.TurnEnded(now, me, name),
+        e.ReplayRequested(now, name, TERMS, Replay(rng.choice("12"), now)),
+        e.ReplayCancelled(now, name, rng.choice("12")),
+        e.Progressed(now, me, name, None, rng.choice("12"), ReplayProgress(1)),
+        e.Replayed(now, me, name, rng.choice("12")),
+        e.Failed(now, me, name, INVALID, 0.5, None, rng.choice("12")),
+        e.Completed(now, me, name, 1, 0.0, "h2"),
+        e.Failed(now, me, name, TRANSIENT, 0.5),
+        e.PassedBy(now, me, name, 0.5, rng.choice([None, TRANSIENT])),
+        e.Wake(now, me),
+        e.Leave(now, me),
+        e.Retake(now, me),
+    ]
+    return rng.choice(events)
 
 
 def test_a_step_decides_the_same_on_the_rows_that_it_asked_for() -> None:

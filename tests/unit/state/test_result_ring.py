@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from icemirror.result import TableResult
-from icemirror.state.result_ring import append, dump_ring, load_ring, since
+from icemirror.state.result_ring import Entry, append, dump_ring, load_ring, since
 from icemirror.state.store import RunResult
 
 
@@ -18,7 +18,7 @@ def test_a_ring_comes_back_as_it_was() -> None:
 
 
 def test_a_ring_that_is_too_long_loses_its_oldest() -> None:
-    ring = ()
+    ring: tuple[Entry, ...] = ()
     for at in range(50):
         ring = append(ring, run("a", float(at)), 100, 1000)
     assert len(dump_ring(ring)) < 2500

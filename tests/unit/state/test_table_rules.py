@@ -23,7 +23,7 @@ from icemirror.state.events import (
     Unown,
 )
 from icemirror.state.replay import Replay
-from icemirror.state.rows import SlotState, TableRow
+from icemirror.state.rows import SlotRow, SlotState, TableRow
 from icemirror.state.step import Step, step
 from tests.unit.state.samples import (
     INVALID,
@@ -138,8 +138,8 @@ def test_a_table_whose_worker_lives_keeps_its_owner() -> None:
 
 
 @pytest.mark.parametrize("gone", [slot(SlotState.FREE), slot(SlotState.RUNNING, gen=8), None])
-def test_a_table_whose_worker_is_gone_is_freed_and_charged(gone: object) -> None:
-    given = rows(owned(), *([gone] if gone else []))  # type: ignore[list-item]
+def test_a_table_whose_worker_is_gone_is_freed_and_charged(gone: SlotRow | None) -> None:
+    given = rows(owned(), *([gone] if gone else []))
     row = table_after(step(given, Unown(5.0, NAME, 0.0), POLICY))
     assert (row.owner, row.failures, row.covered) == (None, 1, 0)
     assert row.not_before > 5.0

@@ -33,7 +33,8 @@ class Scene(Stage):
 
     def __init__(self, folder: Path, tables: str = TABLES) -> None:
         super().__init__(folder)
-        self.metrics = self.fleet.metrics = Tally()
+        self.metrics: Tally = Tally()
+        self.fleet.metrics = self.metrics
         self.catalogs[None].heads["shop.orders_changelog"] = HEAD
         self.fleet.registry.close()
         self.fleet.registry = Registry(settings(folder, tables))

@@ -197,11 +197,12 @@ def test_a_schedule_sweeps(cloud: Cloud, told: dict[str, str]) -> None:
 def test_what_is_needed_is_made_once(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     real = boto3.session.Session.client
-    monkeypatch.setattr(
-        boto3.session.Session,
-        "client",
-        lambda *given, **named: (made.append(given), real(*given, **named))[1],
-    )
+
+    def client(*given: Any, **named: Any) -> Any:
+        made.append(given)
+        return real(*given, **named)
+
+    monkeypatch.setattr(boto3.session.Session, "client", client)
     for _ in range(3):
         module.handler({"icemirror": "sweep"}, None)
     assert len(made) <= 1

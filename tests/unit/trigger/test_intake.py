@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Transient
-from icemirror.state.events import Started
+from icemirror.state.events import RunState, Started
 from icemirror.state.letters import redrive_letters
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Row, SlotState
 from icemirror.state.sqlite import SqliteStore
 from icemirror.telemetry import names
-from tests.unit.trigger import test_fleet
-from tests.unit.trigger.fakes import DISCOVER
+from tests.unit.trigger.fakes import DISCOVER, FakeHeads
 from tests.unit.trigger.scene import BY_NAME, HEAD, Scene
 from tests.unit.trigger.test_fleet import ORDERS
 from tests.unit.trigger.test_sources import event, s3_event
@@ -68,7 +67,7 @@ def test_an_event_of_several_tables_is_taken_if_one_is_ours(scene: Scene) -> Non
 def test_a_changelog_that_is_new_in_the_catalog_is_found_by_its_first_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    catalog = test_fleet.FakeHeads()
+    catalog = FakeHeads()
     monkeypatch.setattr(module, "open_source", lambda properties, name: catalog)
     scene = Scene(tmp_path, DISCOVER)
     told = event("glue_update_table")
@@ -144,7 +143,7 @@ def test_the_end_of_a_run_is_asked_of_the_launcher_not_believed(scene: Scene) ->
     body = json.dumps(told).encode()
     scene.intake.take([body])
     assert scene.slot().state is SlotState.RUNNING, "the event lied"
-    scene.launcher.runs[me.run_id] = test_fleet.RunState.GONE
+    scene.launcher.runs[me.run_id] = RunState.GONE
     scene.intake.take([body.replace(me.run_id.encode(), b"another")])
     assert scene.slot().state is SlotState.RUNNING, "the run is not ours"
     scene.intake.take([body])

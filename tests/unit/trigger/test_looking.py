@@ -78,8 +78,13 @@ def test_a_catalog_that_failed_is_asked_again_after_a_pause_that_grows(
 def test_a_slow_catalog_is_heard_later_and_asked_once(
     looking: Looking, tables: tuple[TableSettings, ...], catalogs: dict[str | None, FakeHeads]
 ) -> None:
-    answer, asked = threading.Event(), []
-    catalogs["other"].before = lambda: (asked.append(1), answer.wait(20))
+    answer, asked = threading.Event(), list[int]()
+
+    def wait() -> None:
+        asked.append(1)
+        answer.wait(20)
+
+    catalogs["other"].before = wait
     assert looking.heads(tables, 0.05) == {"shop.orders": "m1"}
     assert looking.heads(tables, 0.05) == {"shop.orders": "m1"}
     answer.set()
@@ -142,7 +147,7 @@ def test_a_catalog_that_is_still_asked_leaves_us_blind_and_after_a_minute_has_fa
 def test_one_table_that_a_catalog_does_not_tell_of_is_asked_for_again_soon(
     looking: Looking, tables: tuple[TableSettings, ...], catalogs: dict[str | None, FakeHeads]
 ) -> None:
-    catalogs["other"].look = lambda ids: dict.fromkeys(ids, Transient("not now"))  # type: ignore[method-assign]
+    catalogs["other"].look = lambda tables: dict.fromkeys(tables, Transient("not now"))  # type: ignore[method-assign]
     assert isinstance(looking.heads(tables, PATIENCE)["shop.items"], Transient)
     assert looking.is_blind(tables[1])
 

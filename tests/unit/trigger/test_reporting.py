@@ -46,7 +46,7 @@ def part(events: int) -> SliceResult:
         unchanged=0,
         seconds=0.1,
         seconds_by_step={},
-        **counts,  # type: ignore[arg-type]  # all of them are int
+        **counts,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def properties(folder: Path, **more: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> SqlCatalog:
+def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
     catalog = load_catalog("icemirror", **properties(tmp_path))
     assert isinstance(catalog, SqlCatalog)
     for namespace in ("raw", "raw.shop", "other"):

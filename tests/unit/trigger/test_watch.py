@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.errors import Exit, Invalid, Transient
+from icemirror.errors import Exit, IcemirrorError, Invalid, Transient
 from icemirror.result import TableResult
 from icemirror.state.apply import apply
 from icemirror.state.configured import policy_of
@@ -195,7 +195,7 @@ def test_a_state_that_is_locked_for_a_while_is_tried_again_and_one_that_is_damag
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = build()
-    load, errors = scene.store.load, [Transient("locked")]
+    load, errors = scene.store.load, list[IcemirrorError]([Transient("locked")])
 
     def faulty(reads: object) -> Rows:
         if errors:
@@ -213,6 +213,6 @@ def test_a_state_that_is_locked_for_a_while_is_tried_again_and_one_that_is_damag
     scene.watch.stop = Noting()
     assert scene.watch.run() is Exit.DONE
     assert (problems[0], set(problems[1:])) == ("rounds: locked", {""})
-    errors.append(Invalid("damaged"))  # type: ignore[arg-type]
+    errors.append(Invalid("damaged"))
     with pytest.raises(Invalid):
         scene.watch.run()
