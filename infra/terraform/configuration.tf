@@ -1,7 +1,15 @@
 # The configuration of trigger and jobs: made here, from what is made here, and nowhere else.
 locals {
-  table_settings    = [for table in var.tables : { for key, value in table : key => value if value != null }]
-  discover_settings = [for one in var.discover : { for key, value in one : key => value if value != null }]
+  # What was not given is not written, in sections neither.
+  sections = ["columns", "metadata_columns", "operation_values"]
+  table_settings = [for table in var.tables : merge(
+    { for key, value in table : key => value if value != null && !contains(local.sections, key) },
+    { for key in local.sections : key => { for name, value in table[key] : name => value if value != null } if table[key] != null },
+  )]
+  discover_settings = [for one in var.discover : merge(
+    { for key, value in one : key => value if value != null && !contains(local.sections, key) },
+    { for key in local.sections : key => { for name, value in one[key] : name => value if value != null } if one[key] != null },
+  )]
 
   trigger_settings = merge(try(var.settings.trigger, {}), {
     state = { type = "dynamodb", table = module.trigger.state_table.name, region = local.account.region }

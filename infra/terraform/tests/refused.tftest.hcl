@@ -25,7 +25,6 @@ run "one_thing_wrong_with_each" {
     network            = { subnet_ids = [], security_group_ids = ["sg-1"] }
     kms_key_arn        = "alias/key"
     sweep_minutes      = 60
-    settings           = { trigger = { launcher = { type = "local" } } }
     log_retention_days = 10
   }
 
@@ -38,7 +37,6 @@ run "one_thing_wrong_with_each" {
     var.network,
     var.kms_key_arn,
     var.sweep_minutes,
-    var.settings,
     var.log_retention_days,
   ]
 }
@@ -47,14 +45,12 @@ run "another_thing_wrong" {
   command = plan
 
   variables {
-    tables   = [{ changelog = "orders", mirror = "shop.orders" }] # of no database
-    mirrors  = "s3://lake/mirrors"                                # no slash
-    packages = { trigger_zip = "versions.tf" }                    # no job
-    spark    = { warm_executors = 20 }                            # more than the cap
+    mirrors  = "s3://lake/mirrors"             # no slash
+    packages = { trigger_zip = "versions.tf" } # no job
+    spark    = { warm_executors = 20 }         # more than the cap
   }
 
   expect_failures = [
-    var.tables,
     var.mirrors,
     var.packages,
     var.spark,
@@ -65,12 +61,37 @@ run "things_that_do_not_go_together" {
   command = plan
 
   variables {
-    tables  = []                       # and none discovered
     mirrors = "s3://lake/raw/mirrors/" # jobs could write changelogs
+  }
+
+  expect_failures = [var.mirrors]
+}
+
+# What is looked at once the folders are right.
+run "nothing_to_mirror" {
+  command = plan
+
+  variables {
+    tables   = [] # and none discovered
+    settings = { trigger = { launcher = { type = "local" } } }
   }
 
   expect_failures = [
     var.discover,
-    var.mirrors,
+    var.settings,
+  ]
+}
+
+run "what_jobs_could_not_write" {
+  command = plan
+
+  variables {
+    tables   = [{ changelog = "orders", mirror = "shop.orders" }] # of no database
+    settings = { index_location = "s3://lake/indexes" }
+  }
+
+  expect_failures = [
+    var.tables,
+    var.settings,
   ]
 }
