@@ -77,3 +77,16 @@ def _tried(node: Node) -> Iterator[Any]:
             yield "a"
         case other:
             raise AssertionError(f"nobody knows a value of {other}")
+
+
+def names_and_choices(kind: type[TableOptions]) -> dict[str, Any]:
+    """The part of a JSON schema that refuses misspelt options and values that are not listed; `${NAME}` may be any."""
+    own = choices() | {"format_version": [2, 3, "2", "3"]}
+    return {
+        "type": "object",
+        "propertyNames": {"enum": sorted(kind.model_fields)},
+        "properties": {
+            option: {"anyOf": [{"enum": values}, {"type": "string", "pattern": r"\$\{"}]}
+            for option, values in sorted(own.items())
+        },
+    }
