@@ -13,7 +13,7 @@ locals {
 
   trigger_settings = merge(try(var.settings.trigger, {}), {
     state = { type = "dynamodb", table = module.trigger.state_table.name, region = local.account.region }
-    launcher = {
+    launcher = merge({
       type               = "emr-serverless"
       application_id     = module.spark.application.id
       execution_role_arn = module.iam.role_arns.job
@@ -22,7 +22,7 @@ locals {
       archives           = module.spark.archives
       log_uri            = module.spark.logs.uri
       tags               = var.tags
-    }
+    }, { for key, arn in { disk_key_arn = local.disk_key_arn } : key => arn if arn != null })
   })
 
   configuration = merge(

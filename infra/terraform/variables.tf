@@ -83,8 +83,9 @@ variable "spark" {
     warm_executors = optional(number, 0)
     warm_vcpu      = optional(number, 2)
     warm_memory_gb = optional(number, 8)
+    encrypt_disks  = optional(bool, false)
   })
-  description = "The EMR Serverless application: its release, the most that it may hold at once, when it stops, and workers that wait for jobs."
+  description = "The EMR Serverless application: its release, the most that it may hold at once, when it stops, workers that wait for jobs, and whether jobs' disks are encrypted with kms_key_arn instead of EMR's own key."
   default     = {}
 
   validation {
@@ -100,6 +101,11 @@ variable "spark" {
   validation {
     condition     = (var.spark.warm_drivers + var.spark.warm_executors) * var.spark.warm_vcpu <= var.spark.max_vcpu
     error_message = "The workers that wait need more vCPUs than max_vcpu."
+  }
+
+  validation {
+    condition     = !var.spark.encrypt_disks || var.kms_key_arn != null
+    error_message = "encrypt_disks needs kms_key_arn."
   }
 }
 

@@ -21,7 +21,6 @@ run "one_thing_wrong_with_each" {
     changelogs         = ["s3://lake/"]                                                      # a whole bucket
     packages           = { trigger_zip = "versions.tf", job_image = "1.example/job:latest" } # a tag may move
     architecture       = "riscv"
-    spark              = { max_vcpu = 2 }
     network            = { subnet_ids = [], security_group_ids = ["sg-1"] }
     kms_key_arn        = "alias/key"
     sweep_minutes      = 60
@@ -33,7 +32,6 @@ run "one_thing_wrong_with_each" {
     var.changelogs,
     var.packages,
     var.architecture,
-    var.spark,
     var.network,
     var.kms_key_arn,
     var.sweep_minutes,
@@ -62,9 +60,13 @@ run "things_that_do_not_go_together" {
 
   variables {
     mirrors = "s3://lake/raw/mirrors/" # jobs could write changelogs
+    spark   = { max_vcpu = 2 }         # no job could start
   }
 
-  expect_failures = [var.mirrors]
+  expect_failures = [
+    var.mirrors,
+    var.spark,
+  ]
 }
 
 # What is looked at once the folders are right.
@@ -80,6 +82,16 @@ run "nothing_to_mirror" {
     var.discover,
     var.settings,
   ]
+}
+
+run "disks_without_a_key" {
+  command = plan
+
+  variables {
+    spark = { encrypt_disks = true }
+  }
+
+  expect_failures = [var.spark]
 }
 
 run "what_jobs_could_not_write" {
