@@ -31,6 +31,7 @@ from icemirror.state.store import Store
 from tests.infra.emr_server import ACCOUNT, emr_serverless
 from tests.infra.policies import allows, faults, statements
 from tests.infra.recorded_calls import Recorder
+from tests.infra.shown import lowered, of_type
 from tests.infra.terraform import OURS, Terraform, Unavailable
 from tests.need import do_without
 from tests.services.conftest import Start
@@ -335,26 +336,6 @@ def test_maintenance_runs_by_the_clock_in_its_own_role(
     assert [
         one for one in recorder.calls if not allows(policies["maintenance"], one.action, one.resource)
     ] == []
-
-
-def of_type(module: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """What the resources of a kind were made with, in a module and those within it."""
-    own = [one["values"] for one in module.get("resources", ()) if one["type"] == kind]
-    return own + [found for child in module.get("child_modules", ()) for found in of_type(child, kind)]
-
-
-def lowered(told: Any) -> Any:
-    """Members as AWS' client names them, where the scheduler wants a capital; names of properties stay."""
-    match told:
-        case dict():
-            return {
-                name[0].lower() + name[1:]: value if name in ("Properties", "Tags") else lowered(value)
-                for name, value in told.items()
-            }
-        case list():
-            return [lowered(one) for one in told]
-        case _:
-            return told
 
 
 def keys_of(s3: Any) -> set[str]:
