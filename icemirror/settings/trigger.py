@@ -23,6 +23,7 @@ from icemirror.settings.quantities import Seconds
 from icemirror.settings.section import Name, Properties, Section, Url
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_KEY = re.compile(r"arn:[^:]+:kms:[^:]+:\d{12}:key/.", re.ASCII)
 _CASE = "Which of the cases this is."
 
 
@@ -124,6 +125,11 @@ class EmrServerlessLauncher(Section):
         description="The job's Python environment, packed, `s3://…`; the first one's Python runs the job.",
     )
     log_uri: Name | None = Field(default=None, description="Where the job's logs go, `s3://…`.")
+    disk_key_arn: Name | None = Field(
+        default=None,
+        description="KMS key of the disks of a job's workers, `arn:aws:kms:…:key/…`. Default: the application's, "
+        "else EMR's own.",
+    )
     timeout: Seconds = Field(
         default="6h", validate_default=True, ge=60, description="A run is cancelled after this time."
     )
@@ -141,6 +147,8 @@ class EmrServerlessLauncher(Section):
         """Names that AWS would refuse only when the first job is launched."""
         if not self.execution_role_arn.startswith("arn:"):
             yield Contradiction(("execution_role_arn",), "expected a role's ARN, arn:aws:iam::…:role/…")
+        if self.disk_key_arn is not None and not _KEY.match(self.disk_key_arn):
+            yield Contradiction(("disk_key_arn",), "expected a key's ARN, arn:aws:kms:…:key/…, not an alias")
         located: list[tuple[tuple[str | int, ...], str | None]] = [
             (("entry_point",), self.entry_point),
             (("log_uri",), self.log_uri),

@@ -1,11 +1,19 @@
 # The configuration of trigger and jobs: made here, from what is made here, and nowhere else.
 locals {
-  table_settings    = [for table in var.tables : { for key, value in table : key => value if value != null }]
-  discover_settings = [for one in var.discover : { for key, value in one : key => value if value != null }]
+  # What was not given is not written, in sections neither.
+  sections = ["columns", "metadata_columns", "operation_values"]
+  table_settings = [for table in var.tables : merge(
+    { for key, value in table : key => value if value != null && !contains(local.sections, key) },
+    { for key in local.sections : key => { for name, value in table[key] : name => value if value != null } if table[key] != null },
+  )]
+  discover_settings = [for one in var.discover : merge(
+    { for key, value in one : key => value if value != null && !contains(local.sections, key) },
+    { for key in local.sections : key => { for name, value in one[key] : name => value if value != null } if one[key] != null },
+  )]
 
   trigger_settings = merge(try(var.settings.trigger, {}), {
     state = { type = "dynamodb", table = module.trigger.state_table.name, region = local.account.region }
-    launcher = {
+    launcher = merge({
       type               = "emr-serverless"
       application_id     = module.spark.application.id
       execution_role_arn = module.iam.role_arns.job
@@ -14,7 +22,7 @@ locals {
       archives           = module.spark.archives
       log_uri            = module.spark.logs.uri
       tags               = var.tags
-    }
+    }, { for key, arn in { disk_key_arn = local.disk_key_arn } : key => arn if arn != null })
   })
 
   configuration = merge(

@@ -24,8 +24,17 @@ locals {
     [for table in var.tables : zipmap(["database", "table"], split(".", table.mirror))],
     [for one in var.discover : { database = one.mirror_namespace, table = "*" }],
   )
+  # The tables for bad rows, of the mirrors that put them aside. Those of discovered ones are in the databases above.
+  rejects_tables = [for table in var.tables : zipmap(["database", "table"], (
+    table.rejects_table == null ? split(".", "${table.mirror}_rejects") :
+    strcontains(table.rejects_table, ".") ? split(".", table.rejects_table) :
+    [split(".", table.mirror)[0], table.rejects_table]
+  )) if table.on_bad_row == "quarantine"]
 
   msk = one([for msk in var.events.msk[*] : { cluster_arn = msk.cluster_arn, topics = msk.topics, consumer_group = var.name }])
+
+  # Asked for by each job: the provider has no block for it, in 5.100 and in what came after.
+  disk_key_arn = var.spark.encrypt_disks ? var.kms_key_arn : null
 
   # The function stays for the quiet period of what it noticed.
   max_wait         = regex("^(?P<count>[0-9]+)(?P<unit>s|m)$", try(var.settings.trigger.max_wait, "30s"))
@@ -41,6 +50,7 @@ module "iam" {
   mirrors                = local.mirrors
   changelog_tables       = local.changelog_tables
   mirror_tables          = local.mirror_tables
+  rejects_tables         = local.rejects_tables
   queue_arn              = module.trigger.queue.arn
   state_table_arn        = module.trigger.state_table.arn
   application_arn        = module.spark.application.arn
@@ -85,6 +95,7 @@ module "maintenance" {
   archives           = module.spark.archives
   log_uri            = module.spark.logs.uri
   configuration      = jsonencode(local.configuration)
+  disk_key_arn       = local.disk_key_arn
   job_role_arn       = module.iam.role_arns.maintenance
   scheduler_role_arn = module.iam.role_arns.scheduler
   kms_key_arn        = var.kms_key_arn

@@ -9,48 +9,6 @@ variable "name" {
   }
 }
 
-variable "tables" {
-  type = list(object({
-    changelog       = string
-    mirror          = string
-    primary_keys    = optional(list(string))
-    profile         = optional(string)
-    connector       = optional(string)
-    group           = optional(string)
-    partition_by    = optional(list(string))
-    format_version  = optional(number)
-    min_interval    = optional(string)
-    sequence_column = optional(string)
-  }))
-  description = "The mirrors to keep: dotted names of changelog and mirror in Glue (database.table), and what docs/configuration.md says of a table."
-  default     = []
-
-  validation {
-    condition     = alltrue([for table in var.tables : can(regex("^[^.*]+\\.[^.*]+$", table.changelog)) && can(regex("^[^.*]+\\.[^.*]+$", table.mirror))])
-    error_message = "Each changelog and each mirror is a dotted name, database.table."
-  }
-}
-
-variable "discover" {
-  type = list(object({
-    namespace        = string
-    match            = string
-    mirror_namespace = string
-  }))
-  description = "Every matching changelog of a Glue database becomes a table. Roles then reach all tables of both databases."
-  default     = []
-
-  validation {
-    condition     = length(var.tables) + length(var.discover) > 0
-    error_message = "Name at least one of `tables`, or `discover` them."
-  }
-
-  validation {
-    condition     = alltrue([for one in var.discover : length(regexall("\\*", one.match)) == 1])
-    error_message = "`match` has one *, for the mirror's name: *_changelog."
-  }
-}
-
 variable "changelogs" {
   type        = list(string)
   description = "Folders in S3 that the changelogs lie in, s3://bucket/folder/. Jobs may read them, and nothing else but the mirrors."
@@ -125,8 +83,9 @@ variable "spark" {
     warm_executors = optional(number, 0)
     warm_vcpu      = optional(number, 2)
     warm_memory_gb = optional(number, 8)
+    encrypt_disks  = optional(bool, false)
   })
-  description = "The EMR Serverless application: its release, the most that it may hold at once, when it stops, and workers that wait for jobs."
+  description = "The EMR Serverless application: its release, the most that it may hold at once, when it stops, workers that wait for jobs, and whether jobs' disks are encrypted with kms_key_arn instead of EMR's own key."
   default     = {}
 
   validation {
@@ -142,6 +101,11 @@ variable "spark" {
   validation {
     condition     = (var.spark.warm_drivers + var.spark.warm_executors) * var.spark.warm_vcpu <= var.spark.max_vcpu
     error_message = "The workers that wait need more vCPUs than max_vcpu."
+  }
+
+  validation {
+    condition     = !var.spark.encrypt_disks || var.kms_key_arn != null
+    error_message = "encrypt_disks needs kms_key_arn."
   }
 }
 
@@ -200,6 +164,11 @@ variable "settings" {
   validation {
     condition     = length(setintersection(keys(var.settings), ["iceberg", "tables", "discover", "sentry"])) == 0 && length(setintersection(keys(try(var.settings.trigger, {})), ["state", "launcher", "sources"])) == 0
     error_message = "iceberg, tables, discover, sentry, trigger.state, trigger.launcher and trigger.sources are not to be given here."
+  }
+
+  validation {
+    condition     = try(var.settings.index_location, null) == null ? true : startswith("${trimsuffix(var.settings.index_location, "/")}/", var.mirrors)
+    error_message = "index_location is below `mirrors`: nowhere else may jobs write."
   }
 }
 

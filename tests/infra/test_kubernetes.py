@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,12 @@ import pytest
 import yaml
 
 from icemirror.settings import load_settings
+from icemirror.settings.discovery import DiscoverSettings
+from icemirror.settings.table_options import TableOptions
+from icemirror.settings.tables import TableSettings
 from icemirror.settings.trigger import KubernetesLauncher
 from tests.infra.kubernetes import MANIFESTS, Manifest, helm, key, kustomize, make, path_of, pod_templates
+from tests.infra.table_samples import names_and_choices, tables
 from tests.need import do_without
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
 from tests.services.processes import Unavailable
@@ -157,6 +163,38 @@ def test_the_configuration_works_with_the_secret_beside_it(overlay: str, tmp_pat
     assert {name.partition("/")[0] for name in launcher.secrets.values()} == {"icemirror"}
 
 
+def test_every_option_of_a_table_reaches_the_trigger_as_it_is(tmp_path: Path) -> None:
+    given = [table for _, table in tables()]
+    config = {"iceberg": {"catalog": {"type": "rest", "uri": "http://catalog"}}, "tables": given}
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({"config": config}))
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    shutil.copy(MANIFESTS / "overlays" / "serve" / "kustomization.yaml", overlay)
+    resources = yaml.safe_load((overlay / "kustomization.yaml").read_text())
+    resources["resources"], resources["patches"] = [], []
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(resources))
+    (overlay / "icemirror.yaml").write_text(yaml.safe_dump(config))
+    try:
+        made = {"chart": helm("lake", "data", values), "overlay": kustomize(str(overlay))}
+    except Unavailable as error:
+        do_without(str(error))
+    for by, manifests in made.items():
+        (text,) = [
+            one["data"]["icemirror.yaml"] for one in manifests if "icemirror.yaml" in one.get("data", {})
+        ]
+        assert yaml.safe_load(text)["tables"] == given, by
+        path = tmp_path / f"{by}.yaml"
+        path.write_text(text)
+        assert len(load_settings(path, {}).tables) == len(given)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("table", TableSettings), ("discover", DiscoverSettings)])
+def test_the_chart_knows_every_option_of_a_table(name: str, kind: type[TableOptions]) -> None:
+    schema = json.loads((MANIFESTS / "chart" / "values.schema.json").read_text())
+    assert schema["definitions"][name] == names_and_choices(kind)
+
+
 def _without_configs_name(manifest: Manifest) -> Manifest:
     """A copy in which the generated name of the configuration is none, and what Helm adds is gone."""
     found = copy.deepcopy(manifest)
@@ -198,7 +236,7 @@ def test_the_chart_makes_what_the_overlay_makes(overlay: str, mode: str, tmp_pat
 
 def test_the_chart_fills_in_state_and_launcher_and_refuses_typing_errors(tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
-    little = {
+    little: dict[str, Any] = {
         "iceberg": {"catalog": {"type": "rest", "uri": "http://catalog"}},
         "tables": [{"changelog": "a.b", "mirror": "c.d"}],
     }
@@ -224,7 +262,15 @@ def test_the_chart_fills_in_state_and_launcher_and_refuses_typing_errors(tmp_pat
     assert settings.trigger.launcher.model_dump()["service_account"] == "lake-job"
     (account,) = [one for one in made if key(one) == ("ServiceAccount", "lake-job")]
     assert account["metadata"]["annotations"] == annotations
-    wrong = tmp_path / "wrong.yaml"
-    wrong.write_text(yaml.safe_dump({"config": little, "replcas": 3}))
-    with pytest.raises(AssertionError, match="replcas"):
-        helm("lake", "data", wrong)
+    table = little["tables"][0]
+    for at, (said, values_of_typing) in enumerate(
+        {
+            "replcas": {"config": little, "replcas": 3},
+            "on_bad_rows": {"config": little | {"tables": [table | {"on_bad_rows": "stop"}]}},
+            "on_bad_row": {"config": little | {"tables": [table | {"on_bad_row": "park"}]}},
+        }.items()
+    ):
+        wrong = tmp_path / f"wrong-{at}.yaml"
+        wrong.write_text(yaml.safe_dump(values_of_typing))
+        with pytest.raises(AssertionError, match=said):
+            helm("lake", "data", wrong)

@@ -31,6 +31,7 @@ from icemirror.state.store import Store
 from tests.infra.emr_server import ACCOUNT, emr_serverless
 from tests.infra.policies import allows, faults, statements
 from tests.infra.recorded_calls import Recorder
+from tests.infra.shown import lowered, of_type
 from tests.infra.terraform import OURS, Terraform, Unavailable
 from tests.need import do_without
 from tests.services.conftest import Start
@@ -45,6 +46,15 @@ provider "aws" {{
   region            = "{REGION}"
   s3_use_path_style = true
 }}
+"""
+# One of the example's tables puts bad rows aside.
+QUARANTINE = """
+module "icemirror" {
+  tables = [
+    { changelog = "raw.orders_changelog", mirror = "shop.orders" },
+    { changelog = "raw.items_changelog", mirror = "shop.items", on_bad_row = "quarantine", on_truncate = "rebuild" },
+  ]
+}
 """
 HEAD = "raw/orders_changelog/metadata/00001-a.metadata.json"
 # What a role may do that this run did not need: cures, and Lambda's own.
@@ -105,6 +115,7 @@ def applied(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
             tmp_path_factory.mktemp("terraform"), {**os.environ, **environ, "TF_VAR_dist": str(dist)}
         )
         (terraform.folder / AT / "emulators.tf").write_text(PROVIDER)
+        (terraform.folder / AT / "quarantine_override.tf").write_text(QUARANTINE)
         terraform.init(AT)
     except Unavailable as error:
         do_without(str(error))
@@ -179,6 +190,12 @@ CHANGELOG = f"arn:aws:s3:::{LAKE}/raw/orders_changelog/data/1.parquet"
         ("job", "glue:UpdateTable", f"{GLUE}:table/raw/orders_changelog", False),
         ("job", "glue:UpdateTable", f"{GLUE}:table/shop/customers", False),
         ("job", "glue:DeleteTable", f"{GLUE}:table/shop/orders", False),
+        ("job", "glue:CreateTable", f"{GLUE}:table/shop/items_rejects", True),
+        ("job", "glue:UpdateTable", f"{GLUE}:table/shop/items_rejects", True),
+        ("job", "glue:DeleteTable", f"{GLUE}:table/shop/items_rejects", False),
+        ("job", "glue:CreateTable", f"{GLUE}:table/shop/orders_rejects", False),
+        ("trigger", "glue:GetTable", f"{GLUE}:table/shop/items_rejects", False),
+        ("maintenance", "glue:UpdateTable", f"{GLUE}:table/shop/items_rejects", False),
         ("job", "dynamodb:PutItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/icemirror", True),
         ("job", "dynamodb:PutItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/other", False),
         ("job", "dynamodb:DeleteTable", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/icemirror", False),
@@ -246,14 +263,20 @@ def test_the_jobs_role_allows_what_a_merge_calls_and_writes(
         ]
         + [pa.field("cdc_operation", pa.string(), nullable=False)]
     )
-    changelog = catalog.create_table(
-        "raw.items_changelog", schema, location=f"s3://{LAKE}/raw/items_changelog"
-    )
-    with changelog.update_schema() as update:
-        update.set_identifier_fields("id")
+
+    def make_changelog() -> None:
+        location = f"s3://{LAKE}/raw/items_changelog"
+        changelog = catalog.create_table("raw.items_changelog", schema, location=location)
+        with changelog.update_schema() as update:
+            update.set_identifier_fields("id")
+
+    make_changelog()
     before = keys_of(s3)
     recorder = Recorder(ACCOUNT, REGION)
-    for sequence, operation in enumerate(("INSERT", "UPDATE", "DELETE")):
+    for sequence, operation in enumerate(("INSERT", "UPDATE", "DELETE", "NONSENSE", "INSERT")):
+        if sequence == 4:  # made anew, so that the mirror is built anew
+            catalog.drop_table("raw.items_changelog")
+            make_changelog()
         rows = pa.table([[1, 2, 3], [sequence] * 3, [operation] * 3], schema=schema)
         catalog.load_table("raw.items_changelog").append(rows)
         changed = keys_of(s3)
@@ -265,6 +288,8 @@ def test_the_jobs_role_allows_what_a_merge_calls_and_writes(
         assert [
             key for key in written if not allows(policy, "s3:PutObject", f"arn:aws:s3:::{LAKE}/{key}")
         ] == []
+    assert len(catalog.load_table("shop.items_rejects").scan().to_arrow()) == 3
+    assert "icemirror.rebuilds" in catalog.load_table("shop.items").properties
     read = {key for key in keys_of(s3) - before if key.startswith("raw/")}
     assert [key for key in read if not allows(policy, "s3:GetObject", f"arn:aws:s3:::{LAKE}/{key}")] == []
     assert [one for one in sorted(recorder.calls) if not allows(policy, one.action, one.resource)] == []
@@ -311,26 +336,6 @@ def test_maintenance_runs_by_the_clock_in_its_own_role(
     assert [
         one for one in recorder.calls if not allows(policies["maintenance"], one.action, one.resource)
     ] == []
-
-
-def of_type(module: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """What the resources of a kind were made with, in a module and those within it."""
-    own = [one["values"] for one in module.get("resources", ()) if one["type"] == kind]
-    return own + [found for child in module.get("child_modules", ()) for found in of_type(child, kind)]
-
-
-def lowered(told: Any) -> Any:
-    """Members as AWS' client names them, where the scheduler wants a capital; names of properties stay."""
-    match told:
-        case dict():
-            return {
-                name[0].lower() + name[1:]: value if name in ("Properties", "Tags") else lowered(value)
-                for name, value in told.items()
-            }
-        case list():
-            return [lowered(one) for one in told]
-        case _:
-            return told
 
 
 def keys_of(s3: Any) -> set[str]:

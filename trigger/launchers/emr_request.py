@@ -44,6 +44,8 @@ def start_job_run(settings: EmrServerlessLauncher, job: JobArguments, request: R
     }
     if settings.log_uri is not None:
         overrides["monitoringConfiguration"] = {"s3MonitoringConfiguration": {"logUri": settings.log_uri}}
+    if settings.disk_key_arn is not None:
+        overrides["diskEncryptionConfiguration"] = {"encryptionKeyArn": settings.disk_key_arn}
     return {
         "applicationId": settings.application_id,
         "clientToken": name,

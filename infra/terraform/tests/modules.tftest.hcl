@@ -117,6 +117,10 @@ run "the_trigger_keeps_and_encrypts" {
     error_message = "Only our rules of our account send to the queue."
   }
   assert {
+    condition     = aws_lambda_function.this.architectures == tolist(["arm64"])
+    error_message = "The function runs on the processors that were asked for."
+  }
+  assert {
     condition     = aws_lambda_event_source_mapping.queue.function_response_types == toset(["ReportBatchItemFailures"])
     error_message = "A message that fails, fails alone."
   }
@@ -124,4 +128,100 @@ run "the_trigger_keeps_and_encrypts" {
     condition     = aws_cloudwatch_event_rule.sweep.schedule_expression == "rate(5 minutes)" && aws_cloudwatch_event_target.sweep.input == "{\"icemirror\":\"sweep\"}"
     error_message = "It looks at all changelogs every five minutes."
   }
+}
+
+run "the_function_has_no_other_processors" {
+  command = plan
+
+  module {
+    source = "./modules/trigger"
+  }
+
+  variables {
+    name            = "shop"
+    account         = { id = "123456789012", partition = "aws", region = "eu-central-1" }
+    sender_arns     = []
+    package         = { zip = "versions.tf", runtime = "python3.12" }
+    architecture    = "ARM64" # as EMR writes it
+    configuration   = "{}"
+    role_arn        = "arn:aws:iam::123456789012:role/shop-trigger"
+    log_group_name  = "/aws/lambda/shop"
+    timeout_seconds = 60
+    sweep_minutes   = 5
+  }
+
+  expect_failures = [var.architecture]
+}
+
+run "jobs_have_no_other_processors" {
+  command = plan
+
+  module {
+    source = "./modules/spark"
+  }
+
+  variables {
+    name               = "shop"
+    account_id         = "123456789012"
+    release_label      = "emr-7.10.0"
+    architecture       = "aarch64"
+    maximum            = { vcpu = 16, memory_gb = 64, disk_gb = 200 }
+    idle_minutes       = 5
+    warm               = { drivers = 0, executors = 0, vcpu = 2, memory_gb = 8 }
+    image_uri          = "1.example/job@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+    log_retention_days = 30
+  }
+
+  expect_failures = [var.architecture]
+}
+
+run "jobs_may_not_write_what_is_not_theirs" {
+  command = plan
+
+  module {
+    source = "./modules/iam"
+  }
+
+  variables {
+    name             = "shop"
+    account          = { id = "123456789012", partition = "aws", region = "eu-central-1" }
+    changelogs       = [{ bucket = "lake", prefix = "raw/" }]
+    mirrors          = [{ bucket = "lake", prefix = "mirrors/" }]
+    changelog_tables = [{ database = "raw", table = "orders_changelog" }, { database = "raw", table = "items_changelog" }]
+    mirror_tables    = [{ database = "shop", table = "orders" }, { database = "raw", table = "orders_changelog" }]
+    queue_arn        = "arn:aws:sqs:eu-central-1:123456789012:shop-events"
+    state_table_arn  = "arn:aws:dynamodb:eu-central-1:123456789012:table/shop"
+    application_arn  = "arn:aws:emr-serverless:eu-central-1:123456789012:/applications/00f1"
+    code_arns        = []
+    logs             = { bucket = "shop-jobs", prefix = "logs/" }
+    log_group_arn    = "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/shop"
+  }
+
+  expect_failures = [var.mirror_tables]
+}
+
+run "bad_rows_go_into_no_changelog" {
+  command = plan
+
+  module {
+    source = "./modules/iam"
+  }
+
+  variables {
+    name             = "shop"
+    account          = { id = "123456789012", partition = "aws", region = "eu-central-1" }
+    changelogs       = [{ bucket = "lake", prefix = "raw/" }]
+    mirrors          = [{ bucket = "lake", prefix = "mirrors/" }]
+    changelog_tables = [{ database = "raw", table = "orders_changelog" }]
+    mirror_tables    = [{ database = "shop", table = "orders" }]
+    rejects_tables   = [{ database = "raw", table = "orders_changelog" }]
+    queue_arn        = "arn:aws:sqs:eu-central-1:123456789012:shop-events"
+    state_table_arn  = "arn:aws:dynamodb:eu-central-1:123456789012:table/shop"
+    application_arn  = "arn:aws:emr-serverless:eu-central-1:123456789012:/applications/00f1"
+    code_arns        = []
+    logs             = { bucket = "shop-jobs", prefix = "logs/" }
+    log_group_arn    = "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/shop"
+  }
+
+  expect_failures = [var.rejects_tables]
 }

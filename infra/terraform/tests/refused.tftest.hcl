@@ -21,11 +21,9 @@ run "one_thing_wrong_with_each" {
     changelogs         = ["s3://lake/"]                                                      # a whole bucket
     packages           = { trigger_zip = "versions.tf", job_image = "1.example/job:latest" } # a tag may move
     architecture       = "riscv"
-    spark              = { max_vcpu = 2 }
     network            = { subnet_ids = [], security_group_ids = ["sg-1"] }
     kms_key_arn        = "alias/key"
     sweep_minutes      = 60
-    settings           = { trigger = { launcher = { type = "local" } } }
     log_retention_days = 10
   }
 
@@ -34,11 +32,9 @@ run "one_thing_wrong_with_each" {
     var.changelogs,
     var.packages,
     var.architecture,
-    var.spark,
     var.network,
     var.kms_key_arn,
     var.sweep_minutes,
-    var.settings,
     var.log_retention_days,
   ]
 }
@@ -47,14 +43,12 @@ run "another_thing_wrong" {
   command = plan
 
   variables {
-    tables   = [{ changelog = "orders", mirror = "shop.orders" }] # of no database
-    mirrors  = "s3://lake/mirrors"                                # no slash
-    packages = { trigger_zip = "versions.tf" }                    # no job
-    spark    = { warm_executors = 20 }                            # more than the cap
+    mirrors  = "s3://lake/mirrors"             # no slash
+    packages = { trigger_zip = "versions.tf" } # no job
+    spark    = { warm_executors = 20 }         # more than the cap
   }
 
   expect_failures = [
-    var.tables,
     var.mirrors,
     var.packages,
     var.spark,
@@ -65,12 +59,51 @@ run "things_that_do_not_go_together" {
   command = plan
 
   variables {
-    tables  = []                       # and none discovered
     mirrors = "s3://lake/raw/mirrors/" # jobs could write changelogs
+    spark   = { max_vcpu = 2 }         # no job could start
+  }
+
+  expect_failures = [
+    var.mirrors,
+    var.spark,
+  ]
+}
+
+# What is looked at once the folders are right.
+run "nothing_to_mirror" {
+  command = plan
+
+  variables {
+    tables   = [] # and none discovered
+    settings = { trigger = { launcher = { type = "local" } } }
   }
 
   expect_failures = [
     var.discover,
-    var.mirrors,
+    var.settings,
+  ]
+}
+
+run "disks_without_a_key" {
+  command = plan
+
+  variables {
+    spark = { encrypt_disks = true }
+  }
+
+  expect_failures = [var.spark]
+}
+
+run "what_jobs_could_not_write" {
+  command = plan
+
+  variables {
+    tables   = [{ changelog = "orders", mirror = "shop.orders" }] # of no database
+    settings = { index_location = "s3://lake/indexes" }
+  }
+
+  expect_failures = [
+    var.tables,
+    var.settings,
   ]
 }

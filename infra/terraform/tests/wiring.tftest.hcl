@@ -59,6 +59,10 @@ run "little" {
     error_message = "The configuration names what was made."
   }
   assert {
+    condition     = !contains(keys(output.configuration.trigger.launcher), "disk_key_arn") && !contains(keys(module.maintenance[0].run.ConfigurationOverrides), "DiskEncryptionConfiguration")
+    error_message = "Without a key, disks are encrypted with EMR's own."
+  }
+  assert {
     condition     = jsonencode(output.configuration.tables) == jsonencode([{ changelog = "raw.orders_changelog", mirror = "shop.orders", primary_keys = ["id"] }])
     error_message = "What was not given is not in the configuration."
   }
@@ -81,6 +85,36 @@ run "little" {
   assert {
     condition     = !anytrue([for policy in values(output.policies) : strcontains(policy, "kms:") || strcontains(policy, "\"*\"")])
     error_message = "Without a key nothing is said of one; and no resource is a wildcard."
+  }
+  assert {
+    condition     = !anytrue([for policy in values(output.policies) : strcontains(policy, "rejects")])
+    error_message = "Where bad rows stop a table, nobody may make a table for them."
+  }
+  assert {
+    condition     = module.trigger.function.architecture == "x86_64" && module.spark.application.architecture == "X86_64"
+    error_message = "Function and jobs run on x86_64, unless another is asked for."
+  }
+}
+
+run "bad_rows_put_aside" {
+  variables {
+    tables = [
+      { changelog = "raw.orders_changelog", mirror = "shop.orders", on_bad_row = "quarantine" },
+      { changelog = "raw.items_changelog", mirror = "shop.items", on_bad_row = "quarantine", rejects_table = "bad_items" },
+      { changelog = "raw.users_changelog", mirror = "shop.users", on_bad_row = "quarantine", rejects_table = "apart.users" },
+      { changelog = "raw.others_changelog", mirror = "shop.others", rejects_table = "unused" },
+    ]
+  }
+
+  assert {
+    condition = one([for one in jsondecode(output.policies.job).Statement : one.Resource if one.Sid == "PutBadRowsAside"]) == [for name in [
+      "catalog", "database/shop", "database/apart", "table/shop/orders_rejects", "table/shop/bad_items", "table/apart/users",
+    ] : "arn:aws:glue:eu-central-1:123456789012:${name}"]
+    error_message = "Jobs may make and write these tables for bad rows, and no others."
+  }
+  assert {
+    condition     = !anytrue([for role in ["trigger", "maintenance", "scheduler"] : strcontains(output.policies[role], "PutBadRowsAside") || strcontains(output.policies[role], "orders_rejects")])
+    error_message = "Nobody but jobs puts rows aside."
   }
 }
 
@@ -119,7 +153,7 @@ run "much" {
     kms_key_arn = "arn:aws:kms:eu-central-1:123456789012:key/k"
     events      = { glue = true, own_bucket_notifications = true, msk = { cluster_arn = "arn:aws:kafka:eu-central-1:123456789012:cluster/c/u-1", topics = ["t"] } }
     settings    = { merge_interval = "30m", trigger = { max_wait = "2m", max_concurrent_jobs = 2 } }
-    spark       = { warm_drivers = 1, warm_executors = 2 }
+    spark       = { warm_drivers = 1, warm_executors = 2, encrypt_disks = true }
   }
 
   assert {
@@ -131,12 +165,20 @@ run "much" {
     error_message = "With an image nothing is uploaded."
   }
   assert {
+    condition     = module.trigger.function.architecture == "arm64" && module.spark.application.architecture == "ARM64"
+    error_message = "Function and jobs run on the same processors."
+  }
+  assert {
     condition     = toset(keys(module.events.rules)) == toset(["s3-lake", "glue", "runs"])
     error_message = "Glue is heard of as well."
   }
   assert {
     condition     = alltrue([for policy in values(output.policies) : strcontains(policy, "arn:aws:kms:eu-central-1:123456789012:key/k")])
     error_message = "Whoever reads or writes needs the key."
+  }
+  assert {
+    condition     = output.configuration.trigger.launcher.disk_key_arn == var.kms_key_arn && module.maintenance[0].run.ConfigurationOverrides.DiskEncryptionConfiguration.EncryptionKeyArn == var.kms_key_arn
+    error_message = "Disks of all jobs are encrypted with the key."
   }
   assert {
     condition     = strcontains(output.policies.trigger, "topic/c/u-1/t") && strcontains(output.policies.trigger, "group/c/u-1/shop")

@@ -85,6 +85,7 @@ def test_the_request_has_all_that_the_settings_say(platform: OnEmr) -> None:
     assert request["tags"]["team"] == "lake"
     assert request["jobDriver"]["sparkSubmit"]["entryPoint"] == "s3://code/icemirror_job.py"
     overrides = request["configurationOverrides"]
+    assert "diskEncryptionConfiguration" not in overrides
     assert overrides["monitoringConfiguration"] == {"s3MonitoringConfiguration": {"logUri": "s3://logs/"}}
     ((defaults),) = overrides["applicationConfiguration"]
     assert defaults["classification"] == "spark-defaults"
@@ -239,6 +240,16 @@ def test_the_log_of_a_run_is_where_emr_puts_it(platform: OnEmr, tmp_path: Path) 
     assert launcher.log_of(run_id) == expected
     settings, job = for_emr(tmp_path, EMR.replace("log_uri: 's3://logs/', ", ""))
     assert APPLICATION in EmrServerless(platform.emr, settings, job).log_of(run_id)
+
+
+def test_disks_are_encrypted_with_the_key_of_the_settings(platform: OnEmr, tmp_path: Path) -> None:
+    key = "arn:aws:kms:eu-west-1:123456789012:key/0000-1111"
+    settings, job = for_emr(tmp_path, EMR.replace("tags:", f"disk_key_arn: '{key}', tags:"))
+    EmrServerless(platform.emr, settings, job).launch(REQUEST)
+    overrides = only_request(platform)["configurationOverrides"]
+    assert overrides["diskEncryptionConfiguration"] == {"encryptionKeyArn": key}
+    with pytest.raises(BadConfig, match="not an alias"):
+        for_emr(tmp_path, EMR.replace("tags:", "disk_key_arn: 'alias/lake', tags:"))
 
 
 def test_the_clients_address_region_and_patience_come_from_the_settings(

@@ -1,6 +1,6 @@
 # One key for all of it. The account's own policies say who administers it; these services use it for the account.
 resource "aws_kms_key" "this" {
-  description         = "icemirror: queue, state, code, logs, mirrors"
+  description         = "icemirror: queue, state, code, logs, mirrors, disks"
   enable_key_rotation = true
 
   policy = jsonencode({
@@ -20,6 +20,14 @@ resource "aws_kms_key" "this" {
         Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
         Resource  = "*"
         Condition = { ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:aws:logs:*:${data.aws_caller_identity.current.account_id}:log-group:/aws/lambda/icemirror-prod" } }
+      },
+      {
+        Sid       = "Disks"
+        Effect    = "Allow"
+        Principal = { Service = "emr-serverless.amazonaws.com" }
+        Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
+        Resource  = "*"
+        Condition = { StringEquals = { "aws:SourceAccount" = data.aws_caller_identity.current.account_id } }
       },
       {
         Sid       = "EventsAndAlarms"

@@ -56,6 +56,7 @@ module "icemirror" {
     idle_minutes   = 15
     warm_drivers   = 1
     warm_executors = 2
+    encrypt_disks  = true
   }
   network = {
     subnet_ids         = [for subnet in aws_subnet.private : subnet.id]

@@ -13,6 +13,7 @@ locals {
     Action   = ["s3:GetObject"]
     Resource = var.code_arns
   }]
+  make_and_commit = ["glue:CreateDatabase", "glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
 
   job = concat(
     [
@@ -37,10 +38,16 @@ locals {
       {
         Sid      = "CommitMirrors"
         Effect   = "Allow"
-        Action   = ["glue:CreateDatabase", "glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
+        Action   = local.make_and_commit
         Resource = local.catalog_of_mirrors
       },
     ],
+    length(var.rejects_tables) == 0 ? [] : [{
+      Sid      = "PutBadRowsAside"
+      Effect   = "Allow"
+      Action   = local.make_and_commit
+      Resource = local.catalog_of_rejects
+    }],
     local.write_logs,
     local.read_code,
     length(var.secret_arns) == 0 ? [] : [{

@@ -19,6 +19,11 @@ locals {
     [for database in local.mirror_databases : "${local.glue}:database/${database}"],
     local.mirror_tables,
   )
+  catalog_of_rejects = concat(
+    ["${local.glue}:catalog"],
+    [for database in distinct([for one in var.rejects_tables : one.database]) : "${local.glue}:database/${database}"],
+    [for one in var.rejects_tables : "${local.glue}:table/${one.database}/${one.table}"],
+  )
 
   # Listing tells an object that is missing from one that may not be read.
   list_changelogs = [for one in var.changelogs : {

@@ -30,6 +30,22 @@ variable "changelog_tables" {
 variable "mirror_tables" {
   type        = list(object({ database = string, table = string }))
   description = "Mirrors in Glue; * for all tables of a database, where changelogs are discovered."
+
+  validation {
+    condition     = length(setintersection(var.changelog_tables, [for one in var.mirror_tables : one if one.table != "*"])) == 0
+    error_message = "A mirror is a changelog: jobs must not be able to write changelogs."
+  }
+}
+
+variable "rejects_tables" {
+  type        = list(object({ database = string, table = string }))
+  description = "Tables in Glue that bad rows are put aside to, of the mirrors that do so."
+  default     = []
+
+  validation {
+    condition     = length(setintersection(var.rejects_tables, concat(var.changelog_tables, var.mirror_tables))) == 0 && length(distinct(var.rejects_tables)) == length(var.rejects_tables)
+    error_message = "Bad rows of each mirror go into a table of their own, which is no changelog, no mirror and no other mirror's: name another rejects_table."
+  }
 }
 
 variable "queue_arn" {

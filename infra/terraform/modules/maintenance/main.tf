@@ -20,7 +20,7 @@ locals {
       EntryPoint          = var.entry_point
       EntryPointArguments = ["maintain", "--json"]
     } }
-    ConfigurationOverrides = {
+    ConfigurationOverrides = merge({
       ApplicationConfiguration = [{
         Classification = "spark-defaults"
         Properties = merge(local.of_archives, {
@@ -30,7 +30,7 @@ locals {
         })
       }]
       MonitoringConfiguration = { S3MonitoringConfiguration = { LogUri = var.log_uri } }
-    }
+    }, { for name, arn in { DiskEncryptionConfiguration = var.disk_key_arn } : name => { EncryptionKeyArn = arn } if arn != null })
     Tags = var.tags
   }
 }

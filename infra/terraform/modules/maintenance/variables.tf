@@ -38,6 +38,12 @@ variable "configuration" {
   description = "The configuration, as JSON."
 }
 
+variable "disk_key_arn" {
+  type        = string
+  description = "Key of the job's disks; null for EMR's own."
+  default     = null
+}
+
 variable "job_role_arn" {
   type        = string
   description = "The role that the job works in."

@@ -1,6 +1,6 @@
 output "application" {
-  value       = { id = aws_emrserverless_application.this.id, arn = aws_emrserverless_application.this.arn }
-  description = "The application."
+  value       = { id = aws_emrserverless_application.this.id, arn = aws_emrserverless_application.this.arn, architecture = aws_emrserverless_application.this.architecture }
+  description = "The application, and its processors."
 }
 
 output "entry_point" {

@@ -16,6 +16,11 @@ variable "release_label" {
 variable "architecture" {
   type        = string
   description = "Processors: x86_64 or arm64."
+
+  validation {
+    condition     = contains(["x86_64", "arm64"], var.architecture)
+    error_message = "It is x86_64 or arm64."
+  }
 }
 
 variable "maximum" {

@@ -1,6 +1,6 @@
 output "function" {
-  value       = { name = aws_lambda_function.this.function_name, arn = aws_lambda_function.this.arn }
-  description = "The function."
+  value       = { name = aws_lambda_function.this.function_name, arn = aws_lambda_function.this.arn, architecture = one(aws_lambda_function.this.architectures) }
+  description = "The function, and its processors."
 }
 
 output "queue" {

@@ -25,6 +25,11 @@ variable "package" {
 variable "architecture" {
   type        = string
   description = "Processors: x86_64 or arm64."
+
+  validation {
+    condition     = contains(["x86_64", "arm64"], var.architecture)
+    error_message = "It is x86_64 or arm64."
+  }
 }
 
 variable "configuration" {
