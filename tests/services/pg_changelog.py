@@ -20,7 +20,7 @@ from tests.services.pgoutput import UNCHANGED, Row, Truncate
 from tests.unit.merge.lab import append_files, rows_table
 
 NAME = "lab.world_changelog"
-_AGAIN = 0.15  # of the commits tell some rows a second time, as writers do that begin anew
+_AGAIN = 0.15  # of the flushes tell some rows a second time, as writers do that begin anew, or end late
 
 
 class Changelog:
@@ -63,7 +63,8 @@ class Changelog:
         if self._sent and self.chance.random() < _AGAIN:
             again = self._sent[self.chance.randrange(len(self._sent)) :]
             self.done["events told again"] += len(again)
-            self._waiting = again + self._waiting
+            late = self.chance.random() < 0.5
+            self._waiting = self._waiting + again if late else again + self._waiting
         waiting, self._waiting = self._waiting, []
         while waiting:
             count = self.chance.choice((1, 3, 10, len(waiting)))

@@ -106,7 +106,9 @@ class Source:
             return cursor.fetchall() if cursor.description else []
 
     def publish(self) -> None:
-        """From now on changes are kept until somebody takes them."""
+        """From now on changes are kept until somebody takes them; the first time only."""
+        if self.copied_at:
+            return
         self.run(f"CREATE PUBLICATION {_PUBLICATION} FOR TABLE {TABLE}")
         self.run(_TELL_COLUMNS)
         ((at,),) = self.run(
@@ -149,6 +151,16 @@ class Source:
             cursor.copy_expert(f"COPY {TABLE} ({names}) TO STDOUT", told)
         for line in told.getvalue().decode().split("\n")[:-1]:
             yield [None if cell == "\\N" else _unescaped(cell) for cell in line.split("\t")]
+
+    def skip_to_another_digit(self) -> None:
+        """Until an LSN has one digit more than before, as a decimal number."""
+        digits = len(str(self._now()))
+        while len(str(self._now())) == digits:
+            self.run("SELECT pg_switch_wal()")
+            self.run("SELECT pg_create_restore_point('the next file of the log')")
+
+    def _now(self) -> int:
+        return _lsn(self.run("SELECT pg_current_wal_lsn()")[0][0])
 
     def close(self) -> None:
         """Lets go of the log that nobody takes any more."""
