@@ -67,7 +67,7 @@ class Changelog:
             self._waiting = self._waiting + again if late else again + self._waiting
         waiting, self._waiting = self._waiting, []
         while waiting:
-            count = self.chance.choice((1, 3, 10, len(waiting)))
+            count = self.chance.choice((2, 10, 30, len(waiting)))
             some, waiting = waiting[:count], waiting[count:]
             cut = self.chance.randrange(len(some) + 1)
             self.append(*(part for part in (some[:cut], some[cut:]) if part))

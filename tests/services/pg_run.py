@@ -148,7 +148,7 @@ def run_seed(server: Postgres, folder: Path, seed: int, steps: int = 8) -> Count
     moves = () if etl else (move_only,) if whole_rows else (move,)
     dropped, version = chance.choice(("keep", "drop")), chance.choice((2, 2, 2, 3))
     options = f"on_dropped_column: {dropped}\nformat_version: {version}"
-    tail = chance.choice(("", "batch_size: 5\n"))
+    tail = chance.choice(("", "batch_size: 15\n"))
     with source(server) as opened:
         workload = Workload(opened, chance, moves, large_values=whole_rows or not etl)
         workload.create()
