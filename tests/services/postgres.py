@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests import maven
 from tests.cache import fetch_once
@@ -34,6 +35,13 @@ class Postgres:
     def uri(self) -> str:
         """As SQLAlchemy takes it."""
         return f"postgresql+psycopg2://{_USER}@{HOST}:{self.port}/{_DATABASE}"
+
+    def connect(self, database: str = _DATABASE, **settings: str) -> Any:
+        """A connection of psycopg2, which ships no types."""
+        import psycopg2
+
+        options = " ".join(f"-c{name}={value}" for name, value in settings.items())
+        return psycopg2.connect(host=HOST, port=self.port, user=_USER, dbname=database, options=options)
 
 
 def binaries() -> Path:
@@ -82,7 +90,7 @@ def postgres(folder: Path) -> Iterator[Postgres]:
     )
     if made.returncode != 0:
         raise DidNotStart(f"initdb: {made.stdout}{made.stderr}")
-    settings = [f"-p{server.port}", f"-h{HOST}", f"-k{folder}", "-cfsync=off"]
+    settings = [f"-p{server.port}", f"-h{HOST}", f"-k{folder}", "-cfsync=off", "-cwal_level=logical"]
     command = [*prefix, str(programs / "postgres"), "-D", str(data), *settings]
     with running(command, folder / "postgres.log", lambda: _takes_queries(server), cwd=folder):
         yield server
@@ -114,7 +122,7 @@ def _takes_queries(server: Postgres) -> bool:
     import psycopg2
 
     try:
-        psycopg2.connect(host=HOST, port=server.port, user=_USER, dbname=_DATABASE).close()
+        server.connect().close()
     except psycopg2.OperationalError:
         return False
     return True
