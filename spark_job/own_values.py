@@ -14,10 +14,11 @@ from spark_job.collapse import Changes
 from spark_job.key_check import KeySides
 from spark_job.key_index.keys import Indices
 from spark_job.locate import Index, locate_keys
-from spark_job.own_columns import CREATED_AT, SOURCE_SEQUENCE, SYNCED_AT
+from spark_job.own_columns import CREATED_AT, DELETED, SOURCE_SEQUENCE, SYNCED_AT
 from spark_job.parquet_columns import column_names, open_parquet, read_at
 from spark_job.projection import field_id_of
 from spark_job.round_trips import for_each
+from spark_job.shape import Operation
 
 _TIME = pa.timestamp("us", tz="UTC")
 _BETWEEN = ","  # the columns of a sequence
@@ -48,6 +49,8 @@ class OwnValues:
                 return _as_times(*self._created(winners, sides, index))
             case _ if role == SYNCED_AT:
                 return _as_times(np.full(len(winners), self.merged_at), np.ones(len(winners), dtype=np.bool_))
+            case _ if role == DELETED:
+                return pa.array(winners.operation == Operation.DELETE)
             case _:
                 raise ValueError(role)
 

@@ -364,7 +364,7 @@ class Pipeline:
             expired=root.expired if root else None,
             key_check_rows=self.key_check_rows,
             first_row_ids=None if prepared.staged else _first_row_ids(mirror, metadata.schema()),
-            old_files=indexed_files(mirror, staged=prepared.staged) if prepared.shape.marker else (),
+            old_files=indexed_files(mirror, staged=prepared.staged) if prepared.shape.keeps_values else (),
             own=OwnValues(evolution.own, int(1e6 * time.time())) if evolution and evolution.own else None,
         )
 

@@ -29,6 +29,7 @@ from icemirror.result import Position
 from icemirror.settings import TableSettings
 from icemirror.state.replay import ReplayProgress, ReplayStep
 from icemirror.telemetry.logs import get_log
+from spark_job.delete_mode import lacks_flagged, require_unflagged
 from spark_job.field_map import load_map
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named_for
@@ -132,6 +133,7 @@ def _find_stage(
     if found is not None:
         try:
             prepared = _survey(pipeline, table, found)
+            _require_same_deletes(table, prepared)
             if prepared.mirror is not None and not prepared.mirror.lost:
                 return found, prepared
         except Invalid as error:
@@ -146,6 +148,13 @@ def _find_stage(
     reach("stage-begun")
     log.info("rebuilding the mirror out of sight", replay=stage.request, reason=place.reason)
     return replace(stage, goal=head.sequence_number or 0 if head else 0), prepared
+
+
+def _require_same_deletes(table: TableSettings, staged: Prepared) -> None:
+    """What was built so far must have been built with the same delete_mode."""
+    require_unflagged(table, staged.mirror)
+    if staged.mirror is not None and lacks_flagged(table, staged.mirror):
+        raise Invalid(f"{table.name}: what was built so far lacks the rows that delete_mode: soft flags")
 
 
 def _require_that_it_may_be_empty(prepared: Prepared, followed: Sequence[str], place: Place) -> None:
