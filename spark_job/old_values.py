@@ -152,17 +152,17 @@ class OldValues:
         return search.ask_events(told.events, told.read, skip_last=skip_last)
 
     def _ask_first_deletes(self, search: LookBack, told: Story, may: Mask) -> None:
-        """Where deletes keep their row, and no other event told of the key: what the first of them carries."""
-        events = told.events.take(are_deletes(told.events))
-        if not self.story.shape.keeps_deleted or not len(events) or not search.unsettled.any():
+        """Where deletes keep their row, and the first event of a key is one: what that carries."""
+        if not self.story.shape.keeps_deleted or not (search.unsettled & may).any():
             return
-        order = order_of_events(events)
-        owner = last_not_above(search.keys, events.keys.take(order))
-        owners, first = np.unique(owner, return_index=True)
-        wanted = (search.unsettled & may)[owners]
+        order = order_of_events(told.events)
+        owners, first = np.unique(
+            last_not_above(search.keys, told.events.keys.take(order)), return_index=True
+        )
+        wanted = (search.unsettled & may)[owners] & are_deletes(told.events)[order[first]]
         if not wanted.any():
             return
-        at, told = owners[wanted], replace(told, events=events)
+        at = owners[wanted]
         search.take(at, told.read(order[first[wanted]], search.schema))
         some = np.zeros(len(search.keys), dtype=np.bool_)
         some[at] = True
