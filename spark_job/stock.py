@@ -23,7 +23,8 @@ from spark_job.shape import ChangelogShape
 class Prepared:
     """A table with what there is to merge: slices, and the snapshots that they are of, the oldest first.
 
-    `staged`: into a mirror that is being built out of sight.
+    `staged`: into a mirror that is being built out of sight. `replaces`: what it will take the place of, if that can
+    be read.
     """
 
     settings: TableSettings
@@ -33,6 +34,7 @@ class Prepared:
     slices: tuple[Slice, ...]
     lineage: tuple[int, ...]
     staged: bool = False
+    replaces: Mirror | None = None
 
     @cached_property
     def evolution(self) -> Evolution | None:
