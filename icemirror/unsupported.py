@@ -23,8 +23,6 @@ def of_table(options: TableOptions) -> Iterator[str]:
     """Settings of a table whose feature does not exist yet."""
     if options.append_only and options.on_bad_row != "stop":
         yield f"append_only with on_bad_row: {options.on_bad_row}"
-    if options.delete_mode != "hard":
-        yield f"delete_mode: {options.delete_mode}"
 
 
 def _of_trigger(settings: Settings) -> Iterator[str]:

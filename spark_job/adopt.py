@@ -158,7 +158,9 @@ def _commit(
             summary=stamped.summary,
             properties={
                 FIELD_MAP: dump_map(candidate.field_map),
-                SOURCE_SCHEMA: first_note(settings, candidate.changelog, candidate.schema or table.schema()),
+                SOURCE_SCHEMA: first_note(
+                    settings, candidate.changelog, candidate.schema or table.schema(), candidate.own
+                ),
                 SOURCE: f"{settings.changelog_id} {candidate.changelog.metadata.table_uuid}",
                 **stamped.properties,
             },

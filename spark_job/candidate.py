@@ -22,6 +22,7 @@ from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.match_names import match_by_name, with_key
+from spark_job.own_columns import flag_of
 from spark_job.recount import recount
 from spark_job.row_columns import row_schema, row_shape
 from spark_job.row_lineage import require_free_names
@@ -31,7 +32,10 @@ from spark_job.support import require_key, require_supported
 
 @dataclass(frozen=True)
 class Candidate:
-    """A table that may become the mirror, after the checks that need no row. `schema` is the one that it shall get."""
+    """A table that may become the mirror, after the checks that need no row. `schema` is the one that it shall get.
+
+    `own`: columns that it has beyond the changelog's, by what they are.
+    """
 
     table: Table
     shape: ChangelogShape
@@ -41,6 +45,7 @@ class Candidate:
     cursor: Cursor
     history: tuple[ChangeFile, ...]
     changelog: Table
+    own: Mapping[str, int]
 
     @property
     def live_rows(self) -> int:
@@ -69,7 +74,9 @@ def examine(catalogs: Catalogs, table: TableSettings, merged_up_to: str) -> Cand
     _require_format(table.name, found)
     shape = row_shape(table, changelog, None).of_mirror(found.metadata.table_uuid)
     row = row_schema(table, changelog.schema(), shape.row_ids)
-    ids = match_by_name(table.name, row, shape.row_ids, found.schema())
+    own = flag_of(table, found.schema())
+    theirs = Schema(*(field for field in found.schema().fields if field.field_id not in own.values()))
+    ids = match_by_name(table.name, row, shape.row_ids, theirs)
     schema = with_key(table.name, found.schema(), [ids[key_id] for key_id in shape.key_ids])
     changes = schema_changes(row, shape.row_ids, schema or found.schema(), ids)
     if changes:
@@ -82,7 +89,7 @@ def examine(catalogs: Catalogs, table: TableSettings, merged_up_to: str) -> Cand
     _require_parquet(found)
     cursor, history = _merged_already(changelog, str(table.changelog_id), merged_up_to)
     live = recount(found.io, live_files(found.io, found.current_snapshot()), None)
-    return Candidate(found, shape, ids, schema, live, cursor, history, changelog)
+    return Candidate(found, shape, ids, schema, live, cursor, history, changelog, own)
 
 
 def _require_format(name: str, table: Table) -> None:

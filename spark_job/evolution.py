@@ -23,7 +23,7 @@ from spark_job.iceberg.mirror import FIELD_MAP, SOURCE, Mirror
 from spark_job.iceberg.next_schema import numbered
 from spark_job.match_names import match_what_fits
 from spark_job.mirror_changes import mirror_changes
-from spark_job.own_columns import arrange_own
+from spark_job.own_columns import arrange_own, own_names
 from spark_job.row_columns import follows, named_columns, note_of, row_schema
 from spark_job.schema_note import SOURCE_SCHEMA, SchemaNote, read_note
 from spark_job.shape import ChangelogShape
@@ -85,8 +85,8 @@ def plan_evolution(
     evolved = evolve(row, before, mirror.field_map, metadata.last_column_id, rules)
     own = arrange_own(
         evolved.fields,
-        settings.metadata_columns,
-        note.own if note else {},
+        own_names(settings),
+        known_own(metadata),
         max(metadata.last_column_id, *field_ids(StructType(*evolved.fields))),
         rules.pinned,
     )
@@ -128,6 +128,12 @@ def plan_evolution(
     )
 
 
+def known_own(mirror: TableMetadata) -> Mapping[str, int]:
+    """The mirror's own columns: what they are → their field ids, whichever changelog was followed."""
+    note = read_note(mirror.properties)
+    return note.own if note else {}
+
+
 def foresee(settings: TableSettings, changelog: Table, shape: ChangelogShape, mirror: Mirror) -> Mirror:
     """The mirror with the columns that the next commit gives it, for those who look at rows that wait."""
     evolution = plan_evolution(settings, changelog, shape, mirror)
@@ -150,7 +156,7 @@ def _by_others(row: Schema, changelog: TableMetadata, mirror: Mirror) -> tuple[s
     return mirror_changes(row, now, mirror.field_map, ours)
 
 
-def first_note(settings: TableSettings, changelog: Table, mirror: Schema) -> str:
+def first_note(settings: TableSettings, changelog: Table, mirror: Schema, own: Mapping[str, int]) -> str:
     """Of a table that becomes the mirror as it is."""
     metadata = changelog.metadata
     note = SchemaNote(
@@ -159,6 +165,7 @@ def first_note(settings: TableSettings, changelog: Table, mirror: Schema) -> str
         mirror_schema=mirror.schema_id,
         comment=metadata.properties.get(_COMMENT),
         named=named_columns(settings, metadata, None),
+        own=dict(own),
     )
     return note.model_dump_json()
 

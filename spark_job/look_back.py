@@ -32,7 +32,7 @@ class LookBack:
     `marked`: by column, the keys whose value is looked for.
     """
 
-    def __init__(self, mirror: Schema, marker: Marker, keys: Keys, marked: Mapping[str, Mask]) -> None:
+    def __init__(self, mirror: Schema, marker: Marker | None, keys: Keys, marked: Mapping[str, Mask]) -> None:
         self.keys = keys
         self._mirror, self._marker = mirror, marker
         self._open = {name: mask.copy() for name, mask in marked.items()}
@@ -90,16 +90,18 @@ class LookBack:
         """
         for name in values.column_names:
             wanted = self._open[name][of]
-            marked = None if last else self._marker.marks(values[name])
+            marked = None if last or self._marker is None else self._marker.marks(values[name])
             told = np.flatnonzero(wanted if marked is None else wanted & ~marked)
             if len(told):
                 owners, newest = np.unique(of[told], return_index=True)
                 self._note(name, owners, values[name].take(pa.array(told[newest])))
 
-    def settle_with_nulls(self) -> None:
-        """What is missing is NULL."""
+    def settle_with_nulls(self, of: Mask | None = None) -> None:
+        """What is missing is NULL; of some keys only where it may be."""
         for name, mask in self._open.items():
-            places = np.flatnonzero(mask)
+            if of is not None and self._mirror.find_field(name).required:
+                continue
+            places = np.flatnonzero(mask if of is None else mask & of)
             kind = self._found_type(name)
             self._note(name, places, pa.chunked_array([pa.nulls(len(places), kind)], kind))
 

@@ -4,6 +4,9 @@ The value of such a column is that of the event before, of the same key, and so 
 events of the slice that count it is that of the mirror's row, read by (file, position). Where the mirror has no row,
 the changelog that is merged already is asked. A delete ends the search, and so does a change of the key: what the row
 had under its old key is not looked for.
+
+Where deletes keep their row, they are events that leave every value as it was: they end nothing. The first event of a
+key may be one, and then the row is what it carries.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from pyiceberg.schema import Schema
 
 from icemirror.errors import Invalid
 from spark_job.change_file import ChangeFile
-from spark_job.collapse import Changes, concat_changes, read_changes
+from spark_job.collapse import Changes, concat_changes, order_of_events, read_changes
 from spark_job.doubtful import NeedsHistory
 from spark_job.field_map import FieldMap
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, are_among, last_not_above
@@ -27,6 +30,7 @@ from spark_job.locate import ABSENT, Index, Known, look_up
 from spark_job.look_back import LookBack, read_at_places
 from spark_job.marker import Marker
 from spark_job.shape import ChangelogShape
+from spark_job.soft_deletes import are_deletes
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,8 @@ class OldValues:
         if len(winners) == 1 and self.story.most_bytes is not None:
             return replace(self, story=replace(self.story, most_bytes=None)).fill(winners, rows)
         marker = self.story.shape.marker
-        marked = {} if marker is None else marked_values(rows, marker, self._key_names)
-        if marker is None or not marked:
+        marked = self._left_out(winners, rows)
+        if not marked:
             return rows
         places = np.flatnonzero(np.logical_or.reduce(list(marked.values())))
         places = places[winners.keys.take(places).argsort()]
@@ -103,6 +107,17 @@ class OldValues:
         missing = self._search(search, replace(self.story, events=some))
         self._settle(search, some, missing)
         return search.patch(rows, places)
+
+    def _left_out(self, winners: Changes, rows: pa.Table) -> Mapping[str, Mask]:
+        """By column: which of the rows keep the value that they had; columns of which none does are left out."""
+        marker, keys = self.story.shape.marker, self._key_names
+        marked = {} if marker is None else marked_values(rows, marker, keys)
+        deletes = are_deletes(winners)
+        if not self.story.shape.keeps_deleted or not deletes.any():
+            return marked
+        theirs = set(self.story.ids.values())
+        names = [one.name for one in self.schema.fields if one.field_id in theirs and one.name not in keys]
+        return {name: marked[name] | deletes if name in marked else deletes for name in names}
 
     @property
     def _key_names(self) -> set[str]:
@@ -115,8 +130,9 @@ class OldValues:
         # A replay sees a part of what is merged; what came before it counts as well.
         told = self._merged(search.keys) if self.replay else self.story.about(search.keys)
         told = self._that_count(told, search.keys, known)
-        ended = search.ask_events(told.events, told.read, skip_last=not self.replay)
+        ended = self._ask_events(search, told, skip_last=not self.replay)
         self._ask_rows(search, known, ~ended)
+        self._ask_first_deletes(search, told, ~ended)
         if not (search.unsettled & ~ended).any() or self.replay:
             return ended
         if self.history is None:
@@ -126,7 +142,31 @@ class OldValues:
         # Not by commits: whoever compacts a changelog gives its events others.
         before = compare_orders(told.events.sequence, winners.events.sequence[owner]) <= 0
         told = told.take(before & ~ended[owner])
-        return ended | search.ask_events(told.events, told.read, skip_last=True)
+        ended |= self._ask_events(search, told, skip_last=True)
+        self._ask_first_deletes(search, told, ~ended)
+        return ended
+
+    def _ask_events(self, search: LookBack, told: Story, *, skip_last: bool) -> Mask:
+        if self.story.shape.keeps_deleted:
+            told, skip_last = told.take(~are_deletes(told.events)), False
+        return search.ask_events(told.events, told.read, skip_last=skip_last)
+
+    def _ask_first_deletes(self, search: LookBack, told: Story, may: Mask) -> None:
+        """Where deletes keep their row, and the first event of a key is one: what that carries."""
+        if not self.story.shape.keeps_deleted or not (search.unsettled & may).any():
+            return
+        order = order_of_events(told.events)
+        owners, first = np.unique(
+            last_not_above(search.keys, told.events.keys.take(order)), return_index=True
+        )
+        wanted = (search.unsettled & may)[owners] & are_deletes(told.events)[order[first]]
+        if not wanted.any():
+            return
+        at = owners[wanted]
+        search.take(at, told.read(order[first[wanted]], search.schema))
+        some = np.zeros(len(search.keys), dtype=np.bool_)
+        some[at] = True
+        search.settle_with_nulls(some)
 
     def _that_count(self, told: Story, keys: Keys, known: Known) -> Story:
         """Without events that are older than what is there, or than a tombstone that may have been there."""

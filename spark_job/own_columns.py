@@ -1,19 +1,23 @@
-"""The columns that a mirror has beyond those of its changelog: the setting `metadata_columns`."""
+"""The columns that a mirror has beyond those of its changelog: the settings `metadata_columns` and `delete_mode`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.types import IcebergType, NestedField, StringType, TimestamptzType
+from pyiceberg.schema import Schema
+from pyiceberg.types import BooleanType, IcebergType, NestedField, StringType, TimestamptzType
 
-from icemirror.settings.table_options import MetadataColumns
+from icemirror.errors import Invalid
+from icemirror.settings import TableSettings
 
 SYNCED_AT, SOURCE_SEQUENCE, CREATED_AT = "synced_at", "source_sequence", "created_at"
+DELETED = "deleted"
 _KINDS: dict[str, IcebergType] = {
     SYNCED_AT: TimestamptzType(),
     SOURCE_SEQUENCE: StringType(),
     CREATED_AT: TimestamptzType(),
+    DELETED: BooleanType(),
 }
 
 
@@ -27,15 +31,20 @@ class OwnColumns:
     refused: tuple[str, ...] = ()
 
 
+def own_names(settings: TableSettings) -> dict[str, str]:
+    """What the wanted columns are → their names."""
+    flag = {DELETED: settings.deleted_column} if settings.delete_mode == "soft" else {}
+    return {**settings.metadata_columns.named, **flag}
+
+
 def arrange_own(
     fields: Sequence[NestedField],
-    wanted: MetadataColumns,
+    names: Mapping[str, str],
     known: Mapping[str, int],
     last_id: int,
     pinned: frozenset[int],
 ) -> OwnColumns:
-    """The columns with those that are wanted; `known`: field ids of those that are there, `pinned`: what cannot go."""
-    names = {role: name for role in _KINDS if (name := getattr(wanted, role)) is not None}
+    """The columns with those of these names; `known`: field ids of those that are there, `pinned`: what cannot go."""
     if not names and not known:
         return OwnColumns(tuple(fields), {})
     there = {field.field_id: field for field in fields}
@@ -45,7 +54,7 @@ def arrange_own(
     ids: dict[str, int] = {}
     remarks: list[str] = []
     refused = [
-        f"metadata_columns names {role} {name}, but the changelog, or a dropped column, has a column of that name"
+        f"{_told_by(role, name)}, but the changelog, or a dropped column, has a column of that name"
         for role, name in names.items()
         if name in taken
     ]
@@ -60,8 +69,30 @@ def arrange_own(
         if old is None:
             last_id += 1
             own.append(NestedField(last_id, names[role], kind))
-            remarks.append(f"new column {names[role]} (metadata_columns)")
+            setting = "delete_mode" if role == DELETED else "metadata_columns"
+            remarks.append(f"new column {names[role]} ({setting})")
         else:
             own.append(old if old.name == names[role] else old.model_copy(update={"name": names[role]}))
         ids[role] = own[-1].field_id
     return OwnColumns((*others, *own), ids, tuple(remarks), tuple(refused))
+
+
+def flag_of(settings: TableSettings, table: Schema) -> dict[str, int]:
+    """The column of a table that becomes the mirror in which deleted rows are flagged already, if it has one."""
+    if settings.delete_mode != "soft":
+        return {}
+    found = {field.name: field for field in table.fields}.get(settings.deleted_column)
+    if found is None:
+        return {}
+    if not isinstance(found.field_type, BooleanType):
+        raise Invalid(
+            f"{settings.name}: {_told_by(DELETED, found.name)}, but the table has a column of that name and of type "
+            f"{found.field_type}, not boolean. Give the flag another name, or drop the column."
+        )
+    return {DELETED: found.field_id}
+
+
+def _told_by(role: str, name: str) -> str:
+    if role == DELETED:
+        return f"delete_mode: soft flags rows in column {name} (deleted_column gives it another name)"
+    return f"metadata_columns names {role} {name}"

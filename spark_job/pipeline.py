@@ -42,7 +42,7 @@ from spark_job.key_index.segment import SegmentInfo
 from spark_job.left import left_after
 from spark_job.locate import Index
 from spark_job.lost_track import ChangelogAway, NoChangelog
-from spark_job.own_values import OwnValues
+from spark_job.own_values import Before, OwnValues
 from spark_job.partitions import require_known_transforms
 from spark_job.plan import Slice, SliceLimits
 from spark_job.rejected import gather_rejected
@@ -364,8 +364,10 @@ class Pipeline:
             expired=root.expired if root else None,
             key_check_rows=self.key_check_rows,
             first_row_ids=None if prepared.staged else _first_row_ids(mirror, metadata.schema()),
-            old_files=indexed_files(mirror, staged=prepared.staged) if prepared.shape.marker else (),
-            own=OwnValues(evolution.own, int(1e6 * time.time())) if evolution and evolution.own else None,
+            old_files=indexed_files(mirror, staged=prepared.staged) if prepared.shape.keeps_values else (),
+            own=OwnValues(evolution.own, int(1e6 * time.time()), Before.of(prepared.replaces))
+            if evolution and evolution.own
+            else None,
         )
 
 

@@ -29,6 +29,7 @@ from icemirror.result import Position
 from icemirror.settings import TableSettings
 from icemirror.state.replay import ReplayProgress, ReplayStep
 from icemirror.telemetry.logs import get_log
+from spark_job.delete_mode import lacks_flagged, require_unflagged
 from spark_job.field_map import load_map
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named_for
@@ -102,7 +103,7 @@ def advance_stage(pipeline: Pipeline, table: TableSettings, mirror: Table, place
         standing = _standing(mirror, table.name)
         stage, prepared = _find_stage(pipeline, table, mirror, standing, place)
         if _is_behind(pipeline, standing, prepared, stage):
-            return _merge(pipeline, table, mirror, stage)
+            return _merge(pipeline, table, mirror, stage, standing)
         position = _swap(pipeline, table, mirror, stage, prepared, _followed(mirror, standing))
     after = ReplayProgress(stage.events, stage.events, changed_rows=position.live_rows)
     return ReplayStep(after, done=True, position=position, rebuilt=True)
@@ -131,14 +132,15 @@ def _find_stage(
     found = find_stage(mirror, place)
     if found is not None:
         try:
-            prepared = _survey(pipeline, table, found)
+            prepared = _survey(pipeline, table, found, standing)
+            _require_same_deletes(table, prepared)
             if prepared.mirror is not None and not prepared.mirror.lost:
                 return found, prepared
         except Invalid as error:
             # The changelog was made anew, or what the stage had to merge next has expired.
             log.warning("the rebuild cannot go on, and begins anew", reason=str(error))
     stage = begin_stage(mirror, place)
-    prepared = _survey(pipeline, table, stage)
+    prepared = _survey(pipeline, table, stage, standing)
     prepared.require_same_columns()
     head = prepared.changelog.current_snapshot()
     if head is None:
@@ -146,6 +148,13 @@ def _find_stage(
     reach("stage-begun")
     log.info("rebuilding the mirror out of sight", replay=stage.request, reason=place.reason)
     return replace(stage, goal=head.sequence_number or 0 if head else 0), prepared
+
+
+def _require_same_deletes(table: TableSettings, staged: Prepared) -> None:
+    """What was built so far must have been built with the same delete_mode."""
+    require_unflagged(table, staged.mirror)
+    if staged.mirror is not None and lacks_flagged(table, staged.mirror):
+        raise Invalid(f"{table.name}: what was built so far lacks the rows that delete_mode: soft flags")
 
 
 def _require_that_it_may_be_empty(prepared: Prepared, followed: Sequence[str], place: Place) -> None:
@@ -183,17 +192,17 @@ def survey_rebuild(pipeline: Pipeline, table: TableSettings) -> Prepared:
     return prepared
 
 
-def _survey(pipeline: Pipeline, table: TableSettings, stage: Stage) -> Prepared:
+def _survey(pipeline: Pipeline, table: TableSettings, stage: Stage, standing: Mirror | None) -> Prepared:
     """What the stage has not merged yet; the changelog is loaded after the mirror was."""
     built = _read_stage(stage, table.name)
     try:
-        return replace(pipeline.survey(table, built), staged=True)
+        return replace(pipeline.survey(table, built), staged=True, replaces=standing)
     except CursorExpired as error:
         moved = reanchored(built, pipeline.load_changelog(table, built)) if not table.append_only else None
         if moved is None:
             raise
         log.info("the rebuild goes on from what is left of the changelog", reason=str(error))
-    return replace(pipeline.survey(table, moved), staged=True)
+    return replace(pipeline.survey(table, moved), staged=True, replaces=standing)
 
 
 def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, stage: Stage) -> bool:
@@ -230,11 +239,13 @@ def _has_passed(source: Source, goal: int) -> bool:
     )
 
 
-def _merge(pipeline: Pipeline, table: TableSettings, mirror: Table, stage: Stage) -> ReplayStep:
+def _merge(
+    pipeline: Pipeline, table: TableSettings, mirror: Table, stage: Stage, standing: Mirror | None
+) -> ReplayStep:
     """One more slice into the stage."""
     if stage.before is not None:  # the row names a later one by now
         discard(mirror.io, [stage.before])
-    done = pipeline.carry_out(table, lambda: next_task(_survey(pipeline, table, stage)))
+    done = pipeline.carry_out(table, lambda: next_task(_survey(pipeline, table, stage, standing)))
     part = done.task.part
     if part is None:
         raise Conflict(f"{table.name}: nothing is left for the stage to merge")

@@ -35,7 +35,7 @@ class ChangelogShape:
     is the lowest value. `delete_id`: a column of the source that says that a row is gone. `old_key_ids`: the key before
     the change, in the order of `key_ids`. `marker`: what stands for a value that has not changed; it is NULL
     where nobody knows it, with `nulls_missing`. `defaults`: what columns hold in files that do not have them.
-    `rejects`: bad rows do not count, instead of stopping.
+    `rejects`: bad rows do not count, instead of stopping. `keeps_deleted`: a delete flags its row, which stays.
     """
 
     key_ids: tuple[int, ...]
@@ -56,6 +56,7 @@ class ChangelogShape:
     marker: Marker | None = None
     nulls_missing: bool = False
     rejects: bool = False
+    keeps_deleted: bool = False
 
     def of_mirror(self, mirror: UUID) -> ChangelogShape:
         """The shape with the codec of this one mirror."""
@@ -65,6 +66,11 @@ class ChangelogShape:
     def is_keyless(self) -> bool:
         """Every event is a row of its own (`append_only`): there is no key to find one by."""
         return not self.key_ids
+
+    @property
+    def keeps_values(self) -> bool:
+        """Rows may keep values of those that they replace."""
+        return self.marker is not None or self.keeps_deleted
 
     @property
     def recipe(self) -> Recipe:
@@ -119,6 +125,7 @@ def resolve_shape(
         marker=Marker(marker) if marker is not None else None,
         nulls_missing=settings.on_missing_value == "set-null",
         rejects=settings.on_bad_row == "quarantine",
+        keeps_deleted=settings.delete_mode == "soft",
     )
 
 

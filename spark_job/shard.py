@@ -37,6 +37,7 @@ from spark_job.own_values import OwnValues
 from spark_job.rejected import Rejected, read_events, split_rejected
 from spark_job.row_lineage import old_row_ids, with_row_ids
 from spark_job.shape import ChangelogShape
+from spark_job.soft_deletes import keep_deleted, with_keys_left
 from spark_job.source_rows import TooMuch, read_rows
 from spark_job.spread import Spread
 
@@ -150,6 +151,7 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         located = locate_keys(work.index, changes.keys, orders)
         located = _settle(work, changes, orders, located)
         fate = decide(changes, located, replay=work.replay)
+        fate = keep_deleted(fate) if work.shape.keeps_deleted else fate
         _check(work, changes, located, fate)
     written = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))
     paths: list[str] = []
@@ -221,7 +223,7 @@ def _row_ids(work: SliceWork, located: Located, fate: Fate) -> pa.Array | None:
 
 def _old_values(work: SliceWork, events: Changes) -> OldValues | None:
     """What rows keep of those that they replace; None where every event tells its whole row."""
-    if work.shape.marker is None:
+    if not work.shape.keeps_values:
         return None
     return OldValues(
         Story(
@@ -282,6 +284,9 @@ def _write_piece(
     )
     if old is not None:
         rows = old.fill(winners.take(by_source), rows)
+        rows = with_keys_left(
+            rows, winners.take(by_source), work.changelog_io, work.files, work.shape, work.field_map
+        )
     if work.own is not None:
         rows = work.own.fill(rows, winners.take(by_source), _sides(work), work.index)
     if row_ids is not None:

@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from icemirror.errors import MAKE_ANEW, REBUILD, Invalid, Transient
 from icemirror.settings import TableSettings
 from spark_job.change_file import ChangeFile
+from spark_job.delete_mode import flags_forgotten
 from spark_job.evolution import Evolution, plan_evolution
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.mirror import Mirror
@@ -22,7 +23,8 @@ from spark_job.shape import ChangelogShape
 class Prepared:
     """A table with what there is to merge: slices, and the snapshots that they are of, the oldest first.
 
-    `staged`: into a mirror that is being built out of sight.
+    `staged`: into a mirror that is being built out of sight. `replaces`: what it will take the place of, if that can
+    be read.
     """
 
     settings: TableSettings
@@ -32,6 +34,7 @@ class Prepared:
     slices: tuple[Slice, ...]
     lineage: tuple[int, ...]
     staged: bool = False
+    replaces: Mirror | None = None
 
     @cached_property
     def evolution(self) -> Evolution | None:
@@ -59,6 +62,8 @@ class Prepared:
         found, settings = self.evolution, self.settings
         if found is None:
             return None
+        if (why := flags_forgotten(settings, self.mirror)) is not None:
+            return why
         if found.by_others:
             return (
                 f"{settings.name}: the mirror's own columns were changed ({'; '.join(found.by_others)}), by another "

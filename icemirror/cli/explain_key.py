@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _MOST_TEXT = 120
 _STATES = {
     "present": ("present", "bold green"),
+    "flagged": ("there, flagged as deleted", "bold yellow"),
     "deleted": ("deleted", "bold yellow"),
     "missing": ("missing: by the changelog there must be a row", "bold red"),
     "never-seen": ("not in the mirror", "bold yellow"),

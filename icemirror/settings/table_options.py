@@ -71,6 +71,10 @@ class ColumnSelection(Section):
         return bool(names & set(self.exclude)) or (self.include is not None and not names & set(self.include))
 
 
+# Of columns that Iceberg's readers add to every table.
+RESERVED = frozenset({"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"})
+
+
 class MetadataColumns(Section):
     """Columns that the mirror has beyond those of the changelog."""
 
@@ -84,10 +88,15 @@ class MetadataColumns(Section):
         default=None, description="Name of a column with the time at which the key came in; updates keep it."
     )
 
+    @property
+    def named(self) -> dict[str, str]:
+        """What each added column is → its name."""
+        found = {key: getattr(self, key) for key in ("synced_at", "source_sequence", "created_at")}
+        return {key: name for key, name in found.items() if name is not None}
+
     def contradictions(self) -> Iterator[Contradiction]:
         """Every added column has its own name."""
-        names = [(key, getattr(self, key)) for key in ("synced_at", "source_sequence", "created_at")]
-        yield from repeated([(key, name) for key, name in names if name is not None])
+        yield from repeated(list(self.named.items()))
 
 
 class TableOptions(Section):
@@ -208,7 +217,12 @@ class TableOptions(Section):
         "is bad, because then the configuration is more likely to be wrong. 1: never.",
     )
     delete_mode: Literal["hard", "soft"] = Field(
-        default="hard", description="`soft` keeps deleted rows and flags them. Not in this version."
+        default="hard",
+        description="`soft` keeps deleted rows, with the values that they had, and flags them (docs/soft-deletes.md).",
+    )
+    deleted_column: Name = Field(
+        default="_is_deleted",
+        description="With `delete_mode: soft`: name of the boolean column that says that a row is deleted.",
     )
     columns: ColumnSelection = Field(default=ColumnSelection(), description="Which columns the mirror has.")
     metadata_columns: MetadataColumns = Field(
@@ -286,6 +300,13 @@ class TableOptions(Section):
             yield Contradiction(("primary_keys",), "an append_only table has no key: remove one of the two")
         if self.append_only and self.delete_mode == "soft":
             yield Contradiction(("delete_mode",), "an append_only table has no deletes to flag")
+        if self.delete_mode == "soft" and self.deleted_column in self.metadata_columns.named.values():
+            yield Contradiction(
+                ("deleted_column",), f"metadata_columns has a column {self.deleted_column!r}, too"
+            )
+        if self.deleted_column in RESERVED:
+            why = "is a name of Iceberg's own: Spark would not read the mirror"
+            yield Contradiction(("deleted_column",), f"{self.deleted_column} {why}")
         yield from repeated([(("primary_keys", at), name) for at, name in enumerate(self.primary_keys)])
         yield from repeated(
             [(("sequence_column", at), name) for at, name in enumerate(self.sequence_column or ())]

@@ -23,6 +23,7 @@ class Scene:
 
     `last`: what the last merged event does; None if there is none, or it must not be relied on. `differing`: the
     columns in which the row is not the one of that event. `foreign`: others have written since the index was made.
+    `flagged`: the row is flagged as deleted.
     """
 
     rows: Sequence[Place]
@@ -31,6 +32,7 @@ class Scene:
     last: Operation | None
     differing: Sequence[str]
     foreign: bool
+    flagged: bool = False
 
 
 def contradictions(scene: Scene) -> Iterator[Difference]:
@@ -42,7 +44,11 @@ def contradictions(scene: Scene) -> Iterator[Difference]:
         by_other = scene.entry is not None and (scene.entry.place is None) and scene.entry.order is not None
         why = ": another writer deleted it" if by_other or scene.foreign else ""
         yield _found(Kind.MISSING_ROW, f"by the changelog there must be a row, but there is none{why}")
-    if scene.last is Operation.DELETE and rows:
+    if scene.last is Operation.UPSERT and scene.flagged:
+        yield _found(
+            Kind.DIFFERENT_ROW, "the row is flagged as deleted, but its last event did not delete it"
+        )
+    if scene.last is Operation.DELETE and rows and not scene.flagged:
         yield _found(Kind.DELETED_ROW, "the changelog deleted the row, but the mirror has one")
     if scene.differing:
         yield _found(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.settings import TableSettings
-from spark_job.collapse import order_of_events
+from spark_job.collapse import LEFT, order_of_events
 from spark_job.explain.asked_key import AskedKey, parse_key
 from spark_job.explain.contradictions import contradictions
 from spark_job.explain.fates import judge
@@ -35,6 +35,7 @@ from spark_job.inspect_index import Unreadable
 from spark_job.old_values import Story, complete_row
 from spark_job.pipeline import Pipeline
 from spark_job.shape import Operation
+from spark_job.soft_deletes import are_deletes
 from spark_job.source_rows import read_rows
 from spark_job.verify.row_digest import differing_columns
 
@@ -145,9 +146,21 @@ def _with_row(known: Known, key: AskedKey, told: Found, progress: Progress) -> K
     if found.rows:
         added_by = found.files.live[found.rows[0].path].added_by
         writer, _ = writer_of(mirror.table.metadata.snapshots, added_by)
-        if last is not None and expected and found.values is not None:
-            differing = _differing(past, found.values, told, last)
+        teller = _teller(known, last)
+        if teller is not None and found.values is not None:
+            differing = _differing(past, found.values, told, teller)
     return Known(past, known.events, known.whole, found, writer, tuple(differing))
+
+
+def _teller(known: Known, last: int | None) -> int | None:
+    """The merged event whose row should be there: where deletes keep their rows, mostly one before the last."""
+    events, keeps = known.events, known.past.shape.keeps_deleted
+    if last is None or events.does(last) is Operation.UPSERT or not keeps:
+        return last if last is not None and events.does(last) is Operation.UPSERT else None
+    order: list[int] = order_of_events(events.changes.take(np.arange(events.merged))).tolist()
+    upserts = [at for at in order if events.does(at) is Operation.UPSERT]
+    # The end of a key that was changed has the row of another one.
+    return upserts[-1] if upserts else None if events.changes.are(LEFT)[order[0]] else order[0]
 
 
 def _differing(past: Past, here: pa.Table, told: Found, last: int) -> list[str]:
@@ -164,6 +177,8 @@ def _differing(past: Past, here: pa.Table, told: Found, last: int) -> list[str]:
         past.shape.defaults,
     )
     told_by = told.events.changes.take(np.arange(told.events.merged))
+    if past.shape.keeps_deleted and told.events.does(last) is Operation.UPSERT:
+        told_by = told_by.take(~are_deletes(told_by))
     story = Story(past.changelog.io, past.files, past.shape, ids, told_by)
     there, unknown = complete_row(story, there, schema)
     return [name for name in differing_columns(here, there) if name not in unknown]
@@ -183,6 +198,7 @@ def _row(known: Known) -> RowReport | None:
         snapshot_id=added_by,
         committed_at=commit_time(snapshot),
         values=None if found.values is None else row_as_json(found.values),
+        flagged=found.flagged if known.past.shape.keeps_deleted else None,
     )
 
 
@@ -211,7 +227,8 @@ def _events(known: Known, told: Found) -> tuple[EventReport, ...]:
     places = order_of_events(events.changes).tolist()
     numbers = {at: number for number, at in enumerate(places, 1)}
     verdicts = judge(events, known.entry.order)
-    teller = Teller(events, numbers, [sequence_text(one.sequence) for one in told.details])
+    sequences = [sequence_text(one.sequence) for one in told.details]
+    teller = Teller(events, numbers, sequences, flags=past.shape.keeps_deleted)
     reports: list[EventReport] = []
     for at in places:
         file, detail, verdict = past.files[int(events.changes.file[at])], told.details[at], verdicts[at]

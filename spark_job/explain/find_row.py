@@ -23,7 +23,8 @@ from spark_job.shape import ChangelogShape
 class RowFound:
     """The live rows of the key, one if all is well; `entry` is None where the index cannot be read.
 
-    `values`: the first of them, in all columns, if it can be read. `sure`: every file that may hold it was read.
+    `values`: the first of them, in all columns, if it can be read; `flagged`: it is flagged as deleted. `sure`: every
+    file that may hold it was read.
     """
 
     files: DataFiles
@@ -34,6 +35,7 @@ class RowFound:
     sure: bool = True
     searched: int = 0
     unreadable: tuple[Unreadable, ...] = field(default_factory=tuple)
+    flagged: bool = False
 
 
 def find_row(
@@ -77,13 +79,15 @@ def find_row(
         looked(1)
     sure = bool(rows) or not any(one.path in files.live for one in unreadable)
     values: pa.Table | None = None
+    flagged = False
     if rows:
         try:
             values = files.read(rows[0])
+            flagged = shape.keeps_deleted and files.is_flagged(rows[0])
         except Corrupt as error:
             unreadable.append(_told(rows[0].path, error, name))
     opened += len(candidates)
-    return RowFound(files, entry, check, tuple(rows), values, sure, opened, tuple(unreadable))
+    return RowFound(files, entry, check, tuple(rows), values, sure, opened, tuple(unreadable), flagged)
 
 
 def _ask(mirror: Mirror, shape: ChangelogShape, key: AskedKey, unreadable: list[Unreadable]) -> Entry | None:

@@ -56,7 +56,7 @@ class Known:
         if self.past.mirror is None:
             return State.NO_MIRROR
         if self.found is not None and self.found.rows:
-            return State.PRESENT
+            return State.FLAGGED if self.found.flagged else State.PRESENT
         if self.found is not None and not self.found.sure:
             return State.UNKNOWN
         if self.entry.order is not None or self.last is Operation.DELETE:
@@ -72,8 +72,9 @@ class Known:
             entry=found.entry if found else None,
             check=found.check if found else None,
             last=self.last if found and found.sure else None,
-            differing=self.differing if self.last is Operation.UPSERT else (),
+            differing=self.differing if self.last is not None else (),
             foreign=mirror is not None and mirror.foreign,
+            flagged=found is not None and found.flagged,
         )
 
 
@@ -113,12 +114,13 @@ def _on_row(known: Known) -> Iterator[str]:
             "what is there counts as newer than every event that is left: its event is gone from the changelog, or it "
             "is another writer's, which counts as the newest of what was merged when it came."
         )
-    if state is State.PRESENT and not known.events.merged and known.whole:
+    there = state in (State.PRESENT, State.FLAGGED)
+    if there and not known.events.merged and known.whole:
         yield (
             "the changelog, as far as it is merged and still there, does not tell of this key: the row is another "
             "writer's, or was there before the table was adopted, or its events are gone."
         )
-    elif state is State.PRESENT and known.writer is Writer.OTHER:
+    elif there and known.writer is Writer.OTHER:
         same = (
             "it is what its last event tells"
             if not known.differing

@@ -14,13 +14,15 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from spark_job.absent import AbsentIn
 from spark_job.catch_up import compare
 from spark_job.change_file import ChangeFile
+from spark_job.evolution import known_own
 from spark_job.explain.asked_key import AskedKey
 from spark_job.explain.key_events import rows_of_key
 from spark_job.iceberg.mirror import CURSOR, Mirror
 from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.root import Root
 from spark_job.locate import ABSENT, Index, look_up
-from spark_job.parquet_columns import open_parquet, read_at
+from spark_job.own_columns import DELETED
+from spark_job.parquet_columns import column_names, open_parquet, read_at
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import read_rows
 from spark_job.vectors import deleted_positions
@@ -111,6 +113,15 @@ class DataFiles:
         listed = ChangeFile(file.path, file.bytes, file.rows, 0, 0, tuple(absent.items()))
         first, row = np.zeros(1, dtype=np.uint32), np.array([place.position], dtype=np.uint32)
         return read_rows(self.mirror.table.io, [listed], first, row, same, self.mirror.row_schema)
+
+    def is_flagged(self, place: Place) -> bool:
+        """Whether the row at a place is flagged as deleted."""
+        flag_id = known_own(self.mirror.table.metadata).get(DELETED)
+        with open_parquet(self.mirror.table.io, place.path) as parquet:
+            if flag_id is None or flag_id not in column_names(parquet, place.path):
+                return False
+            (flag,) = read_at(parquet, place.path, (flag_id,), np.array([place.position], dtype=np.int64))
+        return flag[0].as_py() is True
 
     def came_since(self, root: Root) -> list[str]:
         """Data files that others added since the index was made."""

@@ -21,6 +21,7 @@ class State(StrEnum):
     """What a reader of the mirror finds."""
 
     PRESENT = "present"
+    FLAGGED = "flagged"  # there, and flagged as deleted
     DELETED = "deleted"
     MISSING = "missing"  # by the changelog there must be a row
     NEVER_SEEN = "never-seen"
@@ -33,7 +34,7 @@ class _Frozen(BaseModel):
 
 
 class RowReport(_Frozen):
-    """The row, and who put its data file into the mirror."""
+    """The row, and who put its data file into the mirror. `flagged`: as deleted, where deletes keep their rows."""
 
     file: str
     position: int
@@ -41,6 +42,7 @@ class RowReport(_Frozen):
     snapshot_id: int | None
     committed_at: str | None
     values: dict[str, Json] | None
+    flagged: bool | None = None
 
 
 class IndexReport(_Frozen):

@@ -71,12 +71,23 @@ def _number(part: int, stored: pa.DataType) -> Json:
 
 
 class Teller:
-    """Says what became of the events of a key; `numbers` and `sequences` are theirs, in the order of arrival."""
+    """Says what became of the events of a key; `numbers` and `sequences` are theirs, in the order of arrival.
 
-    def __init__(self, events: KeyEvents, numbers: Mapping[int, int], sequences: Sequence[str]) -> None:
+    `flags`: deletes keep their rows.
+    """
+
+    def __init__(
+        self,
+        events: KeyEvents,
+        numbers: Mapping[int, int],
+        sequences: Sequence[str],
+        *,
+        flags: bool = False,
+    ) -> None:
         self._events = events
         self._numbers = numbers
         self._sequences = sequences
+        self._flags = flags
 
     def tell(self, at: int, verdict: Verdict) -> str:
         """The fate of one event."""
@@ -91,7 +102,7 @@ class Teller:
             case Fate.MADE_ROW:
                 return "made the row"
             case Fate.DELETED_ROW:
-                return "deleted the row"
+                return "flagged the row as deleted" if self._flags else "deleted the row"
             case Fate.OVERTAKEN:
                 return f"overtaken by {self._other(at, verdict.by)}"
             case Fate.LATE:
@@ -104,7 +115,7 @@ class Teller:
             case Fate.MADE_ROW:
                 return "will make the row"
             case Fate.DELETED_ROW:
-                return "will delete the row"
+                return "will flag the row as deleted" if self._flags else "will delete the row"
             case Fate.OVERTAKEN:
                 return f"will be overtaken by {self._other(at, verdict.by)}"
             case _:

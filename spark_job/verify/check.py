@@ -28,6 +28,10 @@ _READERS = 4
 _STOPS = (
     "the next merge stops at a key that is twice there: delete one of its rows with the engine that wrote it"
 )
+_NOT_KEPT = (
+    "{:,} keys that the changelog deleted have no flagged row: they were deleted before delete_mode became soft, or "
+    "their rows were removed by others"
+)
 
 Progress = Callable[[str, int, int], None]
 """A step, how much of it is done, and how much there is (0: not known)."""
@@ -169,6 +173,9 @@ def _compare_all(
         work = plan_deep(subject, with_index=readable)
         compared = fold(run_here_or(pipeline.engine, work) if work.files else [])
         checked = Checked(rows=compared.rows, events=compared.events, entries=compared.entries)
-        return _Looked(describe(work, compared, show_keys=options.show_keys), checked)
+        findings = describe(work, compared, show_keys=options.show_keys)
+        gone = sum(one.count for one in findings if one.kind is Kind.NOT_KEPT)
+        notes = [_NOT_KEPT.format(gone)] if gone else []
+        return _Looked([one for one in findings if one.kind is not Kind.NOT_KEPT], checked, notes)
     except (Corrupt, Invalid) as error:
         return _Looked(finding(Kind.UNREADABLE, [str(error)]))

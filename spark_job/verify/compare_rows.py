@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_job.collapse import Changes
+from spark_job.collapse import LEFT, Changes
 from spark_job.key_index.keys import Indices, Keys, Mask, are_among, last_not_above
 from spark_job.look_back import lowest_reachable
 from spark_job.shape import Operation
@@ -45,24 +45,34 @@ class Compared:
     paths: list[str] = field(default_factory=list)
 
 
-def compare_changelog(changes: Changes, values: int = 1) -> Iterator[tuple[Kind, int, list[Spot]]]:
+def compare_changelog(
+    changes: Changes, values: int = 1, *, keeps_deleted: bool = False
+) -> Iterator[tuple[Kind, int, list[Spot]]]:
     """The rows that the latest event of each key gives, beside those of the head.
 
-    The last columns of `sequence`, `values` of them, are not part of the order: they tell one row from another.
+    The last columns of `sequence`, `values` of them, are not part of the order: they tell one row from another. Where
+    deletes keep their rows (`keeps_deleted`), the first of these columns is the flag.
     """
-    events = latest_events(changes.take(changes.operation < ENTRY), values)
+    events = latest_events(changes.take(changes.operation < ENTRY), values, keeps_deleted=keeps_deleted)
     rows = _by_key(changes.take(_has(changes, OF_HEAD)))
     doubles = np.flatnonzero(rows.keys.same_as_next()) + 1
     yield Kind.DOUBLED_KEY, len(doubles), _row_spots(rows, doubles)
-    expected = events.take(events.operation == Operation.UPSERT)
-    missing = np.flatnonzero(~are_among(expected.keys, rows.keys))
-    yield Kind.MISSING_ROW, len(missing), _event_spots(expected, missing)
+    upserts = events.take(events.operation == Operation.UPSERT)
+    missing = np.flatnonzero(~are_among(upserts.keys, rows.keys))
+    yield Kind.MISSING_ROW, len(missing), _event_spots(upserts, missing)
+    expected = events if keeps_deleted else upserts
+    not_kept = np.flatnonzero((expected.operation != Operation.UPSERT) & ~are_among(expected.keys, rows.keys))
+    yield Kind.NOT_KEPT, len(not_kept), _event_spots(expected, not_kept)
     known, alive = are_among(rows.keys, events.keys), are_among(rows.keys, expected.keys)
+    both = np.flatnonzero(alive)
+    made_by = last_not_above(expected.keys, rows.keys.take(both)) if len(both) else both
+    if keeps_deleted:  # what is not flagged looks alive
+        unflagged = (expected.operation[made_by] != Operation.UPSERT) & (rows.sequence[both, -values] == 0)
+        alive[both[unflagged]] = False
+        both, made_by = both[~unflagged], made_by[~unflagged]
     foreign, undead = np.flatnonzero(~known), np.flatnonzero(known & ~alive)
     yield Kind.FOREIGN_ROW, len(foreign), _row_spots(rows, foreign)
     yield Kind.DELETED_ROW, len(undead), _row_spots(rows, undead)
-    both = np.flatnonzero(alive)
-    made_by = last_not_above(expected.keys, rows.keys.take(both)) if len(both) else both
     told = expected.sequence[made_by, -values:]
     unlike = ((rows.sequence[both, -values:] != told) & (told != UNCHANGED)).any(axis=1)
     spots = [
@@ -72,10 +82,11 @@ def compare_changelog(changes: Changes, values: int = 1) -> Iterator[tuple[Kind,
     yield Kind.DIFFERENT_ROW, int(unlike.sum()), spots
 
 
-def latest_events(events: Changes, values: int = 1) -> Changes:
+def latest_events(events: Changes, values: int = 1, *, keeps_deleted: bool = False) -> Changes:
     """Of each key the event that is last by (sequence, place), ascending by key.
 
-    Values that have not changed are those of events before, as far as these tell them.
+    Values that have not changed are those of events before, as far as these tell them. A delete that keeps its row is
+    one of these, unless it is the first of its key; it stands at the place of the event whose row it keeps.
     """
     parts = [events.sequence[:, part] for part in reversed(range(events.sequence.shape[1] - values))]
     keys = [events.keys.lo] if events.keys.hi is None else [events.keys.lo, events.keys.hi]
@@ -84,7 +95,27 @@ def latest_events(events: Changes, values: int = 1) -> Changes:
         return events
     told = events.take(order)
     last = np.append(~told.keys.same_as_next(), True)
+    if keeps_deleted:
+        return _kept(told, last, values).take(last)
     return (told if values == 1 else _carried_on(told, last, values)).take(last)
+
+
+def _kept(told: Changes, last: Mask, values: int) -> Changes:
+    """Events by key and order; deletes with the row that was there, and the flag."""
+    deletes, place = told.operation == Operation.DELETE, np.arange(len(told))
+    first = np.append(True, last[:-1])
+    # The end of a key that was changed has the row of another one.
+    silent = deletes & ~(first & ~told.are(LEFT))
+    sequence = told.sequence.copy()
+    sequence[:, -values] = deletes
+    sequence[silent, 1 - values :] = UNCHANGED
+    upserts = np.zeros_like(told.operation)
+    carried = _carried_on(replace(told, sequence=sequence, operation=upserts), last, values)
+    beginning = np.maximum.accumulate(np.where(first, place, 0))
+    told_by = np.maximum(np.maximum.accumulate(np.where(silent, 0, place)), beginning)
+    return replace(
+        carried, operation=told.operation, file=told.file[told_by], row=told.row[told_by], moves=told.moves
+    )
 
 
 def _carried_on(told: Changes, last: Mask, values: int) -> Changes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from spark_job.absent import Absent, AbsentIn
 from spark_job.change_file import ChangeFile
 from spark_job.collapse import Changes, concat_changes, read_changes
 from spark_job.distinct import distinct
+from spark_job.evolution import known_own
 from spark_job.field_map import FieldMap
 from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.codec import KeyCodec
@@ -25,7 +26,8 @@ from spark_job.key_index.keys import U64
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import TOMBSTONE, SegmentInfo
 from spark_job.marker import Marker, markable
-from spark_job.parquet_columns import open_parquet, read_columns
+from spark_job.own_columns import DELETED
+from spark_job.parquet_columns import column_names, open_parquet, read_columns
 from spark_job.projection import Projection
 from spark_job.shape import ChangelogShape
 from spark_job.source_rows import project_rows, projection_of, source_columns
@@ -82,6 +84,7 @@ class DeepWork:
     schema: Schema
     compare_events: bool
     compare_entries: bool
+    flag_id: int | None = None  # the column that says that a row is deleted, where the mirror has one
 
     @property
     def files(self) -> tuple[ChangeFile, ...]:
@@ -112,8 +115,8 @@ class DeepWork:
 
     @property
     def _values(self) -> int:
-        """How many numbers tell one row from another."""
-        return len(self._apart) + 1
+        """How many numbers tell one row from another: where deletes keep their rows, the flag is the first."""
+        return len(self._apart) + 1 + int(self.shape.keeps_deleted)
 
     @property
     def _width(self) -> int:
@@ -153,7 +156,8 @@ class DeepWork:
         events = read_changes(self.changelog_io, file, at, self.shape)
         by = projection_of(file, self.field_map, self.shape.defaults)
         digests = self._digests(self.changelog_io, file.events, by, self.shape.marker)
-        sequence = np.column_stack([events.sequence, digests[events.row]])
+        flag = [np.zeros(len(events), dtype=np.uint64)] if self.shape.keeps_deleted else []
+        sequence = np.column_stack([events.sequence, *flag, digests[events.row]])
         return replace(events, sequence=sequence)
 
     def _read_rows(self, at: int) -> Changes:
@@ -171,7 +175,10 @@ class DeepWork:
         if self.compare_events and file.dead is not None:
             same = {target: target for target in self.field_map.values()}
             by = Projection(file.path, same, file.absent)
-            sequence[:, -self._values :] = self._digests(self.io, file.rows, by)
+            digests = self._digests(self.io, file.rows, by)
+            sequence[:, -digests.shape[1] :] = digests
+            if self.shape.keeps_deleted:
+                sequence[:, -self._values] = self._flags(file)
         rows = Changes(
             self.codec.encode(columns),
             kind,
@@ -180,6 +187,15 @@ class DeepWork:
             np.arange(len(kind), dtype=np.uint32),
         )
         return rows.take(kind > ROW)
+
+    def _flags(self, file: MirrorFile) -> U64:
+        """Which rows of a file are flagged as deleted: 1, else 0."""
+        with open_parquet(self.io, file.path, file.rows) as parquet:
+            if self.flag_id is None or self.flag_id not in column_names(parquet, file.path):
+                return np.zeros(file.rows, dtype=np.uint64)
+            (flags,) = read_columns(parquet, file.path, (self.flag_id,))
+        found: U64 = flags.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64)
+        return found
 
     def _digests(self, io: FileIO, rows: int, by: Projection, marker: Marker | None = None) -> U64:
         """Numbers for each row of a file, in the mirror's columns; the last of them for most, or all."""
@@ -193,7 +209,7 @@ class DeepWork:
                 )
                 for batch in batches
             ]
-        return np.concatenate([np.empty((0, self._values), dtype=np.uint64), *parts])
+        return np.concatenate([np.empty((0, len(self._apart) + 1), dtype=np.uint64), *parts])
 
     def _read_entries(self, at: int) -> Changes:
         segment = self.segments[at]
@@ -216,6 +232,9 @@ class DeepWork:
         """As many as wanted: they write no data files."""
         return wanted
 
+    def _compare_events(self, changes: Changes) -> Iterator[tuple[Kind, int, list[Spot]]]:
+        return compare_changelog(changes, self._values, keeps_deleted=self.shape.keeps_deleted)
+
     def merge(self, read: Callable[[], Changes]) -> Compared:
         """Compares a range of keys."""
         changes = read()
@@ -224,7 +243,7 @@ class DeepWork:
         ordinals = np.array([file.ordinal for file in self.mirrored], dtype=np.int64)
         runs = np.array([segment.run for segment in self.segments], dtype=np.int64)
         found = [
-            *(compare_changelog(changes, self._values) if self.compare_events else ()),
+            *(self._compare_events(changes) if self.compare_events else ()),
             *(compare_index(changes, ordinals, runs) if self.compare_entries else ()),
         ]
         for kind, count, where in found:
@@ -257,6 +276,7 @@ def plan_deep(subject: Subject, *, with_index: bool) -> DeepWork:
         schema=subject.mirror.table.schema(),
         compare_events=subject.history is not None,
         compare_entries=with_index,
+        flag_id=known_own(subject.mirror.table.metadata).get(DELETED),
     )
 
 

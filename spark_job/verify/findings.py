@@ -17,6 +17,7 @@ class Kind(StrEnum):
 
     MISSING_ROW = "missing-row"
     DELETED_ROW = "deleted-row"
+    NOT_KEPT = "not-kept"
     DIFFERENT_ROW = "different-row"
     DOUBLED_KEY = "doubled-key"
     FOREIGN_ROW = "foreign-row"
@@ -34,6 +35,7 @@ class Kind(StrEnum):
 MEANING: Mapping[Kind, str] = {
     Kind.MISSING_ROW: "the changelog has a row that the mirror does not have",
     Kind.DELETED_ROW: "the mirror has a row that the changelog deleted",
+    Kind.NOT_KEPT: "the mirror lacks a row that the changelog deleted, although deletes keep their rows",
     Kind.DIFFERENT_ROW: "the mirror's row is not the one of the changelog's latest event",
     Kind.DOUBLED_KEY: "the mirror has a second row of a key",
     Kind.FOREIGN_ROW: "the mirror has a row of a key that the changelog never told of",

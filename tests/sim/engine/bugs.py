@@ -11,6 +11,7 @@ from tests.sim.engine import (
     bugs_of_rejects,
     bugs_of_replay,
     bugs_of_resync,
+    bugs_of_soft_deletes,
 )
 from tests.sim.engine.bugs_of_merge import FOUR_BITS
 from tests.sim.engine.planting import BUGS, Bug
@@ -27,4 +28,5 @@ __all__ = [
     "bugs_of_rejects",
     "bugs_of_replay",
     "bugs_of_resync",
+    "bugs_of_soft_deletes",
 ]

@@ -16,7 +16,8 @@ from tests.sim.engine import snapshots
 from tests.sim.engine.setting import SAME, Key, Setting, arrow_schema
 
 Order = tuple[int, int, int]  # the two parts of the sequence, and the changelog's commit
-Row = tuple[int, str | None, str]  # v, c, x as text: NaN equals NaN
+# v, c, x as text (NaN equals NaN), and whether it is flagged as deleted, where deletes keep their rows
+Row = tuple[int, str | None, str, bool | None]
 
 _OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
 _SPOILT = {"null-operation": None, "unknown-operation": "UPSERT"}
@@ -24,9 +25,9 @@ _CATEGORIES = ("p", "q", None)
 _NUMBERS = (0.0, -0.0, float("nan"), None)
 
 
-def row_of(v: int, c: str | None, x: float | None) -> Row:
+def row_of(v: int, c: str | None, x: float | None, flag: bool | None = None) -> Row:
     """A row's values, comparable exactly."""
-    return v, c, repr(x)
+    return v, c, repr(x), flag
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Journal:
     snapshot_ids: dict[int, int] = field(default_factory=dict)  # commit number → snapshot
     rewritten: bool = False  # some of the changelog's own memory of orders is gone
     compacted: list[File] = field(default_factory=list)  # files that hold the same events once more
+    deleted: dict[Key, tuple[int, int]] = field(default_factory=dict)  # the newest delete of each key
 
     def merged(self, source: Source) -> int:
         """How many files a cursor stands behind."""
@@ -97,6 +99,8 @@ class Journal:
             files = [list(dice.choice(self.files).events)]
         if dice.random() < 0.04:
             files = []
+        if setting.orderly:
+            files = [[self._put_in_order(event) for event in file] for file in files]
         data = [snapshots.write_parquet(table, as_arrow(setting, events), Record()) for events in files]
         snapshot = snapshots.commit(table, "append", data)
         self.snapshot_ids[number] = snapshot.snapshot_id
@@ -119,6 +123,16 @@ class Journal:
         self.snapshot_ids[snapshot.sequence_number or 0] = snapshot.snapshot_id
         self.rewritten = True
         return "compact the changelog"
+
+    def _put_in_order(self, event: Event) -> Event:
+        """The event; a newer one if it is older than a delete of its key."""
+        if (event.lsn, event.ordinal) < self.deleted.get(event.key, (0, 0)):
+            self.clock += 1
+            event = replace(event, lsn=self.clock)
+        if event.operation == "D":
+            known = self.deleted.get(event.key, (0, 0))
+            self.deleted[event.key] = max(known, (event.lsn, event.ordinal))
+        return event
 
     def _tie(self, files: list[list[Event]], dice: random.Random) -> None:
         """An event of one file has a rival in each later one, of the same key and sequence."""

@@ -104,7 +104,7 @@ class Judge:
 
     def before(self, head: Snapshot | None) -> State:
         """The state that a commit on this head builds on."""
-        return self.states[head.snapshot_id] if head else State()
+        return self.states[head.snapshot_id] if head else State(soft=self.setting.soft)
 
     def _judge_merge(self, commit: Commit, head: Snapshot, contents: Contents) -> State:
         if head.summary is None or CURSOR not in head.summary.additional_properties:
@@ -121,7 +121,7 @@ class Judge:
                 raise Divergence(f"rebuilt up to {merged} files, although {parent.merged} were merged")
             if uuid and parent.uuid and self._age(uuid) < self._age(parent.uuid):
                 raise Divergence(f"rebuilt from {uuid}, which was dropped before {parent.uuid} was made")
-            state = State().after_merge(journal.files[:merged], merged, position)
+            state = self.before(None).after_merge(journal.files[:merged], merged, position)
             healed |= journal.rewritten
         elif parent.uuid not in ("", uuid):
             raise Divergence(f"merged from {uuid} on what was of {parent.uuid}")

@@ -101,7 +101,7 @@ class KeylessWorld(ResyncedWorld):
 
     def __init__(self, seed: int, bug: Bug | None = None) -> None:
         super().__init__(seed, bug)
-        self.setting = replace(self.setting, keyless=True)
+        self.setting = replace(self.setting, keyless=True, soft=False)
         self.story = [repr(self.setting)]
         self.journal = Inserts()
         self.judge = KeylessJudge(self.io, self.setting, self.journal)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.sim.engine.journal import File, Order, Row
+from tests.sim.engine.kept import kept_row
 from tests.sim.engine.setting import SAME, Key
 from tests.sim.engine.unchanged import Effect, effects, look_back
 
@@ -23,7 +24,8 @@ class State:
 
     `touched`: keys whose order is not the changelog's, because others wrote or deleted their rows. `expired`: orders of
     tombstones that the index has let go, and of which the changelog still tells. `unseen`: damage hid from the judge
-    which tombstones the last merge let go. `uuid`: the changelog that was merged; none where nothing of any is.
+    which tombstones the last merge let go. `uuid`: the changelog that was merged; none where nothing of any is. `soft`:
+    deletes keep their rows.
     """
 
     merged: int = 0
@@ -34,6 +36,7 @@ class State:
     expired: Mapping[Key, Order] = field(default_factory=dict)
     unseen: bool = False
     uuid: str = ""
+    soft: bool = False
 
     @property
     def greatest(self) -> Order:
@@ -69,6 +72,9 @@ class State:
             expired.pop(one.key, None)
             touched.discard(one.key)
             partial = {other for other in partial if other.key != one.key}
+            if self.soft:
+                partial.add(one)
+                continue
             row = None if one.ends else one.event.row
             if row is None:
                 rows.pop(one.key, None)
@@ -76,9 +82,21 @@ class State:
                 rows[one.key] = row
                 partial |= {one} if row[1] == SAME else set()
         for one in partial:
-            v, _, x = rows[one.key]
-            rows[one.key] = (v, self._unchanged(one, told, effects([*history, *files]), standing), x)
-        return State(merged, position, orders, rows, frozenset(touched), expired, self.unseen, self.uuid)
+            if self.soft:
+                counting = [other for other in told if other.order >= standing.get(one.key, NOTHING)]
+                rows[one.key] = kept_row(one, counting, self.rows.get(one.key), [*effects(history), *told])
+                continue
+            v, _, x, flag = rows[one.key]
+            rows[one.key] = (v, self._unchanged(one, told, effects([*history, *files]), standing), x, flag)
+        return replace(
+            self,
+            merged=merged,
+            position=position,
+            orders=orders,
+            rows=rows,
+            touched=frozenset(touched),
+            expired=expired,
+        )
 
     def _unchanged(
         self, winner: Effect, slice_: list[Effect], everything: list[Effect], standing: Mapping[Key, Order]

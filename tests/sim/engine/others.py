@@ -19,10 +19,10 @@ from spark_job.iceberg.v3_fields import content_span, delete_key, referenced_dat
 from spark_job.key_index.puffin import Blob, write_puffin
 from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Row, row_of
-from tests.sim.engine.reader import Contents, Place
+from tests.sim.engine.reader import FLAG, Contents, Place
 from tests.sim.engine.setting import Key, Setting, arrow_schema
 
-Values = tuple[Key, int, str | None, float | None]
+Values = tuple[Key, int, str | None, float | None, bool | None]
 _ROW_POSITION = 2147483645
 _DELETES = pa.schema(
     [
@@ -89,7 +89,9 @@ class Other:
 
     def _values(self, key: Key) -> Values:
         number = -self.dice.randint(1, 1 << 40)
-        values = (key, number, self.dice.choice(("p", "q", None)), self.dice.choice((1.5, None)))
+        category, other = self.dice.choice(("p", "q", None)), self.dice.choice((1.5, None))
+        flag = self.dice.choice((None, False, True)) if self._has_flag else None
+        values = (key, number, category, other, flag)
         self.rows[key] = row_of(*values[1:])
         return values
 
@@ -115,7 +117,11 @@ class Other:
             targets = self._targets(file)
             if targets and targets <= paths:
                 self._gone.add(delete_key(file))
-        self._add([(key, row[0], row[1], _number(row)) for key, row in kept])
+        self._add([(key, row[0], row[1], _number(row), row[3]) for key, row in kept])
+
+    @property
+    def _has_flag(self) -> bool:
+        return FLAG in self.table.metadata.schema().column_names
 
     def _targets(self, file: DataFile) -> set[str]:
         target = referenced_data_file(file)
@@ -128,7 +134,7 @@ class Other:
         spec, schema = self.table.metadata.spec(), self.table.metadata.schema()
         groups: dict[tuple[object, ...], list[Values]] = {}
         for row in rows:
-            values = dict(zip((*self.setting.key_names, *"vcx"), (*row[0], *row[1:]), strict=True))
+            values = dict(zip((*self.setting.key_names, *"vcx"), (*row[0], *row[1:4]), strict=True))
             partition = tuple(
                 field.transform.transform(schema.find_type(field.source_id))(
                     values[schema.find_column_name(field.source_id) or ""]
@@ -144,7 +150,7 @@ class Other:
         columns: dict[str, list[object]] = {
             name: [row[0][at] for row in rows] for at, name in enumerate(self.setting.key_names)
         }
-        columns |= {name: [row[1 + at] for row in rows] for at, name in enumerate("vcx")}
+        columns |= {name: [row[1 + at] for row in rows] for at, name in enumerate((*"vcx", FLAG))}
         return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
     def _write_deletes(self) -> list[DataFile]:

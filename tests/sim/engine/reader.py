@@ -19,6 +19,7 @@ from tests.sim.engine.memory_io import MemoryIO
 from tests.sim.engine.setting import Key
 
 Place = tuple[str, int]
+FLAG = "_is_deleted"
 
 
 class Divergence(AssertionError):
@@ -119,7 +120,9 @@ class Reader:
         if path not in self._rows:
             table = pq.ParquetFile(pa.BufferReader(self._io.read(path))).read()
             keys: Any = zip(*(table[name].to_pylist() for name in self._names), strict=True)
-            values = (table[name].to_pylist() for name in "vcx")
+            values = [table[name].to_pylist() for name in "vcx"]
+            if FLAG in table.column_names:
+                values.append(table[FLAG].to_pylist())
             rows = zip(*values, strict=True)
             self._rows[path] = [(_plain(key), row_of(*row)) for key, row in zip(keys, rows, strict=True)]
         return self._rows[path]

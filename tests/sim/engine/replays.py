@@ -37,6 +37,7 @@ class ReplayedWorld(World):
 
     def __init__(self, seed: int, bug: Bug | None = None) -> None:
         super().__init__(seed, bug)
+        self.setting = self.judge.setting = self.setting.with_rebuilds()
         self.luck = random.Random(seed ^ 0x5EED)
         self._asked = 0
         self._full: Replay | None = None

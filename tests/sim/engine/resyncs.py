@@ -30,7 +30,7 @@ class ResyncedWorld(World):
 
     def __init__(self, seed: int, bug: Bug | None = None) -> None:
         super().__init__(seed, bug)
-        self.setting = replace(self.setting, resync=True, partial=False)
+        self.setting = replace(self.setting.with_rebuilds(), resync=True, partial=False)
         self.judge.setting = self.setting
         self.story = [repr(self.setting)]
         self.luck = random.Random(seed ^ 0xC0FFEE)

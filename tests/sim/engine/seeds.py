@@ -116,4 +116,12 @@ FOUND_BY: dict[str, int] = {
     "rejects after the mirror": 9000,
     "rejects taken back when the mirror is overtaken": 9000,
     "rejects without a fence": 9027,
+    "delete of an absent key makes no row": 60002,
+    "flag not cleared by an insert": 60002,
+    "last of two deletes tells the row": 60022,
+    "rebuild forgets flagged rows": 60002,
+    "row flagged under the key that it went to": 60087,
+    "row of the mirror not asked at a soft delete": 60002,
+    "update before a soft delete not asked": 60007,
+    "values lost at a soft delete": 60002,
 }

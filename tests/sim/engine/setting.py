@@ -41,6 +41,7 @@ _KINDS: dict[str, tuple[tuple[tuple[str, IcebergType], ...], tuple[Key, ...]]] =
 }
 FIRST_WITH_COMPACTION = 7000  # stories of the seeds before that are told without
 FIRST_WITH_PARTIAL_EVENTS = 20_000
+FIRST_WITH_SOFT_DELETES = 60_002
 SAME = "~"  # stands for a value that has not changed
 _PARTIAL = """profile: generic
 operation_column: op
@@ -76,6 +77,14 @@ class Setting:
     resync: bool = False  # also where the cursor has expired the mirror is rebuilt
     keyless: bool = False
     rejects: bool = False  # bad rows are among the events, and are put aside
+    soft: bool = False  # deletes keep their rows
+    orderly: bool = False  # and nothing comes that is older than a delete of its key
+
+    @classmethod
+    def of_seed(cls, seed: int, dice: random.Random) -> Setting:
+        """What a seed chooses by its dice, and what it is about by its number."""
+        chosen = cls.choose(dice).with_compaction(seed).with_partial_events(seed)
+        return replace(chosen, soft=seed >= FIRST_WITH_SOFT_DELETES and seed % 5 == 2)
 
     @classmethod
     def choose(cls, dice: random.Random) -> Setting:
@@ -110,6 +119,10 @@ class Setting:
         """By the seed alone, and never where replays are: their slices decide what an event that is late finds."""
         return replace(self, partial=seed >= FIRST_WITH_PARTIAL_EVENTS and seed % 6 == 3)
 
+    def with_rebuilds(self) -> Setting:
+        """Their slices decide what a delete finds before it, unless all that it may find came before it."""
+        return replace(self, orderly=self.soft)
+
     def with_rejects(self) -> Setting:
         """With bad rows among the events."""
         return replace(self, rejects=True)
@@ -142,6 +155,8 @@ class Setting:
             options = f"{options}\nappend_only: true"
         if self.rejects:
             options += f"\non_bad_row: quarantine\nprimary_keys: [{', '.join(self.key_names)}]"
+        if self.soft:
+            options += "\ndelete_mode: soft"
         return _settings(options, f"batch_size: {self.batch_size}\n")
 
     def key_arrays(self, keys: list[Key]) -> list[pa.Array]:
@@ -181,12 +196,12 @@ def _settings(options: str, tail: str) -> Settings:
         return load_settings(write_config(Path(folder), options, tail), os.environ)
 
 
-_arrow: dict[tuple[str, bool, bool, bool, bool], pa.Schema] = {}
+_arrow: dict[tuple[str, bool, bool, bool, bool, int], pa.Schema] = {}
 
 
 def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:
     """A schema with field ids, converted once for each kind of key."""
-    key = setting.kind, setting.partial, setting.keyless, setting.rejects, mirror
+    key = setting.kind, setting.partial, setting.keyless, setting.rejects, mirror, len(schema.fields)
     if key not in _arrow:
         _arrow[key] = schema_to_pyarrow(schema)
     return _arrow[key]

@@ -13,9 +13,14 @@ from tests.sim.engine.bugs import (
     bugs_of_rejects,
     bugs_of_replay,
     bugs_of_resync,
+    bugs_of_soft_deletes,
 )
 from tests.sim.engine.reader import Divergence
-from tests.sim.engine.setting import FIRST_WITH_COMPACTION, FIRST_WITH_PARTIAL_EVENTS
+from tests.sim.engine.setting import (
+    FIRST_WITH_COMPACTION,
+    FIRST_WITH_PARTIAL_EVENTS,
+    FIRST_WITH_SOFT_DELETES,
+)
 from tests.sim.engine.story import (
     FIRST_WITH_REJECTS,
     FIRST_WITH_REPLAYS,
@@ -58,6 +63,8 @@ def first_seed_that_finds(name: str, most: int = MOST_SEEDS) -> int | None:
         first, step = FIRST_WITH_PARTIAL_EVENTS + 1, 6
     elif name in bugs_of_rejects.NAMES:
         first, step = FIRST_WITH_REJECTS, 3
+    elif name in bugs_of_soft_deletes.NAMES:
+        first, step = FIRST_WITH_SOFT_DELETES, 5
     for seed in range(first, first + step * most, step):
         try:
             run_seed(seed, BUGS[name])

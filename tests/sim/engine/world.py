@@ -41,7 +41,7 @@ class World:
         self.seed = seed
         self.bug = bug or Bug(())
         self.dice = random.Random(seed)
-        self.setting = Setting.choose(self.dice).with_compaction(seed).with_partial_events(seed)
+        self.setting = Setting.of_seed(seed, self.dice)
         self.story = [repr(self.setting)]
         self.points = Points()
         self.io = MemoryIO()

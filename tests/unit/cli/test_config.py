@@ -167,7 +167,7 @@ def test_what_this_version_refuses_is_valid_and_named(
         "tables:\n"
         "  - {changelog: raw.o, mirror: shop.o, delete_mode: soft}\n"
         "  - {changelog: raw.p, mirror: shop.p, append_only: true, on_bad_row: quarantine}\n"
-        "discover: [{namespace: raw, match: '*_log', delete_mode: soft}]\n"
+        "discover: [{namespace: raw, match: '*_log', append_only: true, on_bad_row: quarantine}]\n"
         "trigger:\n"
         "  state: {type: dynamodb, table: t}\n"
         "  launcher: {type: kubernetes, namespace: n, image: i, service_account: s}\n"
@@ -178,9 +178,8 @@ def test_what_this_version_refuses_is_valid_and_named(
     assert len(shown.out.splitlines()) == 1
     said = [line.removeprefix("not supported by this version: ") for line in shown.err.splitlines()]
     assert [line.split(" (")[0] for line in said] == [
-        "shop.o: delete_mode: soft",
         "shop.p: append_only with on_bad_row: quarantine",
-        "discover raw.*_log: delete_mode: soft",
+        "discover raw.*_log: append_only with on_bad_row: quarantine",
     ]
 
 

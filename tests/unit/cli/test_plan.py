@@ -93,7 +93,7 @@ def test_a_catalog_that_is_not_there_is_not_made(tmp_path: Path, capfd: pytest.C
 def test_a_failed_merge_is_logged_with_its_kind_and_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lab = Lab.make(tmp_path).reconfigure("delete_mode: soft")
+    lab = Lab.make(tmp_path).reconfigure("append_only: true\non_bad_row: quarantine")
     lab.try_merge()
     (record,) = [record for record in caplog.records if record.getMessage() == "merge failed"]
     assert record.exc_info is not None

@@ -228,9 +228,9 @@ BAD: dict[str, tuple[Spoil, Kind, str]] = {
     "missing sequence column": (with_options("sequence_column: lsn"), Kind.INVALID, "has no column lsn "),
     "another key": (with_options("primary_keys: [name]"), Kind.INVALID, "Set primary_keys back"),
     "unsupported setting": (
-        with_options("delete_mode: soft"),
+        with_options("append_only: true\non_bad_row: quarantine"),
         Kind.INVALID,
-        "not supported by this version: delete_mode: soft",
+        "not supported by this version: append_only with on_bad_row: quarantine",
     ),
     "rows deleted from the changelog": (
         delete_from_changelog,

@@ -60,7 +60,7 @@ def test_a_dropped_mirror_has_no_rows_and_is_behind_by_everything(tmp_path: Path
 
 
 def test_a_table_that_cannot_be_merged_says_why(tmp_path: Path) -> None:
-    lab = Lab.make(tmp_path).reconfigure("delete_mode: soft")
+    lab = Lab.make(tmp_path).reconfigure("append_only: true\non_bad_row: quarantine")
     refused = LagMeter(lab.settings).behind(lab.table)
     assert isinstance(refused, ErrorResult)
     assert "not supported by this version" in refused.message

@@ -11,8 +11,10 @@ from pyiceberg.types import LongType, StringType
 
 from icemirror.errors import Invalid
 from spark_job.explain.explain import explain_key
+from spark_job.iceberg.mirror import read_mirror
+from tests.unit.merge import anew
 from tests.unit.merge.evolving import assert_sound, change, rebuild, rows, say
-from tests.unit.merge.lab import Lab, changelog_schema, sequence_text
+from tests.unit.merge.lab import Lab, changelog_schema, local_path, sequence_text
 
 ALL = "metadata_columns: {synced_at: synced, source_sequence: seq, created_at: created}"
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
@@ -107,3 +109,46 @@ def test_a_column_of_the_changelog_with_that_name_is_refused(tmp_path: Path) -> 
     say(other, "I1@1", seq=1)
     with pytest.raises(Invalid, match="metadata_columns names source_sequence seq"):
         other.pipeline.advance(other.table)
+
+
+@pytest.mark.parametrize("batch", [2, 100])
+def test_a_rebuild_keeps_when_keys_came_in(tmp_path: Path, batch: int) -> None:
+    lab = Lab.make(tmp_path, options=ALL, tail=f"batch_size: {batch}\n")
+    say(lab, "I1@1", "I2@1", name="old")
+    lab.merge()
+    say(lab, "D1@2", "U2@2", "I3@2", name="new")
+    lab.merge()
+    say(lab, "I1@3", name="again")
+    lab.merge()
+    before = by_key(lab)
+    rebuild(lab)
+    after = by_key(lab)
+    assert {key: row["created"] for key, row in after.items()} == {
+        key: row["created"] for key, row in before.items()
+    }
+    assert all(after[key]["synced"] > row["synced"] for key, row in before.items())
+    assert_sound(lab)
+
+
+def test_a_rebuild_of_what_cannot_be_read_takes_its_own_time(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    before = by_key(lab)
+    root = read_mirror(lab.mirror, lab.table.name).root
+    assert root is not None
+    for segment in root.segments:
+        local_path(segment.path).unlink()
+    rebuild(lab)
+    assert all(row["created"] > before[key]["created"] for key, row in by_key(lab).items())
+    assert_sound(lab)
+
+
+def test_they_stay_where_the_changelog_is_made_anew(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    before = by_key(lab)
+    lab = anew.made_anew(lab)
+    say(lab, "I1@1", "I9@1", name="anew")
+    anew.steps(lab)
+    after = by_key(lab)
+    assert after.keys() == {1, 9}
+    assert after[1]["created"] == before[1]["created"] < after[9]["created"]
+    assert_sound(lab)

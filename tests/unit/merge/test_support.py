@@ -18,7 +18,6 @@ def table(folder: Path, options: str) -> TableSettings:
     ("options", "named"),
     [
         ("append_only: true\non_bad_row: quarantine", "append_only with on_bad_row: quarantine"),
-        ("delete_mode: soft", "delete_mode: soft"),
     ],
 )
 def test_a_setting_whose_feature_is_to_come_is_refused_by_name(
@@ -48,6 +47,7 @@ def test_a_setting_whose_feature_is_to_come_is_refused_by_name(
         "append_only: true",
         "on_expired_cursor: rebuild",
         "on_bad_row: quarantine",
+        "delete_mode: soft",
     ],
 )
 def test_what_there_is_passes(tmp_path: Path, options: str) -> None:
