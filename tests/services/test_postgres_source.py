@@ -106,6 +106,14 @@ def test_supabase_etl_and_a_truncate_that_a_person_shall_look_at(tmp_path: Path,
     assert names(followed) == {1: "a", 2: "b", 3: "c"}
 
 
+def test_a_key_that_was_renamed_before_a_truncate_is_another_one(tmp_path: Path, world: Source) -> None:
+    followed = follow(tmp_path, world, SupabaseEtl())
+    world.run(f"ALTER TABLE {TABLE} RENAME id TO number")
+    world.run(f"TRUNCATE {TABLE}")
+    world.run(f"INSERT INTO {TABLE} VALUES (1, 'new', NULL)")
+    assert "its key is id, now it shall be" in refused(followed)
+
+
 def test_debezium_tells_a_truncate_which_stops_until_the_source_is_copied_anew(
     tmp_path: Path, world: Source
 ) -> None:
