@@ -74,7 +74,10 @@ def test_json_is_one_object_with_names_that_stay(lab: Lab, capsys: pytest.Captur
         "table", "changelog", "key", "state", "equal", "complete", "snapshot_id", "cursor", "row", "index",
         "events", "rejected", "findings", "unreadable", "notes", "read", "seconds",
     ]  # fmt: skip
-    assert list(told["row"]) == ["file", "position", "written_by", "snapshot_id", "committed_at", "values"]
+    assert list(told["row"]) == [
+        "file", "position", "written_by", "snapshot_id", "committed_at", "values", "flagged",
+    ]  # fmt: skip
+    assert told["row"]["flagged"] is None, "deletes do not keep their rows"
     assert list(told["index"]) == ["says", "file", "position", "check", "sequence", "commit"]
     assert list(told["events"][0]) == [
         "number", "operation", "does", "sequence", "snapshot_id", "commit", "committed_at", "file", "position",
