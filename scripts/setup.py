@@ -228,7 +228,7 @@ def install_packages() -> None:
 
 def find_java() -> tuple[str, str]:
     """The Java that the job would take, or why there is none."""
-    command = [PYTHON, "-m", "spark_job.java"]
+    command = [PYTHON, "-m", "spark_job.runtime.java"]
     done = subprocess.run(
         command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False
     )

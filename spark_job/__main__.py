@@ -17,7 +17,7 @@ from icemirror.state.configured import open_store, policy_of
 from icemirror.state.worker import Limits
 from icemirror.telemetry.configured import open_report, start_logs
 from icemirror.telemetry.logs import get_log
-from spark_job.launched import Launched, read_arguments
+from spark_job.worker.launched import Launched, read_arguments
 
 _TURN_SLICES = 2  # then another table that waits has its turn
 
@@ -37,8 +37,8 @@ def main() -> int:
 
 
 def _run(launched: Launched, settings: Settings, retires_at: float) -> None:
-    from spark_job.tables import Tables  # heavy: after the settings proved good
-    from spark_job.worker import Surroundings, run_worker
+    from spark_job.worker.tables import Tables  # heavy: after the settings proved good
+    from spark_job.worker.worker import Surroundings, run_worker
 
     start_logs(settings)
     stop = threading.Event()

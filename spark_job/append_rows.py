@@ -17,20 +17,20 @@ from pyiceberg.io import FileIO
 
 from icemirror.crash import reach
 from icemirror.errors import Invalid
-from spark_job.bulk import require_short
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.bulk import require_short
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import Changes, concat_changes, in_order
-from spark_job.data_files import WrittenRows
+from spark_job.columns.parquet_columns import check_ids, column_names, open_parquet, read_columns
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
+from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.keys import Keys
 from spark_job.key_index.root import IndexedFile, Root
 from spark_job.locate import Fate
-from spark_job.parquet_columns import check_ids, column_names, open_parquet, read_columns
-from spark_job.recount import recount
-from spark_job.shape import ChangelogShape
 from spark_job.shard import ShardResult, SliceWork, write_changes
+from spark_job.write.data_files import WrittenRows
 
 
 @dataclass(frozen=True)

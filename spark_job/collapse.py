@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import MAKE_ANEW, Corrupt, Invalid
-from spark_job.bad_rows import Bad, BadRows, Reason, rows_where, sift
-from spark_job.bulk import require_short
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.bad_rows import Bad, BadRows, Reason, rows_where, sift
+from spark_job.changelog.bulk import require_short
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.narrow import Narrow, read_narrow
+from spark_job.changelog.operations import read_operations
+from spark_job.changelog.shape import ChangelogShape, Operation
+from spark_job.columns.parquet_columns import check_ids, column_paths, open_parquet
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
 from spark_job.key_index.orders import is_sorted
-from spark_job.narrow import Narrow, read_narrow
-from spark_job.operations import read_operations
-from spark_job.parquet_columns import check_ids, column_paths, open_parquet
-from spark_job.shape import ChangelogShape, Operation
 
 LEFT = 1  # the key is the one that the event's row had before; the event is its end
 CAME = 2  # the event's row had another key before

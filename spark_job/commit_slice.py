@@ -13,20 +13,20 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
 from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
+from spark_job.columns.evolution import Evolution
 from spark_job.commit_root import FileChanges, check_counts, commit_root
-from spark_job.dead_files import choose_dead, deletes_only_of
-from spark_job.delete_tiers import plan_deletes
-from spark_job.deletes import write_deletes
-from spark_job.evolution import Evolution
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import REJECTED, Mirror
 from spark_job.iceberg.view import LiveFile, live_files
-from spark_job.index_merge import MergedIndex
+from spark_job.index_upkeep.index_merge import MergedIndex
+from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.root import IndexedFile, Root, forget_files
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.plan import Slice
-from spark_job.recount import recount
 from spark_job.shard import ShardResult
+from spark_job.write.dead_files import choose_dead, deletes_only_of
+from spark_job.write.delete_tiers import plan_deletes
+from spark_job.write.deletes import write_deletes
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 

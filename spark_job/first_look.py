@@ -9,12 +9,12 @@ import numpy as np
 from pyiceberg.io import FileIO
 
 from spark_job.append_rows import require_inserts
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import Changes, check_changes
-from spark_job.engine import Engine
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import Keys
-from spark_job.shape import ChangelogShape
+from spark_job.runtime.engine import Engine
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from icemirror.errors import MAKE_ANEW, Invalid
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.iceberg.mirror import Mirror
 from spark_job.key_index.segment import SegmentInfo
-from spark_job.shape import ChangelogShape
 
 
 def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import LEFT, Changes, equal_codes, equal_values
+from spark_job.columns.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
 from spark_job.distinct import distinct
 from spark_job.iceberg.leaf_columns import physical
 from spark_job.key_index.keys import Indices
-from spark_job.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
-from spark_job.shape import ChangelogShape
 
 _SAMPLE_FILES = 2
 # Parquet is unpacked from the start of a row group on: usually only rows there are compared, now and then any.

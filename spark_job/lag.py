@@ -8,7 +8,7 @@ from icemirror.result import Behind, ErrorResult
 from icemirror.settings import Settings, TableSettings
 from spark_job.left import left_after
 from spark_job.pipeline import Pipeline
-from spark_job.resync import take_stock
+from spark_job.replays.resync import take_stock
 from spark_job.slice_result import position_of
 from spark_job.wiring import build_pipeline
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
+from spark_job.changelog.shape import Operation
 from spark_job.collapse import Changes
 from spark_job.distinct import distinct
 from spark_job.key_index.damage import DamagedSegment, reading_segment
@@ -20,7 +21,6 @@ from spark_job.key_index.lookup import Found, find_keys
 from spark_job.key_index.orders import compare_orders, read_orders
 from spark_job.key_index.ranges import askers, is_remote
 from spark_job.key_index.segment import SegmentInfo
-from spark_job.shape import Operation
 
 ABSENT = -2
 DEAD = -1

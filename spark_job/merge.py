@@ -19,7 +19,7 @@ from icemirror.result import (
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.pipeline import Pipeline
-from spark_job.resync import advance
+from spark_job.replays.resync import advance
 
 _MORE = "ICEMIRROR_DEBUG=1 shows more"
 

@@ -15,17 +15,17 @@ from icemirror.result import Merged, PlanResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.append_rows import AppendWork, counted
-from spark_job.catch_up import catch_up
+from spark_job.changelog.rejected import gather_rejected
+from spark_job.columns.evolution import Evolution, merges_from, with_map
+from spark_job.columns.field_map import FieldMap, mirror_schema
+from spark_job.columns.own_values import Before, OwnValues
+from spark_job.columns.row_columns import row_schema, row_shape
 from spark_job.commit_slice import NO_LABELS, commit_slice
 from spark_job.compaction.compact import Compacted, compact
 from spark_job.compaction.left_alone import LeftAlone
 from spark_job.compaction.move_rows import AstrayRow
 from spark_job.doubtful import NeedsHistory
-from spark_job.engine import LazyEngine, run_beside
-from spark_job.evolution import Evolution, merges_from, with_map
-from spark_job.field_map import FieldMap, mirror_schema
 from spark_job.first_look import look_first
-from spark_job.heal import Healer
 from spark_job.iceberg.column_types import require_mirrored_types
 from spark_job.iceberg.create import check_definition, create_mirror
 from spark_job.iceberg.discard import discard
@@ -33,27 +33,27 @@ from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import REPLAY, Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import live_files
-from spark_job.index_location import index_location
-from spark_job.index_merge import apply_merge, merged_paths, plan_merge
-from spark_job.indexed_files import indexed_files
+from spark_job.index_upkeep.catch_up import catch_up
+from spark_job.index_upkeep.heal import Healer
+from spark_job.index_upkeep.index_location import index_location
+from spark_job.index_upkeep.index_merge import apply_merge, merged_paths, plan_merge
+from spark_job.index_upkeep.indexed_files import indexed_files
 from spark_job.key_change import require_same_key
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.left import left_after
 from spark_job.locate import Index
-from spark_job.lost_track import ChangelogAway, NoChangelog
-from spark_job.own_values import Before, OwnValues
-from spark_job.partitions import require_known_transforms
 from spark_job.plan import Slice, SliceLimits
-from spark_job.rejected import gather_rejected
 from spark_job.rejects.record import record_rejects
-from spark_job.row_columns import row_schema, row_shape
-from spark_job.row_lineage import require_free_names
+from spark_job.replays.lost_track import ChangelogAway, NoChangelog
+from spark_job.runtime.engine import LazyEngine, run_beside
 from spark_job.shard import ShardResult, SliceWork, without_history
 from spark_job.slice_result import position_after, position_of, slice_result
 from spark_job.stock import Prepared, plan_table, require_same_changelog
 from spark_job.support import require_supported
 from spark_job.task import Done, Task, next_task
+from spark_job.write.partitions import require_known_transforms
+from spark_job.write.row_lineage import require_free_names
 
 _MOST_ATTEMPTS = 8
 _MOST_EVENTS = 4_000_000  # keeps a slice's key tuples within the memory of one worker, whatever its bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from icemirror.cursor import Cursor, Source
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.change_file import ChangeFile
 
 
 @dataclass(frozen=True, slots=True)

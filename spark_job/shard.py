@@ -20,26 +20,26 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.crash import reach
-from spark_job.bulk import piece_bytes
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.bulk import piece_bytes
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.rejected import Rejected, read_events, split_rejected
+from spark_job.changelog.shape import ChangelogShape
+from spark_job.changelog.source_rows import TooMuch, read_rows
 from spark_job.collapse import LEFT, Changes, collapse_changes, concat_changes, in_order
-from spark_job.data_files import WrittenRows, write_rows
+from spark_job.columns.field_map import FieldMap
+from spark_job.columns.own_values import OwnValues
 from spark_job.doubtful import NeedsHistory, find_doubtful, find_news, settle
-from spark_job.field_map import FieldMap
 from spark_job.iceberg.discard import discard
 from spark_job.key_check import KeySides, check_events, check_keys
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
 from spark_job.locate import Fate, Index, Located, decide, locate_keys
-from spark_job.old_values import OldValues, Story
-from spark_job.own_values import OwnValues
-from spark_job.rejected import Rejected, read_events, split_rejected
-from spark_job.row_lineage import old_row_ids, with_row_ids
-from spark_job.shape import ChangelogShape
-from spark_job.soft_deletes import keep_deleted, with_keys_left
-from spark_job.source_rows import TooMuch, read_rows
-from spark_job.spread import Spread
+from spark_job.unchanged.old_values import OldValues, Story
+from spark_job.unchanged.soft_deletes import keep_deleted, with_keys_left
+from spark_job.write.data_files import WrittenRows, write_rows
+from spark_job.write.row_lineage import old_row_ids, with_row_ids
+from spark_job.write.spread import Spread
 
 _HISTORY = ("snapshots", "snapshot_log", "metadata_log", "statistics", "partition_statistics")
 

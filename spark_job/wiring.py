@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from icemirror.settings import Settings
-from spark_job.collector import search_seldom
-from spark_job.engine import LazyEngine, OnSpark
 from spark_job.iceberg.tables import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.session import open_spark
+from spark_job.runtime.collector import search_seldom
+from spark_job.runtime.engine import LazyEngine, OnSpark
+from spark_job.runtime.session import open_spark
 
 
 def build_pipeline(settings: Settings, run_id: str) -> Pipeline:

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from spark_job.java import find_java
+from spark_job.runtime.java import find_java
 from tests.cache import fetch_once
 
 FETCH_TIMEOUT_SECONDS = 900

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from icemirror.settings import Settings, TableSettings
-    from spark_job.adopt import Adopted
+    from spark_job.adopt.adopt import Adopted
 
 
 class MergedUpTo(click.ParamType[str]):
@@ -87,7 +87,7 @@ def _adopt(
     settings: Settings, table: TableSettings, merged_up_to: str, *, dry_run: bool, as_json: bool
 ) -> Adopted:
     from icemirror.telemetry.configured import start_logs
-    from spark_job.adopt import adopt_table
+    from spark_job.adopt.adopt import adopt_table
     from spark_job.iceberg.failures import named_for
     from spark_job.wiring import build_pipeline
 

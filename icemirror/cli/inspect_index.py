@@ -17,7 +17,7 @@ from icemirror.cli.fitting import Column, fit
 from icemirror.errors import NO_MIRROR_YET, Exit, Invalid
 
 if TYPE_CHECKING:
-    from spark_job.inspect_index import IndexReport, RunReport
+    from spark_job.index_upkeep.inspect_index import IndexReport, RunReport
 
 _BAR = 24
 
@@ -45,7 +45,7 @@ def _inspect(config: str | None, name: str) -> IndexReport:
     from spark_job.iceberg.failures import named_for
     from spark_job.iceberg.mirror import read_mirror
     from spark_job.iceberg.tables import Catalogs
-    from spark_job.inspect_index import inspect_index as inspect
+    from spark_job.index_upkeep.inspect_index import inspect_index as inspect
 
     settings = load(config)
     (table,) = choose_tables(settings, (name,))

@@ -135,9 +135,9 @@ def _run(
     from spark_job.compaction.all_due import compact_all
     from spark_job.iceberg.failures import named_for
     from spark_job.iceberg.tables import Catalogs
+    from spark_job.index_upkeep.mend_index import mend_index
     from spark_job.maintenance.expire import expire
     from spark_job.maintenance.orphans import clean_orphans
-    from spark_job.mend_index import mend_index
     from spark_job.wiring import build_pipeline
 
     catalogs = Catalogs(settings)

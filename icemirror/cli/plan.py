@@ -52,7 +52,7 @@ def choose_tables(settings: Settings, names: tuple[str, ...]) -> tuple[TableSett
 
 def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bool) -> int:
     """Prints the plan of each table."""
-    from spark_job.resync import take_stock
+    from spark_job.replays.resync import take_stock
     from spark_job.wiring import build_pipeline
 
     pipeline = build_pipeline(settings, run_id="plan")

@@ -121,7 +121,7 @@ def _choose(settings: Settings, name: str) -> TableSettings:
 def _plan(settings: Settings, table: TableSettings, asked: Replay, *, needed: bool) -> ReplayPlan | None:
     """What would be read, or an error that is better told now than by the job; None where no job is installed."""
     try:
-        from spark_job.replay import plan_replay
+        from spark_job.replays.replay import plan_replay
         from spark_job.wiring import build_pipeline
     except ModuleNotFoundError:
         if needed:

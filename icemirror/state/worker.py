@@ -9,7 +9,7 @@
                │             └────► DECLINE ─► DECLINE | LEAVE  (it came for a table that it does not know)
                └── lost or gave back the table: REPORT
 
-`spark_job.worker` performs the effects; the model check explores the same automaton.
+`spark_job.worker.worker` performs the effects; the model check explores the same automaton.
 """
 
 from __future__ import annotations

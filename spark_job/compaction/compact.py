@@ -18,25 +18,25 @@ from icemirror.crash import reach
 from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
 from icemirror.mirror_properties import TARGET_FILE_BYTES
 from icemirror.telemetry.logs import get_log
+from spark_job.changelog.shape import ChangelogShape
+from spark_job.changelog.source_rows import TooMuch
 from spark_job.commit_root import FileChanges, check_counts, commit_root
 from spark_job.compaction.choose import Group, choose_small, fewest
 from spark_job.compaction.left_alone import LeftAlone
 from spark_job.compaction.move_rows import AstrayRow, MovedRows, move_rows
-from spark_job.dead_files import deletes_only_of
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.iceberg.write_properties import read_number
+from spark_job.index_upkeep.merged_then import merged_then
+from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.keys import concat_keys
 from spark_job.key_index.numbered import write_entries
 from spark_job.key_index.root import IndexedFile, Root, forget_files
 from spark_job.key_index.segment import Entries, SegmentInfo
-from spark_job.merged_then import merged_then
-from spark_job.recount import recount
-from spark_job.shape import ChangelogShape
-from spark_job.source_rows import TooMuch
+from spark_job.write.dead_files import deletes_only_of
 
 log = get_log(__name__)
 

@@ -13,24 +13,24 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
 from icemirror.errors import REBUILD, Corrupt
-from spark_job.absent import AbsentIn
-from spark_job.catch_up import greatest_order
+from spark_job.changelog.shape import ChangelogShape
+from spark_job.changelog.source_rows import TooMuch, read_picked
+from spark_job.columns.absent import AbsentIn
+from spark_job.columns.field_map import field_ids
+from spark_job.columns.parquet_columns import open_parquet, read_columns
+from spark_job.columns.projection import Projection
 from spark_job.compaction.choose import Group
-from spark_job.data_files import write_rows
-from spark_job.field_map import field_ids
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile
+from spark_job.index_upkeep.catch_up import greatest_order
 from spark_job.key_index.keys import Keys, concat_keys
 from spark_job.key_index.root import Root
 from spark_job.key_index.segment import Entries
 from spark_job.locate import Index, look_up
-from spark_job.parquet_columns import open_parquet, read_columns
-from spark_job.projection import Projection
 from spark_job.round_trips import for_each
-from spark_job.row_lineage import require_free_names, settle_lineage, with_lineage
-from spark_job.shape import ChangelogShape
-from spark_job.source_rows import TooMuch, read_picked
-from spark_job.vectors import deleted_positions
+from spark_job.write.data_files import write_rows
+from spark_job.write.row_lineage import require_free_names, settle_lineage, with_lineage
+from spark_job.write.vectors import deleted_positions
 
 MOST_BYTES = 256 << 20
 """Of unpacked rows that are held at once; sorting and writing them takes as much again."""

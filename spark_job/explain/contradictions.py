@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from spark_job.changelog.shape import Operation
 from spark_job.explain.mirrored_row import Check, Entry, Place
 from spark_job.explain.report import Difference
-from spark_job.shape import Operation
 from spark_job.verify.findings import Kind
 
 _WHAT_CHECK = {

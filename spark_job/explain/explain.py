@@ -10,6 +10,8 @@ import pyarrow as pa
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.settings import TableSettings
+from spark_job.changelog.shape import Operation
+from spark_job.changelog.source_rows import read_rows
 from spark_job.collapse import LEFT, order_of_events
 from spark_job.explain.asked_key import AskedKey, parse_key
 from spark_job.explain.contradictions import contradictions
@@ -31,12 +33,10 @@ from spark_job.explain.report import (
 )
 from spark_job.explain.words import Teller, sequence_of, sequence_text
 from spark_job.iceberg.key_files import may_hold
-from spark_job.inspect_index import Unreadable
-from spark_job.old_values import Story, complete_row
+from spark_job.index_upkeep.inspect_index import Unreadable
 from spark_job.pipeline import Pipeline
-from spark_job.shape import Operation
-from spark_job.soft_deletes import are_deletes
-from spark_job.source_rows import read_rows
+from spark_job.unchanged.old_values import Story, complete_row
+from spark_job.unchanged.soft_deletes import are_deletes
 from spark_job.verify.row_digest import differing_columns
 
 Progress = Callable[[str, int, int], None]

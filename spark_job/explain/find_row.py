@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from icemirror.errors import Corrupt, fill_in
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.explain.asked_key import AskedKey
 from spark_job.explain.key_events import Looked
 from spark_job.explain.mirrored_row import Check, DataFiles, Entry, Place, ask_index
 from spark_job.iceberg.key_files import Wanted, may_hold
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
-from spark_job.inspect_index import Unreadable
+from spark_job.index_upkeep.inspect_index import Unreadable
 from spark_job.key_index.damage import DamagedSegment
-from spark_job.shape import ChangelogShape
 
 
 @dataclass(frozen=True)

@@ -14,20 +14,26 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from icemirror.errors import Corrupt, Invalid, fill_in
-from spark_job.bad_rows import Bad, Reason
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.bad_rows import Bad, Reason
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.narrow import Narrow, read_narrow
+from spark_job.changelog.shape import ChangelogShape
+from spark_job.changelog.source_rows import projection_of, read_picked
 from spark_job.collapse import Changes, concat_changes, sift_changes
+from spark_job.columns.field_map import FieldMap
+from spark_job.columns.parquet_columns import (
+    check_ids,
+    column_paths,
+    open_parquet,
+    read_columns,
+    row_group_starts,
+)
 from spark_job.explain.asked_key import AskedKey
 from spark_job.explain.fates import KeyEvents
 from spark_job.explain.json_values import Json, row_as_json, value_as_json
-from spark_job.field_map import FieldMap
 from spark_job.iceberg.failures import named
 from spark_job.key_index.keys import Keys, Mask
-from spark_job.narrow import Narrow, read_narrow
-from spark_job.parquet_columns import check_ids, column_paths, open_parquet, read_columns, row_group_starts
 from spark_job.round_trips import for_each
-from spark_job.shape import ChangelogShape
-from spark_job.source_rows import projection_of, read_picked
 from spark_job.verify.row_digest import digest_rows
 
 _AT_ONCE = 16

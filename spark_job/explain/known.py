@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from icemirror.errors import NO_MIRROR_YET
+from spark_job.changelog.shape import Operation
 from spark_job.collapse import order_of_events
 from spark_job.explain.contradictions import Scene
 from spark_job.explain.fates import KeyEvents, is_outranked
@@ -15,7 +16,6 @@ from spark_job.explain.find_row import RowFound
 from spark_job.explain.mirrored_row import Entry, Writer
 from spark_job.explain.past import Past
 from spark_job.explain.report import State, commit_time
-from spark_job.shape import Operation
 
 
 @dataclass(frozen=True)

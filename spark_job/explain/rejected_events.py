@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from icemirror.settings import TableSettings
+from spark_job.changelog.rejected import Rejected
 from spark_job.explain.key_events import Found, RejectedEvent
 from spark_job.explain.past import Past
 from spark_job.explain.report import RejectedReport, commit_time
 from spark_job.pipeline import Pipeline
-from spark_job.rejected import Rejected
 from spark_job.rejects.known import known_places
 from spark_job.rejects.table import find_rejects
 

@@ -31,7 +31,7 @@ from spark_job.iceberg.metrics_modes import COUNTS, Mode, metrics_modes
 from spark_job.iceberg.parquet_options import bloom_filters, parquet_options
 from spark_job.iceberg.seams import parquet_column_ids
 from spark_job.iceberg.write_properties import read_number
-from spark_job.row_lineage import LINEAGE_IDS
+from spark_job.write.row_lineage import LINEAGE_IDS
 
 _SAMPLE_BYTES = 4 << 20
 

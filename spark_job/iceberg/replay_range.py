@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.errors import Invalid
 from icemirror.state.replay import Replay
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.change_file import ChangeFile
 from spark_job.iceberg.lineage import History, added_files, refuse_changes, stands_for_all, walk_back
 
 

@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from icemirror.errors import Corrupt, Invalid
+from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.v3_fields import (
@@ -30,7 +31,6 @@ from spark_job.iceberg.v3_fields import (
     referenced_data_file,
 )
 from spark_job.immutable import ReadOnce
-from spark_job.parquet_columns import open_parquet, read_columns
 
 # Reserved field ids of the spec, "Position Delete Files".
 DELETED_PATH_ID = 2147483546

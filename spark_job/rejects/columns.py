@@ -22,8 +22,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_job.evolve import widens
-from spark_job.field_map import FieldMap
+from spark_job.columns.evolve import widens
+from spark_job.columns.field_map import FieldMap
 
 
 class Own(IntEnum):

@@ -13,10 +13,10 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Table
 
 from icemirror.errors import Invalid
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.rejected import Rejected
 from spark_job.distinct import distinct
 from spark_job.key_index.keys import U64, Mask
-from spark_job.rejected import Rejected
 from spark_job.rejects.columns import Columns, Own
 from spark_job.rejects.table import RejectsTable
 

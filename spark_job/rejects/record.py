@@ -19,19 +19,19 @@ from icemirror.crash import reach
 from icemirror.errors import CommitUnknown, Conflict, Contested, Invalid
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import get_log
-from spark_job.data_files import write_rows
+from spark_job.changelog.rejected import Rejected
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import CURSOR, REJECTED, RUN_ID
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.tables import Catalogs
-from spark_job.index_location import index_location
+from spark_job.index_upkeep.index_location import index_location
 from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.plan import Slice
-from spark_job.rejected import Rejected
 from spark_job.rejects.known import find_known
 from spark_job.rejects.rows import reject_rows
 from spark_job.rejects.table import RejectsTable, open_rejects
-from spark_job.shape import ChangelogShape
+from spark_job.write.data_files import write_rows
 
 _MOST_ATTEMPTS = 8
 _LEAST_EVENTS = 1000  # of fewer, many may be bad by chance

@@ -11,14 +11,14 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from spark_job.absent import Absent
-from spark_job.bulk import piece_bytes
-from spark_job.change_file import ChangeFile
-from spark_job.projection import field_id_of
-from spark_job.rejected import Rejected
+from spark_job.changelog.bulk import piece_bytes
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.rejected import Rejected
+from spark_job.changelog.source_rows import TooMuch, read_rows
+from spark_job.columns.absent import Absent
+from spark_job.columns.projection import field_id_of
 from spark_job.rejects.columns import Own
 from spark_job.rejects.table import RejectsTable
-from spark_job.source_rows import TooMuch, read_rows
 
 
 def reject_rows(

@@ -11,10 +11,10 @@ import numpy as np
 
 from icemirror.errors import Corrupt, Invalid
 from icemirror.settings import TableSettings
-from spark_job.inspect_index import unreadable_segments
+from spark_job.index_upkeep.inspect_index import unreadable_segments
 from spark_job.key_index.damage import DamagedSegment
-from spark_job.little import run_here_or
 from spark_job.pipeline import Pipeline
+from spark_job.runtime.little import run_here_or
 from spark_job.verify.deep import fold, plan_deep
 from spark_job.verify.findings import MOST_PLACES, Checked, Finding, Kind, VerifyReport, finding
 from spark_job.verify.foreign import ForeignLook, check_foreign

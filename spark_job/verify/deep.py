@@ -13,25 +13,24 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from icemirror.errors import Invalid
-from spark_job.absent import Absent, AbsentIn
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.shape import ChangelogShape
+from spark_job.changelog.source_rows import project_rows, projection_of, source_columns
 from spark_job.collapse import Changes, concat_changes, read_changes
+from spark_job.columns.absent import Absent, AbsentIn
+from spark_job.columns.evolution import known_own
+from spark_job.columns.field_map import FieldMap
+from spark_job.columns.own_columns import DELETED
+from spark_job.columns.parquet_columns import column_names, open_parquet, read_columns
+from spark_job.columns.projection import Projection
 from spark_job.distinct import distinct
-from spark_job.evolution import known_own
-from spark_job.field_map import FieldMap
 from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import U64
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import TOMBSTONE, SegmentInfo
-from spark_job.marker import Marker, markable
-from spark_job.own_columns import DELETED
-from spark_job.parquet_columns import column_names, open_parquet, read_columns
-from spark_job.projection import Projection
-from spark_job.shape import ChangelogShape
-from spark_job.source_rows import project_rows, projection_of, source_columns
-from spark_job.vectors import deleted_positions
+from spark_job.unchanged.marker import Marker, markable
 from spark_job.verify.compare_rows import (
     ENTRY,
     OF_HEAD,
@@ -47,6 +46,7 @@ from spark_job.verify.compare_rows import (
 from spark_job.verify.findings import MOST_PLACES, Kind
 from spark_job.verify.row_digest import digest_apart
 from spark_job.verify.subject import Subject
+from spark_job.write.vectors import deleted_positions
 
 _BATCH_ROWS = 16_384
 

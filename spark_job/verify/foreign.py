@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from icemirror.errors import Invalid
-from spark_job.catch_up import compare
+from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.distinct import distinct
 from spark_job.iceberg.view import LiveFile
+from spark_job.index_upkeep.catch_up import compare
 from spark_job.key_index.keys import Keys, Mask, concat_keys
 from spark_job.key_index.root import Root
 from spark_job.locate import Index, Located
-from spark_job.parquet_columns import open_parquet, read_columns
-from spark_job.vectors import deleted_positions
 from spark_job.verify.sample import where
 from spark_job.verify.subject import Subject
+from spark_job.write.vectors import deleted_positions
 
 _MOST_ROWS = 2_000_000
 

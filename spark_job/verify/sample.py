@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from spark_job.columns.parquet_columns import open_parquet, read_at
 from spark_job.distinct import distinct
 from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.blocks import read_blocks, read_directory
@@ -19,10 +20,9 @@ from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.root import Root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index, Located, locate_keys
-from spark_job.parquet_columns import open_parquet, read_at
-from spark_job.vectors import deleted_positions
 from spark_job.verify.findings import Kind
 from spark_job.verify.subject import Subject
+from spark_job.write.vectors import deleted_positions
 
 _MOST_FILES = 32
 _BLOCKS_EACH = 4

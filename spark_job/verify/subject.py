@@ -12,17 +12,17 @@ from pyiceberg.table.snapshots import Snapshot
 from icemirror.cursor import Source
 from icemirror.errors import NO_MIRROR_YET, REBUILD, Corrupt, Invalid
 from icemirror.settings import TableSettings
-from spark_job.catch_up import compare
-from spark_job.change_file import ChangeFile
-from spark_job.evolution import with_map
-from spark_job.field_map import FieldMap
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.shape import ChangelogShape, resolve_shape
+from spark_job.columns.evolution import with_map
+from spark_job.columns.field_map import FieldMap
+from spark_job.columns.row_columns import row_shape
 from spark_job.iceberg.lineage import walk_back
 from spark_job.iceberg.mirror import CURSOR, Anchor, Mirror, read_mirror
 from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.index_upkeep.catch_up import compare
+from spark_job.index_upkeep.recount import recount
 from spark_job.pipeline import Pipeline
-from spark_job.recount import recount
-from spark_job.row_columns import row_shape
-from spark_job.shape import ChangelogShape, resolve_shape
 from spark_job.verify.findings import Finding, Kind, finding
 
 

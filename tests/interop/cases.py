@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from icemirror.cli.demo.oracle.judge import Judge
 from icemirror.result import Merged
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.oracle.value_pools import MISREAD_BY_PYICEBERG, VALUE_COLUMNS

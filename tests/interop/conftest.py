@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Invalid
-from spark_job.java import find_java
+from spark_job.runtime.java import find_java
 from tests.interop.cases import Case, make_lab
 from tests.interop.iceberg_java import ICEBERG_JAR, SQLITE_JAR, IcebergJava
 from tests.mirrors import MirroredWorld

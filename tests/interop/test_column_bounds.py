@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from spark_job.data_files import write_rows
+from spark_job.write.data_files import write_rows
 from tests.interop.cases import Case, make_at_once
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql

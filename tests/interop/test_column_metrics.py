@@ -38,7 +38,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_job.data_files import write_rows
+from spark_job.write.data_files import write_rows
 from tests.interop.iceberg_java import IcebergJava
 
 ROWS = 40

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from icemirror.cli.demo.oracle.mirror_rows import read_by_duckdb
-from spark_job import deletes
 from spark_job.iceberg.seams import next_row_id
+from spark_job.write import deletes
 from tests.interop.cases import V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql

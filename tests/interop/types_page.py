@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from icemirror.cli.demo.oracle.duck import connect_duckdb
-from spark_job.java import find_java
+from spark_job.runtime.java import find_java
 from tests import maven
 from tests.interop.iceberg_java import ICEBERG_JAR, SQLITE_JAR, IcebergJava
 from tests.interop.type_lab import Typed, key_tables, mirror_columns, mirror_keys

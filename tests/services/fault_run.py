@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from icemirror.errors import NEEDS_PERSON, IcemirrorError, Kind
 from icemirror.result import Merged, UpToDate
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.fault_proxy import Plan

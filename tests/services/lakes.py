@@ -11,9 +11,9 @@ from uuid import uuid4
 import yaml
 
 from icemirror.settings import load_settings
-from spark_job.engine import Engine, InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
 from spark_job.pipeline import Pipeline
+from spark_job.runtime.engine import Engine, InProcess, LazyEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.oracle.world import World

@@ -27,13 +27,13 @@ from icemirror.cli.demo.oracle.judge import compare_table
 from icemirror.cli.demo.oracle.mirror_rows import MirrorReader, check_columns, read_by_pyiceberg
 from icemirror.cli.demo.oracle.subject import Subject
 from icemirror.settings import load_settings
-from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
 from spark_job.pipeline import Pipeline
+from spark_job.runtime.engine import InProcess, LazyEngine
 from tests.mirrors import write_config
 from tests.services import pg_types
 from tests.services.pg_changelog import Changelog, numbered
-from tests.services.pg_profiles import Debezium, Profile, SupabaseEtl
+from tests.services.pg_profiles import Debezium, Order, Profile, SupabaseEtl
 from tests.services.pg_source import TABLE, Source, source
 from tests.services.pg_workload import Workload, move, move_only
 from tests.services.postgres import Postgres, postgres
@@ -98,7 +98,7 @@ class Followed:
         for name, read in READERS.items():
             verdict = compare_table(expected, read(self.lab.mirror, subject, None), subject)
             assert verdict.equal, f"{name}: {verdict}"
-        return rows.num_rows
+        return int(rows.num_rows)
 
     def _check_columns(self) -> None:
         columns, mirror = self.source.columns(), self.lab.mirror
@@ -130,7 +130,8 @@ def _profile(seed: int, chance: random.Random) -> Profile:
     """Each in its turn."""
     if seed % 2 == 0:
         return SupabaseEtl(nulls=chance.random() < 0.5)
-    order = chance.choice(("lsn", "lsn and place", "sequence"))
+    orders: tuple[Order, ...] = ("lsn", "lsn and place", "sequence")
+    order = chance.choice(orders)
     return Debezium(order, before=seed % 4 == 1, tombstones=chance.random() < 0.5)
 
 

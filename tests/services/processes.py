@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spark_job.java import USUAL_PLACES, installed_javas
+from spark_job.runtime.java import USUAL_PLACES, installed_javas
 
 LEASH = Path(__file__).with_name("leash.py")
 HOST = "127.0.0.1"

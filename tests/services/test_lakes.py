@@ -12,10 +12,10 @@ import pytest
 
 from icemirror.errors import Invalid
 from icemirror.result import Merged, Rebuilt, UpToDate
-from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.rebuild import rebuild_step
-from spark_job.resync import advance
+from spark_job.replays.rebuild import rebuild_step
+from spark_job.replays.resync import advance
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.azurite import Azurite

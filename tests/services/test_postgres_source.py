@@ -17,7 +17,7 @@ from tests.services.pg_values import large
 from tests.services.postgres import Postgres
 
 LARGE = large("text", random.Random(1))
-ALL = (SupabaseEtl(), Debezium("lsn"), Debezium("lsn and place"), Debezium("sequence"))
+ALL: tuple[Profile, ...] = (SupabaseEtl(), Debezium("lsn"), Debezium("lsn and place"), Debezium("sequence"))
 IGNORED = "operation_values: {insert: [c, r], update: [u], delete: [d], ignore: [t]}"
 
 

@@ -11,9 +11,9 @@ from pyiceberg.types import IntegerType, LongType, StringType
 
 from icemirror.errors import Invalid
 from icemirror.settings import load_settings
-from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
 from spark_job.pipeline import Pipeline
+from spark_job.runtime.engine import InProcess, LazyEngine
 from tests.services.glue import Glue
 from tests.services.lakes import Lake, documented
 from tests.services.nessie import Nessie

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from icemirror.result import Merged, UpToDate
-from spark_job.engine import InProcess
 from spark_job.iceberg.vended_io import VendedIO
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.work import Result, Work
+from spark_job.runtime.engine import InProcess
+from spark_job.runtime.work import Result, Work
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.fault_proxy import fault_proxy

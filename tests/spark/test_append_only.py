@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from spark_job import little
-from spark_job.engine import OnSpark
+from spark_job.runtime import little
+from spark_job.runtime.engine import OnSpark
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge.lab import Lab
 from tests.unit.merge.test_append_only import ON, SCHEMA, append_by_others, rows, told

@@ -14,7 +14,7 @@ import pytest
 
 from icemirror.crash import VARIABLE
 from icemirror.local_process import is_alive
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from spark_job import little
-from spark_job.adopt import adopt_table
-from spark_job.engine import OnSpark
+from spark_job.adopt.adopt import adopt_table
+from spark_job.runtime import little
+from spark_job.runtime.engine import OnSpark
 from spark_job.verify.check import Options, verify_table
 from spark_job.verify.findings import Kind
 from tests.unit.merge.lab import Lab

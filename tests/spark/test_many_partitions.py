@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from spark_job.engine import OnSpark
+from spark_job.runtime.engine import OnSpark
 from tests.unit.merge.test_many_partitions import commit, count_files, in_order, make, parts_of, scattered
 
 PARTITIONS, ROWS = 400, 2000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from spark_job.engine import OnSpark
+from spark_job.runtime.engine import OnSpark
 from spark_job.verify.check import Options, verify_table
 from tests.unit.profiles.debezium import TEXT_KEY, Source
 from tests.unit.profiles.recording import Recording, mirror_rows

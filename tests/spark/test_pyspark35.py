@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 
 # Both ways to run a slice: a limit below the number of events shards the first slice.
 _MERGE = """
-import sys, pyspark, spark_job.engine as engine
+import sys, pyspark, spark_job.runtime.engine as engine
 print(pyspark.__version__, file=sys.stderr)
 engine._ONE_TASK_EVENTS = int(sys.argv.pop(1))
 engine.OnSpark.__init__.__defaults__ = (engine._ONE_TASK_EVENTS, engine._ONE_TASK_BYTES)

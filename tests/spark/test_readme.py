@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 

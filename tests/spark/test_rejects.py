@@ -8,7 +8,7 @@ import pytest
 from pyspark import SparkContext
 
 from icemirror.errors import Kind
-from spark_job.engine import OnSpark
+from spark_job.runtime.engine import OnSpark
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge.spoilt import make, rejects, spoilt
 

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 
 from icemirror.cli.demo.oracle.judge import Judge
 from icemirror.result import Merged
-from spark_job.engine import OnSpark
+from spark_job.runtime.engine import OnSpark
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 

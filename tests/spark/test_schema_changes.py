@@ -8,8 +8,8 @@ import pytest
 from pyiceberg.types import IntegerType, LongType, StringType
 from pyspark import SparkContext
 
-from spark_job.engine import OnSpark
-from spark_job.name_mapping import NAME_MAPPING
+from spark_job.columns.name_mapping import NAME_MAPPING
+from spark_job.runtime.engine import OnSpark
 from tests.unit.merge.evolving import assert_sound, change, rows, say
 from tests.unit.merge.lab import Lab, changelog_schema
 

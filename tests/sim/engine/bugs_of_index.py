@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from spark_job import catch_up, commit_slice, heal, pipeline, stock
+from spark_job import commit_slice, pipeline, stock
 from spark_job.iceberg import lineage
+from spark_job.index_upkeep import catch_up, heal
 from spark_job.key_index import compaction
 from spark_job.key_index.root import Root
 from tests.sim.engine.planting import plant

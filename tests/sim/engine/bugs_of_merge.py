@@ -8,24 +8,16 @@ from typing import Any
 import numpy as np
 
 from icemirror.errors import CommitUnknown, Conflict
-from spark_job import (
-    collapse,
-    commit_slice,
-    delete_tiers,
-    engine,
-    locate,
-    pipeline,
-    row_columns,
-    shard,
-    stock,
-    vectors,
-)
+from spark_job import collapse, commit_slice, locate, pipeline, shard, stock
+from spark_job.columns import row_columns
 from spark_job.iceberg import lineage, mirror, row_delta
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.view import live_files
 from spark_job.key_index import orders
 from spark_job.key_index.root import Root
 from spark_job.locate import ABSENT
+from spark_job.runtime import engine
+from spark_job.write import delete_tiers, vectors
 from tests.sim.engine.planting import BUGS, Bug, instead, plant
 
 # Commit

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from spark_job import collapse, look_back, old_values, sequence
-from spark_job.sequence_text import Form
+from spark_job import collapse
+from spark_job.changelog import sequence
+from spark_job.changelog.sequence_text import Form
+from spark_job.unchanged import look_back, old_values
 from tests.sim.engine.planting import BUGS, plant
 
 _before = frozenset(BUGS)

@@ -9,7 +9,7 @@ import numpy as np
 
 from icemirror.errors import Conflict
 from spark_job import collapse, pipeline, shard
-from spark_job.rejected import Rejected
+from spark_job.changelog.rejected import Rejected
 from spark_job.rejects import record
 from tests.sim.engine.planting import BUGS, Bug, plant
 

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_job import old_values, own_values, rebuild, shard
-from spark_job.own_columns import DELETED
-from spark_job.parquet_columns import column_names, open_parquet, read_at
+from spark_job import shard
+from spark_job.columns import own_values
+from spark_job.columns.own_columns import DELETED
+from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
+from spark_job.replays import rebuild
+from spark_job.unchanged import old_values
 from tests.sim.engine.planting import BUGS, plant
 
 _before = frozenset(BUGS)

@@ -11,12 +11,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icemirror.cursor import Cursor
+from spark_job.changelog.shape import resolve_shape
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.v3_fields import delete_key
 from spark_job.key_index.root import Root, read_root
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import SegmentInfo
-from spark_job.shape import resolve_shape
 from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Journal, Order
 from tests.sim.engine.memory_io import MemoryIO

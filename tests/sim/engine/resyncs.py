@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from icemirror.errors import Transient
 from icemirror.result import Staged
-from spark_job.lost_track import NoChangelog
-from spark_job.rebuild import StageDamaged
-from spark_job.resync import advance
-from spark_job.stage import SUFFIX
+from spark_job.replays.lost_track import NoChangelog
+from spark_job.replays.rebuild import StageDamaged
+from spark_job.replays.resync import advance
+from spark_job.replays.stage import SUFFIX
 from tests.sim.engine import snapshots
 from tests.sim.engine.bugs import Bug
 from tests.sim.engine.process import NAMES

@@ -14,8 +14,8 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
 from icemirror.errors import CommitUnknown, Invalid, Transient
 from icemirror.result import UpToDate
-from spark_job.engine import InProcess, LazyEngine
-from spark_job.resync import advance
+from spark_job.replays.resync import advance
+from spark_job.runtime.engine import InProcess, LazyEngine
 from tests.sim.engine import snapshots
 from tests.sim.engine.bugs import Bug
 from tests.sim.engine.damage import damage

@@ -9,8 +9,9 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
 
-from spark_job import evolution, evolve, pipeline
-from spark_job.evolution import Evolution
+from spark_job import pipeline
+from spark_job.columns import evolution, evolve
+from spark_job.columns.evolution import Evolution
 from tests.sim.engine.planting import Bug
 
 

@@ -21,8 +21,8 @@ from icemirror.errors import CommitUnknown, Conflict, Transient
 from icemirror.result import Merged
 from icemirror.settings import Settings, load_settings
 from icemirror.state.replay import Replay
-from spark_job.engine import InProcess, LazyEngine
-from spark_job.replay import replay_step
+from spark_job.replays.replay import replay_step
+from spark_job.runtime.engine import InProcess, LazyEngine
 from spark_job.verify.check import Options, verify_table
 from tests.mirrors import write_config
 from tests.sim.engine import snapshots

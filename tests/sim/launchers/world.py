@@ -25,8 +25,8 @@ from icemirror.state.rows import Row, Rows, SlotRow, SlotState
 from icemirror.state.store import RunResult, Store
 from icemirror.state.worker import Limits
 from icemirror.telemetry.metrics import NoMetrics
-from spark_job.launched import read_arguments
-from spark_job.worker import Surroundings, run_worker
+from spark_job.worker.launched import read_arguments
+from spark_job.worker.worker import Surroundings, run_worker
 from tests.sim.launchers.platforms import OnEmr, OnKubernetes, Platform
 from tests.sim.launchers.schedule import Process, Schedule
 from tests.sim.protocol.toy_lake import CONFIG, NAMES, NO_FIGURES

@@ -18,14 +18,14 @@ from pyiceberg.table import Table
 from icemirror import crash
 from icemirror.settings import TableSettings, load_settings
 from icemirror.state.replay import Replay, ReplayProgress
-from spark_job.adopt import adopt_table
-from spark_job.engine import InProcess, LazyEngine
+from spark_job.adopt.adopt import adopt_table
 from spark_job.iceberg.tables import Catalogs
 from spark_job.maintenance import expire as expiring
 from spark_job.maintenance import orphans
 from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
-from spark_job.replay import replay_step
+from spark_job.replays.replay import replay_step
+from spark_job.runtime.engine import InProcess, LazyEngine
 
 _TIMEOUT_SECONDS = 120
 

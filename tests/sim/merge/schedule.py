@@ -7,7 +7,7 @@ from pathlib import Path
 
 from icemirror.cli.demo.oracle.judge import Judge
 from icemirror.result import Merged
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld, upgrade_like_java
 from tests.oracle.schedules import Schedule
 

@@ -11,9 +11,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from icemirror.result import Merged
-from spark_job.adopt import adopt_table
-from spark_job.engine import InProcess
+from spark_job.adopt.adopt import adopt_table
 from spark_job.iceberg.mirror import SOURCE, read_mirror
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule

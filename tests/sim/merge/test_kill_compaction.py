@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from spark_job.compaction.choose import FAN_IN
-from spark_job.engine import InProcess
 from spark_job.iceberg.view import live_files
 from spark_job.merge import merge_table
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.referenced import referenced_files, stored_files

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import REPLAY
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.sim.merge.forked import clean_orphans, merge, rebuild, run_forked
@@ -28,7 +28,7 @@ MERGE_POINTS = ("data-written", "root-written", "commit", "committed", "write-da
 
 
 def test_every_point_of_a_rebuild_is_tried() -> None:
-    named = re.findall(r'reach\("([^"]+)"\)', (ROOT / "spark_job" / "rebuild.py").read_text())
+    named = re.findall(r'reach\("([^"]+)"\)', (ROOT / "spark_job" / "replays" / "rebuild.py").read_text())
     assert set(named) == set(OWN_POINTS)
 
 

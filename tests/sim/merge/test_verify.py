@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.result import Merged
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule

@@ -17,12 +17,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from icemirror.result import TableResult
-from spark_job.deletes import _SCHEMA as POSITION_DELETES
-from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.view import live_files, replaced_deletes
 from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
-from spark_job.vectors import write_vectors
+from spark_job.runtime.engine import InProcess, LazyEngine
+from spark_job.write.deletes import _SCHEMA as POSITION_DELETES
+from spark_job.write.vectors import write_vectors
 from tests.sim.engine import snapshots
 from tests.sim.engine.memory_catalog import MemoryCatalog, OneCatalog
 from tests.sim.engine.process import Points, stage
@@ -194,7 +194,7 @@ def _delete(
 
 
 def _dead_places(table: Table) -> set[tuple[str, int]]:
-    from spark_job.vectors import deleted_positions
+    from spark_job.write.vectors import deleted_positions
 
     live = live_files(table.io, table.current_snapshot())
     found = deleted_positions(table.io, live)

@@ -15,7 +15,7 @@ from icemirror.state.replay import Replay, ReplayStep
 from icemirror.state.rows import SlotId
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.worker import Limits
-from spark_job.worker import Surroundings, run_worker
+from spark_job.worker.worker import Surroundings, run_worker
 
 
 def _no_replay(table: str, replay: Replay) -> ReplayStep:

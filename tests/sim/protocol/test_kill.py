@@ -142,6 +142,6 @@ def test_a_worker_that_is_killed_is_replaced(scene: Scene, point: str) -> None:
 
 
 def test_every_crash_point_of_trigger_and_worker_is_tried() -> None:
-    sources = [*(ROOT / "trigger").rglob("*.py"), ROOT / "spark_job" / "worker.py"]
+    sources = [*(ROOT / "trigger").rglob("*.py"), ROOT / "spark_job" / "worker" / "worker.py"]
     named = {point for source in sources for point in re.findall(r'reach\("([^"]+)"\)', source.read_text())}
     assert named == {*TRIGGER_POINTS, *RECOVERY_POINTS, "worker-merge", "worker-merge-done"}

@@ -13,7 +13,7 @@ import pytest
 from icemirror.cli.main import run
 from icemirror.settings.quantities import parse_seconds
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from spark_job.worker import _LONGEST_SLICE_SECONDS
+from spark_job.worker.worker import _LONGEST_SLICE_SECONDS
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab, local_path

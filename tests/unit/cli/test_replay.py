@@ -23,7 +23,7 @@ from icemirror.state.reads import EVERYTHING
 from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
 from icemirror.state.rows import SlotId, SlotRow, TableRow
 from icemirror.state.sqlite import SqliteStore
-from spark_job.replay import replay_step
+from spark_job.replays.replay import replay_step
 from tests.unit.merge.lab import ID_AND_NAME, Lab
 from tests.unit.state.samples import INVALID, TERMS, TRANSIENT
 

@@ -19,8 +19,8 @@ from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import live_files
 from spark_job.immutable import forget_everything
 from spark_job.locate import look_up
-from spark_job.vectors import deleted_positions
 from spark_job.verify.check import Options, verify_table
+from spark_job.write.vectors import deleted_positions
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
 

@@ -17,10 +17,10 @@ from icemirror.cli.demo.oracle.verdict import Verdict
 from icemirror.cli.demo.workspace import Marker, Workspace
 from icemirror.errors import Exit, Transient
 from icemirror.settings import load_settings
-from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
 from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
+from spark_job.runtime.engine import InProcess, LazyEngine
 
 _MARKER = Marker(seed=5, rows=300)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Exit, Invalid, exit_code
-from spark_job import java as subject
-from spark_job import session
-from spark_job.java import (
+from spark_job.runtime import java as subject
+from spark_job.runtime import session
+from spark_job.runtime.java import (
     Java,
     choose_java,
     find_java,

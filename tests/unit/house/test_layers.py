@@ -44,7 +44,7 @@ def test_the_directions_hold() -> None:
 @pytest.mark.parametrize(
     ("where", "statement", "contract"),
     [
-        ("trigger", "import spark_job.java", "do not know each other"),
+        ("trigger", "import spark_job.runtime.java", "do not know each other"),
         ("spark_job", "import trigger", "do not know each other"),
         ("spark_job", "import icemirror.cli", "stands above"),
         ("icemirror/telemetry", "import trigger", "imports neither"),

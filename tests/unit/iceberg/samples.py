@@ -19,11 +19,11 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField, StringType
 
-from spark_job.data_files import write_rows
-from spark_job.deletes import write_deletes
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.seams import NewList, NewManifest, write_added, write_list
 from spark_job.iceberg.view import live_files
+from spark_job.write.data_files import write_rows
+from spark_job.write.deletes import write_deletes
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType(), required=False)

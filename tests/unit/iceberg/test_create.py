@@ -25,7 +25,7 @@ from pyiceberg.types import (
 from icemirror.errors import Invalid, Transient
 from icemirror.settings import Settings, TableSettings, load_settings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
-from spark_job.field_map import load_map, mirror_schema
+from spark_job.columns.field_map import load_map, mirror_schema
 from spark_job.iceberg.create import create_mirror, partition_spec
 from tests.mirrors import write_config
 from tests.unit.iceberg.samples import UnsteadyCatalog

@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFile
 
 from icemirror.errors import Kind
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from tests.unit.merge.lab import Lab
 
 

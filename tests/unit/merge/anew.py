@@ -9,8 +9,8 @@ from pathlib import Path
 from pyiceberg.schema import Schema
 
 from icemirror.result import Rebuilt, Staged
-from spark_job.engine import InProcess
-from spark_job.resync import advance
+from spark_job.replays.resync import advance
+from spark_job.runtime.engine import InProcess
 from tests.unit.merge.lab import ID_AND_NAME, Lab
 
 OLD = {1: "c", 3: "c", 5: "I5@1", 6: "I6@3"}

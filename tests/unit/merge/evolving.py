@@ -8,7 +8,7 @@ from typing import Any
 from pyiceberg.table.update.schema import UpdateSchema
 
 from icemirror.state.replay import Replay, ReplayStep
-from spark_job.replay import replay_step
+from spark_job.replays.replay import replay_step
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge.lab import Lab, rows_table, sequence_text
 

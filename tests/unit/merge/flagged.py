@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from tests.unit.merge.lab import Lab
 
 SOFT = "delete_mode: soft"

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
-from spark_job.deletes import write_deletes
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import live_files, replaced_deletes
+from spark_job.write.deletes import write_deletes
 
 
 def append(mirror: Table, rows: Iterable[tuple[int, str]]) -> None:
@@ -50,7 +50,7 @@ def delete_rows(mirror: Table, ids: Iterable[int]) -> None:
 
 
 def _lives(mirror: Table, path: str, position: int) -> bool:
-    from spark_job.vectors import deleted_positions
+    from spark_job.write.vectors import deleted_positions
 
     live = live_files(mirror.io, mirror.current_snapshot())
     return position not in deleted_positions(mirror.io, {path: live[path]})[path]

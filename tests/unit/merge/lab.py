@@ -22,12 +22,12 @@ from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 
 from icemirror.result import TableResult
 from icemirror.settings import Settings, TableSettings, load_settings
-from spark_job.engine import Engine, InProcess, LazyEngine
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.tables import Catalogs
 from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
+from spark_job.runtime.engine import Engine, InProcess, LazyEngine
 from tests.mirrors import write_config
 
 _WORD = re.compile(r"([IUD])(-?\d+)@(\d+)(?:=(\S*))?")

@@ -29,7 +29,7 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Invalid
-from spark_job.absent import absent_values, initial_defaults
+from spark_job.columns.absent import absent_values, initial_defaults
 from tests.oracle.value_pools import VALUE_COLUMNS
 from tests.unit.merge.lab import Lab, append_files, events, rows_table, sequence_text
 

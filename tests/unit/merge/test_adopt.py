@@ -16,10 +16,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from icemirror.errors import Conflict, Invalid
-from spark_job import adopt as adopt_module
-from spark_job.adopt import Adopted, adopt_table
-from spark_job.engine import InProcess
+from spark_job.adopt import adopt as adopt_module
+from spark_job.adopt.adopt import Adopted, adopt_table
 from spark_job.iceberg.mirror import read_mirror
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import upgrade_like_java
 from tests.unit.merge.lab import Lab
 from tests.unit.merge.tables import PLAIN, add_rows, delete_positions, delete_rows, list_file, make_table

@@ -16,10 +16,10 @@ from icemirror.errors import Kind
 from icemirror.result import TableResult
 from icemirror.settings import load_settings
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
 from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
+from spark_job.runtime.engine import InProcess, LazyEngine
 from tests.unit.merge.lab import (
     ID_AND_NAME,
     Lab,

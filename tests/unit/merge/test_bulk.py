@@ -11,9 +11,10 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Invalid
-from spark_job import bulk, shard
-from spark_job.bulk import batch_rows, piece_bytes, require_short
-from spark_job.data_files import write_rows
+from spark_job import shard
+from spark_job.changelog import bulk
+from spark_job.changelog.bulk import batch_rows, piece_bytes, require_short
+from spark_job.write.data_files import write_rows
 from tests.unit.merge.lab import ID_AND_NAME, Lab, rows_table, sequence_text
 
 ROWS = 200

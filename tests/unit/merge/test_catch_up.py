@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Corrupt, Kind
-from spark_job import catch_up
-from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import read_mirror
+from spark_job.index_upkeep import catch_up
+from spark_job.runtime.engine import InProcess
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab
 

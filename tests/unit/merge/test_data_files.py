@@ -36,9 +36,9 @@ from pyiceberg.types import (
 
 from icemirror.errors import Invalid
 from icemirror.settings.partitioning import PartitionField as PartitionBy
-from spark_job.data_files import WrittenRows, write_rows
 from spark_job.iceberg.create import partition_spec
 from spark_job.iceberg.parquet_writer import ParquetFiles
+from spark_job.write.data_files import WrittenRows, write_rows
 from tests.unit.merge.lab import local_path
 
 Make = Callable[..., Table]

@@ -13,8 +13,8 @@ from pyiceberg.types import BooleanType, LongType, StringType
 from icemirror.errors import Invalid
 from icemirror.settings import load_settings
 from icemirror.state.replay import Replay
-from spark_job.adopt import adopt_table
-from spark_job.replay import replay_step
+from spark_job.adopt.adopt import adopt_table
+from spark_job.replays.replay import replay_step
 from spark_job.verify.check import Options, verify_table
 from tests.mirrors import write_config
 from tests.unit.merge.evolving import assert_sound, change, rebuild, say

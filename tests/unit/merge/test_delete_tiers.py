@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.typedef import Record
 
-from spark_job.delete_tiers import choose_taken, choose_tier
 from spark_job.iceberg.seams import list_manifests, read_entries
 from spark_job.iceberg.view import LiveDelete, LiveFile, live_files
+from spark_job.write.delete_tiers import choose_taken, choose_tier
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge.lab import Lab
 
@@ -78,7 +78,7 @@ def test_many_small_merges_leave_few_delete_files_and_the_same_rows(
     tmp_path: Path, partitioning: str, granularity: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one file for each partition, and in files of their own for each data file."""
-    monkeypatch.setattr("spark_job.deletes._MOST_FILES", granularity)
+    monkeypatch.setattr("spark_job.write.deletes._MOST_FILES", granularity)
     options = 'table_properties: {icemirror.max-snapshots: "3", history.expire.min-snapshots-to-keep: "1"}'
     lab = Lab.make(tmp_path, options=f"{partitioning}\n{options}")
     expected: dict[int, str] = {}

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_job import recount
-from spark_job.delete_tiers import plan_deletes
 from spark_job.iceberg.view import live_files
 from spark_job.immutable import ReadOnce
+from spark_job.index_upkeep import recount
 from spark_job.key_index.root import Root
-from spark_job.vectors import deleted_positions
 from spark_job.verify.check import Options, verify_table
 from spark_job.verify.findings import Kind
+from spark_job.write.delete_tiers import plan_deletes
+from spark_job.write.vectors import deleted_positions
 from tests.mirrors import upgrade_like_java
 from tests.unit.merge import foreign, tables
 from tests.unit.merge.damage import put_root, root_of
@@ -97,7 +97,7 @@ def test_verification_counts_such_a_row_once(lab: Lab) -> None:
 def test_small_files_of_deletes_are_written_anew_without_the_double(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_job.delete_tiers._FEW_FILES", 1)
+    monkeypatch.setattr("spark_job.write.delete_tiers._FEW_FILES", 1)
     in_one_file(lab)
     table = lab.mirror
     live = live_files(table.io, table.current_snapshot())

@@ -17,11 +17,11 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from spark_job import deletes
-from spark_job.data_files import write_rows
-from spark_job.deletes import write_deletes
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, live_files
+from spark_job.write import deletes
+from spark_job.write.data_files import write_rows
+from spark_job.write.deletes import write_deletes
 from tests.parquet_damage import unnoticed_flips
 from tests.unit.merge.lab import local_path
 

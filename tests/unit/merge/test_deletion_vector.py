@@ -11,7 +11,7 @@ from pyiceberg.table.deletion_vector import DeletionVector
 from pyroaring import BitMap64
 
 from icemirror.errors import Corrupt
-from spark_job.deletion_vector import decode_vector, encode_vector, most_bytes
+from spark_job.write.deletion_vector import decode_vector, encode_vector, most_bytes
 
 ROWS = 200_000
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
 
 from icemirror.errors import Contested, IcemirrorError, Transient
-from spark_job import engine
-from spark_job.bad_rows import BadRows
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.bad_rows import BadRows
+from spark_job.changelog.change_file import ChangeFile
 from spark_job.compaction.move_rows import AstrayRow
-from spark_job.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds
-from spark_job.index_location import index_location
-from spark_job.lost_track import ChangelogAway, ChangelogMadeAnew, CursorExpired, NoChangelog
-from spark_job.rebuild import StageDamaged
+from spark_job.index_upkeep.index_location import index_location
+from spark_job.replays.lost_track import ChangelogAway, ChangelogMadeAnew, CursorExpired, NoChangelog
+from spark_job.replays.rebuild import StageDamaged
+from spark_job.runtime import engine
+from spark_job.runtime.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds
+from spark_job.runtime.work import Result, Work
 from spark_job.shard import SliceWork
-from spark_job.work import Result, Work
 from tests.unit.merge.lab import Lab, changelog_schema, events, rows_table, sequence_text
 from tests.unit.merge.samples import make_changes, told
 
@@ -144,7 +144,7 @@ def test_few_events_that_take_much_room_are_not_little(lab: Lab, monkeypatch: py
     lab.merge()
     lab.tell("U1@3")
     work = next_work(lab)
-    monkeypatch.setattr("spark_job.engine._LITTLE_BYTES", sum(file.bytes for file in work.files) - 1)
+    monkeypatch.setattr("spark_job.runtime.engine._LITTLE_BYTES", sum(file.bytes for file in work.files) - 1)
     LazyEngine(start, 100).run(work)
     assert started == [1]
 
@@ -219,7 +219,7 @@ def test_after_an_interrupt_whatever_fails_is_the_interruption(
         return Failing()
 
     interrupted = threading.Event()
-    monkeypatch.setattr("spark_job.interrupt._received", interrupted)
+    monkeypatch.setattr("spark_job.runtime.interrupt._received", interrupted)
     lab.tell("I1@1")
     lab.merge()
     lab.tell("U1@3")

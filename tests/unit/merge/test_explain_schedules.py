@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.engine import InProcess
 from spark_job.explain.explain import explain_key
 from spark_job.explain.fates import Fate
 from spark_job.explain.json_values import row_as_json
 from spark_job.explain.report import State
 from spark_job.merge import merge_table
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule

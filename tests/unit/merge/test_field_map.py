@@ -12,8 +12,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from spark_job.field_map import dump_map, load_map, mirror_schema, schema_changes
-from spark_job.mirror_changes import mirror_changes
+from spark_job.columns.field_map import dump_map, load_map, mirror_schema, schema_changes
+from spark_job.columns.mirror_changes import mirror_changes
 
 NESTED = Schema(
     NestedField(5, "id", LongType(), required=False),

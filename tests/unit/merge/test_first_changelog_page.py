@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from icemirror.settings import load_settings
-from spark_job.engine import InProcess, LazyEngine
 from spark_job.iceberg.tables import Catalogs
 from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
+from spark_job.runtime.engine import InProcess, LazyEngine
 
 _PAGE = Path(__file__).resolve().parents[3] / "docs" / "first-changelog.md"
 

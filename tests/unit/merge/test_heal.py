@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Kind, Transient
-from spark_job.engine import InProcess
-from spark_job.heal import HealWork
 from spark_job.iceberg import mirror as mirror_module
 from spark_job.immutable import ReadOnce
+from spark_job.index_upkeep.heal import HealWork
 from spark_job.key_index import blocks
-from spark_job.work import Result, Work
+from spark_job.runtime.engine import InProcess
+from spark_job.runtime.work import Result, Work
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab, local_path
 

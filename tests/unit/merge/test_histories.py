@@ -9,7 +9,7 @@ import pytest
 from icemirror.errors import Corrupt, Kind
 from icemirror.result import Merged
 from spark_job.iceberg.view import live_files
-from spark_job.merged_then import merged_then
+from spark_job.index_upkeep.merged_then import merged_then
 from tests.unit.iceberg.samples import commit_snapshot, expire_like_java, manifest_of
 from tests.unit.merge.foreign import append
 from tests.unit.merge.lab import Lab, local_path

@@ -10,10 +10,10 @@ import pytest
 from pyiceberg.types import IntegerType, LongType, StringType
 
 from spark_job import shard
-from spark_job.engine import InProcess
 from spark_job.iceberg.parquet_writer import ParquetFiles
 from spark_job.iceberg.view import live_files
-from spark_job.spread import choose_shards
+from spark_job.runtime.engine import InProcess
+from spark_job.write.spread import choose_shards
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
 from tests.unit.merge.test_engine import next_work
 

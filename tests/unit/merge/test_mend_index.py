@@ -11,9 +11,9 @@ from icemirror.cli.main import run
 from spark_job.iceberg.mirror import CURSOR, read_mirror
 from spark_job.iceberg.seams import list_manifests
 from spark_job.immutable import forget_everything
+from spark_job.index_upkeep.mend_index import mend_index
 from spark_job.key_index import tiers
 from spark_job.key_index.root import Root
-from spark_job.mend_index import mend_index
 from spark_job.verify.check import Options, verify_table
 from tests.unit.iceberg.samples import commit_snapshot
 from tests.unit.merge import foreign

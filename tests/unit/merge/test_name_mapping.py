@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from icemirror.errors import Invalid
-from spark_job.name_mapping import NAME_MAPPING, NamedIO
+from spark_job.columns.name_mapping import NAME_MAPPING, NamedIO
 from tests.unit.merge.evolving import assert_sound, change, rows, say
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
 

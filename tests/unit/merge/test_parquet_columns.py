@@ -14,12 +14,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, LongType, NestedField
 
 from icemirror.errors import Corrupt, IcemirrorError, Transient
-from spark_job.change_file import ChangeFile
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.source_rows import read_rows
 from spark_job.collapse import read_changes
-from spark_job.field_map import mirror_schema
+from spark_job.columns.field_map import mirror_schema
+from spark_job.columns.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
 from spark_job.iceberg.failures import named
-from spark_job.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
-from spark_job.source_rows import read_rows
 from tests.unit.key_index.failing_io import FailingFileIO
 from tests.unit.merge.lab import ID_AND_NAME, events
 from tests.unit.merge.samples import save, shape_of
@@ -172,7 +172,7 @@ def test_a_part_that_would_take_all_memory_is_corrupt_unless_the_file_is_large(
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", exhaust)
     with pytest.raises(Corrupt, match="would take all memory"):
         read_changes(io, file, 0, shape_of())
-    monkeypatch.setattr("spark_job.parquet_columns._USUAL_BYTES", 100)
+    monkeypatch.setattr("spark_job.columns.parquet_columns._USUAL_BYTES", 100)
     with pytest.raises(Transient, match="not enough memory"):
         read_changes(io, file, 0, shape_of())
 

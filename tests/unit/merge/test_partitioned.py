@@ -23,9 +23,9 @@ from pyiceberg.types import (
 
 from icemirror.errors import Kind
 from spark_job.compaction import choose
-from spark_job.engine import InProcess
 from spark_job.iceberg.leaf_columns import physical
 from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.runtime.engine import InProcess
 from tests.unit.merge.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
 
 DAY = 86_400_000_000

@@ -13,9 +13,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import Record
 
 from icemirror.errors import Corrupt
-from spark_job.deletes import _SCHEMA
 from spark_job.iceberg.view import LiveDelete, LiveFile
-from spark_job.position_deletes import read_position_deletes
+from spark_job.write.deletes import _SCHEMA
+from spark_job.write.position_deletes import read_position_deletes
 
 ONE, OTHER = (LiveFile(path, 10, 0, 0, Record()) for path in ("one", "other"))
 

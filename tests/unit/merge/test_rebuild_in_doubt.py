@@ -12,11 +12,11 @@ from pyiceberg.table import Table
 
 from icemirror.errors import CommitUnknown, Corrupt, IcemirrorError, Invalid, Transient
 from icemirror.state.replay import Replay, ReplayStep
-from spark_job import rebuild
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.swap import Swap
-from spark_job.replay import replay_step
+from spark_job.replays import rebuild
+from spark_job.replays.replay import replay_step
 from tests.unit.merge.lab import Lab
 
 FULL = Replay("full-1", 0.0, full=True)

@@ -25,10 +25,10 @@ from pyiceberg.types import (
 )
 
 from icemirror.settings import load_settings
-from spark_job.field_map import field_ids, renumber
+from spark_job.changelog.shape import resolve_shape
+from spark_job.columns.field_map import field_ids, renumber
 from spark_job.rejects.columns import Columns, Own, grow
 from spark_job.rejects.table import _kept_fields
-from spark_job.shape import resolve_shape
 from tests.mirrors import write_config
 from tests.unit.merge.lab import ID_AND_NAME
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Kind
-from spark_job.engine import InProcess
 from spark_job.immutable import forget_everything
+from spark_job.runtime.engine import InProcess
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge.asking import ask
 from tests.unit.merge.lab import ID_AND_NAME, Lab

@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.table import Table
 
 from icemirror.errors import Conflict, Kind
-from spark_job.engine import InProcess
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.rejects import record
+from spark_job.runtime.engine import InProcess
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge.asking import ask
 from tests.unit.merge.spoilt import ASIDE, MIXED, make, rejected, rejects, spoilt

@@ -12,11 +12,11 @@ from pyiceberg.types import IcebergType, LongType, StringType
 
 from icemirror.errors import Invalid, Transient
 from icemirror.result import Rebuilt, Staged, UpToDate
-from spark_job.engine import InProcess
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.resync import advance
-from spark_job.tables import Tables
+from spark_job.replays.resync import advance
+from spark_job.runtime.engine import InProcess
 from spark_job.verify.check import Options, verify_table
+from spark_job.worker.tables import Tables
 from tests.unit.merge.anew import OLD, lose_history, made_anew, make, steps
 from tests.unit.merge.lab import ID_AND_NAME, changelog_schema, events
 

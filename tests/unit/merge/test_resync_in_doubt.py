@@ -11,18 +11,18 @@ import pytest
 from icemirror.errors import CommitUnknown, Transient
 from icemirror.result import Behind, Staged
 from icemirror.state.replay import Replay
-from spark_job import rebuild, stage
-from spark_job.engine import InProcess
 from spark_job.iceberg.mirror import EPOCH, FORMER_SOURCES, REPLAY, SOURCE, read_mirror
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.swap import Swap
 from spark_job.lag import LagMeter
-from spark_job.lost_track import ChangelogAway
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.replay import replay_step
-from spark_job.resync import advance, take_stock
+from spark_job.replays import rebuild, stage
+from spark_job.replays.lost_track import ChangelogAway
+from spark_job.replays.replay import replay_step
+from spark_job.replays.resync import advance, take_stock
+from spark_job.runtime.engine import InProcess
+from spark_job.runtime.work import Result, Work
 from spark_job.verify.check import Options, verify_table
-from spark_job.work import Result, Work
 from tests.unit.merge import foreign
 from tests.unit.merge.anew import OLD, made_anew, make, steps
 from tests.unit.merge.lab import ID_AND_NAME

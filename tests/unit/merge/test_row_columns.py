@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 
 from icemirror.errors import Invalid
-from spark_job.adopt import adopt_table
+from spark_job.adopt.adopt import adopt_table
 from spark_job.explain.explain import explain_key
 from tests.unit.merge.evolving import assert_sound, change, rebuild, rows, say
 from tests.unit.merge.lab import Lab, changelog_schema

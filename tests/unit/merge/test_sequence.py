@@ -22,8 +22,8 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Invalid
-from spark_job.sequence import SequenceCodec, choose_sequence
-from spark_job.sequence_text import Form
+from spark_job.changelog.sequence import SequenceCodec, choose_sequence
+from spark_job.changelog.sequence_text import Form
 
 TOP = 2**64 - 1
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pyiceberg.types import DecimalType, IcebergType, LongType, NestedField, StringType
 
 from icemirror.errors import Invalid
-from spark_job.sequence import SequenceCodec, choose_sequence
-from spark_job.sequence_text import TEXT_FORMS, Form
+from spark_job.changelog.sequence import SequenceCodec, choose_sequence
+from spark_job.changelog.sequence_text import TEXT_FORMS, Form
 
 TOP = 2**64 - 1
 HALF = 10**19

@@ -9,8 +9,8 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings, load_settings
+from spark_job.changelog.shape import ChangelogShape, Operation, resolve_shape
 from spark_job.key_index.codec import Encoding
-from spark_job.shape import ChangelogShape, Operation, resolve_shape
 from tests.mirrors import write_config
 
 

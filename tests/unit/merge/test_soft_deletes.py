@@ -12,10 +12,10 @@ from pyiceberg.types import BooleanType, LongType, StringType
 from spark_job.explain.report import State
 from spark_job.iceberg.mirror import read_mirror
 from spark_job.iceberg.view import live_files
-from spark_job.row_lineage import old_row_ids
-from spark_job.vectors import deleted_positions
 from spark_job.verify.check import Options, verify_table
 from spark_job.verify.findings import Kind
+from spark_job.write.row_lineage import old_row_ids
+from spark_job.write.vectors import deleted_positions
 from tests.unit.merge import anew, foreign
 from tests.unit.merge.asking import ask, kinds
 from tests.unit.merge.evolving import assert_sound, change, rebuild, say

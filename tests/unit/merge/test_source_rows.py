@@ -26,9 +26,9 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Corrupt
-from spark_job.change_file import ChangeFile
-from spark_job.field_map import mirror_schema
-from spark_job.source_rows import read_rows
+from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.source_rows import read_rows
+from spark_job.columns.field_map import mirror_schema
 from tests.oracle.value_pools import VALUE_COLUMNS
 from tests.unit.merge.lab import ID_AND_NAME, events, rows_table
 from tests.unit.merge.samples import save

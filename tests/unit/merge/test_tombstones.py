@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.engine import InProcess
 from spark_job.key_index import tiers
 from spark_job.key_index.root import Root, read_root
+from spark_job.runtime.engine import InProcess
 from spark_job.stock import Prepared
 from tests.unit.merge.lab import Lab
 

@@ -31,7 +31,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_job.transform_columns import transform_column
+from spark_job.write.transform_columns import transform_column
 
 INT, LONG = 2**31, 2**63
 UNITS: dict[PrimitiveType, int] = {

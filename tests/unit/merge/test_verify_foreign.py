@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.engine import InProcess
+from spark_job.runtime.engine import InProcess
 from spark_job.verify.check import Options, verify_table
 from spark_job.verify.findings import Kind, VerifyReport
 from spark_job.verify.foreign import ForeignLook, check_foreign

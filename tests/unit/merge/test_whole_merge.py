@@ -12,12 +12,12 @@ from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import StringType
 
 from icemirror.result import SliceResult
-from spark_job import shape
-from spark_job.engine import InProcess
+from spark_job.changelog import shape
 from spark_job.key_index.codec import choose_codec
 from spark_job.key_index.root import read_root
 from spark_job.key_index.scan import read_entries
 from spark_job.merge import merge_table
+from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text

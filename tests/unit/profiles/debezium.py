@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from spark_job.engine import Engine
+from spark_job.runtime.engine import Engine
 from tests.unit.merge.lab import Lab, rows_table
 
 SAME = "__debezium_unavailable_value"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from spark_job.engine import Engine
+from spark_job.runtime.engine import Engine
 from tests.unit.merge.lab import Lab
 
 _FOLDER = Path(__file__).parent / "recorded"

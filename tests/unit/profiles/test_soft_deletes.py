@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 
-from spark_job.engine import InProcess
 from spark_job.explain.explain import explain_key
+from spark_job.runtime.engine import InProcess
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge.evolving import rebuild
 from tests.unit.profiles.debezium import SAME, SCHEMA, TEXT_KEY, Source

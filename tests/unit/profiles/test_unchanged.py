@@ -10,11 +10,12 @@ import pytest
 from pyiceberg.schema import Schema
 
 from icemirror.state.replay import Replay
-from spark_job import old_values, shard
-from spark_job.engine import InProcess
+from spark_job import shard
 from spark_job.explain.explain import explain_key
-from spark_job.look_back import read_at_places
-from spark_job.replay import replay_step
+from spark_job.replays.replay import replay_step
+from spark_job.runtime.engine import InProcess
+from spark_job.unchanged import old_values
+from spark_job.unchanged.look_back import read_at_places
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge import foreign
 from tests.unit.merge.test_replay import missed

@@ -13,7 +13,7 @@ from moto import mock_aws
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
 from icemirror.settings.for_job import unpack
 from icemirror.state.events import RunState
-from spark_job.launched import read_arguments
+from spark_job.worker.launched import read_arguments
 from tests.platforms.fake_emr import APPLICATION, FakeEmr
 from tests.unit.trigger.launcher_settings import EMR, ENVIRON, for_emr, load
 from tests.unit.trigger.launcher_suite import NEXT, REQUEST, RemotePlatform, RemoteSuite

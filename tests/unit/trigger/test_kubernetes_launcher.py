@@ -13,7 +13,7 @@ from lightkube.generic_resource import create_namespaced_resource
 from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.settings.for_job import unpack
 from icemirror.state.events import RunState
-from spark_job.launched import read_arguments
+from spark_job.worker.launched import read_arguments
 from tests.platforms.fake_kubernetes import NAMESPACE, FakeKubernetes, Fault
 from tests.unit.trigger.launcher_settings import ENVIRON, KUBERNETES, for_kubernetes, load
 from tests.unit.trigger.launcher_suite import REQUEST, RemotePlatform, RemoteSuite

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from icemirror.errors import BadConfig
-from spark_job.launched import read_arguments
+from spark_job.worker.launched import read_arguments
 from tests.unit.trigger.launcher_suite import REQUEST
 
 

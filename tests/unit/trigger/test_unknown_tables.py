@@ -14,7 +14,7 @@ from icemirror.state.events import Holder, Resumed, RunState
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import SlotId, SlotState, TableRow
 from icemirror.state.worker import Limits
-from spark_job.worker import Surroundings, run_worker
+from spark_job.worker.worker import Surroundings, run_worker
 from tests.unit.state.samples import POSITION
 from tests.unit.trigger.fakes import FakeHeads
 from tests.unit.trigger.scene import Scene

@@ -19,7 +19,7 @@ from icemirror.state.rows import Planned, Rows, SlotId, SlotRow, SlotState, Tabl
 from icemirror.state.sqlite import SqliteStore
 from icemirror.state.worker import Limits
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from spark_job.worker import Surroundings, run_worker
+from spark_job.worker.worker import Surroundings, run_worker
 from tests.unit.state.samples import TERMS
 
 POLICY = Policy(quiet_seconds=0.0, backoff_seconds=1000.0, max_backoff_seconds=1000.0)

@@ -1,0 +1,1 @@
+"""An existing table becomes the mirror."""

@@ -1,0 +1,164 @@
+"""The order of events: sequence columns as unsigned parts, compared left to right as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
+
+from icemirror.errors import Invalid
+from spark_job.changelog.bad_rows import BadRows, Reason
+from spark_job.changelog.sequence_text import SIGN_BIT, TEXT_FORMS, U64, Form, decode_text
+
+_PARTS = {Form.NUMBER: 1, Form.DECIMAL: 2, **{form: of.parts for form, of in TEXT_FORMS.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceColumn:
+    """One sequence column."""
+
+    field_id: int
+    name: str
+    form: Form
+
+    @property
+    def parts(self) -> int:
+        """How many unsigned parts a value has."""
+        return _PARTS[self.form]
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceCodec:
+    """Turns sequence columns into unsigned parts, most significant first."""
+
+    columns: tuple[SequenceColumn, ...]
+
+    @property
+    def field_ids(self) -> tuple[int, ...]:
+        """The columns it reads."""
+        return tuple(column.field_id for column in self.columns)
+
+    @property
+    def parts(self) -> int:
+        """How many unsigned parts an event's sequence has."""
+        return sum(column.parts for column in self.columns)
+
+    def encode(
+        self,
+        arrays: Sequence[pa.Array],
+        file: str,
+        lowest: NDArray[np.bool_] | None = None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> U64:
+        """One row of parts for each event; `file` is named where a value cannot be used.
+
+        `lowest`: events of which a NULL is the lowest value, not an error. `rows`: where in the file the events are.
+        """
+        parts: list[U64] = []
+        for column, array in zip(self.columns, arrays, strict=True):
+            if array.null_count:
+                parts.extend(_with_nulls(column, array, file, lowest, rows))
+            else:
+                parts.extend(_decode(column, array, file, rows))
+        return np.stack(parts, axis=1) if parts else np.empty((0, 0), dtype=np.uint64)
+
+
+def choose_sequence(
+    columns: Sequence[NestedField], text_forms: Mapping[str, Form] | None = None
+) -> SequenceCodec:
+    """The codec for sequence columns of these types; text is as Supabase ETL writes it, unless told."""
+    chosen: list[SequenceColumn] = []
+    for column in columns:
+        match column.field_type:
+            case IntegerType() | LongType() | DateType():
+                form = Form.NUMBER
+            case TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
+                form = Form.NUMBER
+            case DecimalType():
+                form = Form.DECIMAL
+            case StringType():
+                form = (text_forms or {}).get(column.name, Form.HEX_PAIR)
+            case other:
+                raise Invalid(
+                    f"column {column.name} of type {other} cannot be a sequence: "
+                    "use integers, decimals, dates, timestamps, or strings of 16 hex digits, slash, 16 hex digits, or "
+                    "of another sequence_format"
+                )
+        chosen.append(SequenceColumn(column.field_id, column.name, form))
+    return SequenceCodec(tuple(chosen))
+
+
+def _with_nulls(
+    column: SequenceColumn,
+    array: pa.Array,
+    file: str,
+    lowest: NDArray[np.bool_] | None,
+    rows: NDArray[np.int64] | None,
+) -> list[U64]:
+    null: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(null if lowest is None else null & ~lowest)
+    if len(wrong):
+        wrong = wrong if rows is None else rows[wrong]
+        raise BadRows(
+            f"{file}: {column.name} is NULL in row {int(wrong[0])}: an event without a sequence has no place in the "
+            "order",
+            Reason.NULL_SEQUENCE,
+            wrong,
+        )
+    there = np.flatnonzero(~null)
+    found = _decode(column, array.drop_null(), file, there if rows is None else rows[there])
+    parts: list[U64] = []
+    for values in found:
+        parts.append(np.zeros(len(array), dtype=np.uint64))
+        parts[-1][there] = values
+    return parts
+
+
+def _decode(
+    column: SequenceColumn, array: pa.Array, file: str, rows: NDArray[np.int64] | None
+) -> tuple[U64, ...]:
+    match column.form:
+        case Form.NUMBER:
+            return (_numbers(array),)
+        case Form.DECIMAL:
+            return _decimals(array)
+        case form:
+            return decode_text(
+                array, form, column.name, file, np.arange(len(array)) if rows is None else rows
+            )
+
+
+def _numbers(array: pa.Array) -> U64:
+    if pa.types.is_date32(array.type):
+        array = array.view(pa.int32())
+    elif pa.types.is_temporal(array.type):
+        array = array.view(pa.int64())
+    signed: NDArray[np.int64] = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return signed.view(np.uint64) ^ SIGN_BIT
+
+
+def _decimals(array: pa.Array) -> tuple[U64, ...]:
+    """The unscaled number: all values of a column have one scale."""
+    if not len(array):
+        return np.empty(0, np.uint64), np.empty(0, np.uint64)
+    wide = array.cast(pa.decimal128(38, array.type.scale))
+    halves = np.frombuffer(wide.buffers()[1], dtype="<u8").reshape(-1, 2)[
+        wide.offset : wide.offset + len(wide)
+    ]
+    low, high = halves[:, 0].astype(np.uint64), halves[:, 1].astype(np.uint64)
+    return high ^ SIGN_BIT, low

@@ -1,0 +1,209 @@
+"""Numbers that writers put into text, in each of their forms as unsigned parts, all values at once.
+
+Text is never compared as text: "9" would be greater than "10".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_job.changelog.bad_rows import BadRows, Reason
+
+U64 = NDArray[np.uint64]
+SIGN_BIT = np.uint64(1 << 63)
+_HEX_DIGITS = 16
+_HEX_LENGTH = 2 * _HEX_DIGITS + 1
+_NOT_HEX = 0xFF
+_NIBBLE = np.full(256, _NOT_HEX, dtype=np.uint8)
+_NIBBLE[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=np.uint8)
+_NIBBLE[np.frombuffer(b"ABCDEF", dtype=np.uint8)] = np.arange(10, 16, dtype=np.uint8)
+_HALF = 19  # decimal digits that fit into a part
+TEN_TO_HALF = 10**_HALF
+
+
+class Form(StrEnum):
+    """How a sequence column writes its numbers: the first two by its type, the others in text."""
+
+    NUMBER = "of-type-number"
+    DECIMAL = "of-type-decimal"
+    HEX_PAIR = "etl-hex"  # Supabase ETL: {commit_lsn:016x}/{tx_ordinal:016x}
+    DIGITS = "number"
+    TIMESTAMP = "timestamp"
+    POSTGRES_LSN = "postgres-lsn"
+    POSTGRES_SEQUENCE = "postgres-sequence"
+    BINLOG_FILE = "binlog-file"
+    SQLSERVER_LSN = "sqlserver-lsn"
+
+
+class BadText(ValueError):
+    """The values at these places are not of the form."""
+
+    def __init__(self, wrong: NDArray[np.bool_]) -> None:
+        super().__init__()
+        self.places = np.flatnonzero(wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """A form of text: what it looks like, how many parts it has, and the parts of values, none of which is NULL."""
+
+    expected: str
+    parts: int
+    decode: Callable[[pa.Array], tuple[U64, ...]]
+
+
+def _hex_pairs(array: pa.Array) -> tuple[U64, ...]:
+    """`{commit_lsn:016x}/{tx_ordinal:016x}`."""
+    count = len(array)
+    if not count:
+        return np.empty(0, np.uint64), np.empty(0, np.uint64)
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int64)[array.offset : array.offset + count + 1]
+    wrong = np.diff(offsets) != _HEX_LENGTH
+    if not wrong.any():
+        text = np.frombuffer(array.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]].reshape(count, -1)
+        high, low = _NIBBLE[text[:, :_HEX_DIGITS]], _NIBBLE[text[:, _HEX_DIGITS + 1 :]]
+        slash = text[:, _HEX_DIGITS] == ord("/")
+        if slash.all() and high.max() != _NOT_HEX and low.max() != _NOT_HEX:
+            return _pack(high), _pack(low)
+        wrong = ~slash | (high == _NOT_HEX).any(axis=1) | (low == _NOT_HEX).any(axis=1)
+    raise BadText(wrong)
+
+
+def _pack(nibbles: NDArray[np.uint8]) -> U64:
+    return ((nibbles[:, 0::2] << 4) | nibbles[:, 1::2]).view(">u8").astype(np.uint64)[:, 0]
+
+
+def _match(array: pa.Array, pattern: str) -> pa.Array:
+    """The named groups of a pattern that every value must match as a whole."""
+    found = pc.extract_regex(array, f"^(?:{pattern})$")
+    if found.null_count:
+        raise BadText(found.is_null().to_numpy(zero_copy_only=False))
+    return found
+
+
+def _hex(*groups: pa.Array) -> U64:
+    """Hexadecimal digits, those of all groups one after the other, as one number of 64 bits."""
+    digits = (
+        groups[0]
+        if len(groups) == 1
+        else pc.binary_join_element_wise(*groups, pa.scalar("", pa.large_string()))
+    )
+    return _pack(_NIBBLE[_characters(pc.utf8_lpad(digits, _HEX_DIGITS, "0").cast(pa.large_string()))])
+
+
+def _characters(array: pa.Array) -> NDArray[np.uint8]:
+    """The bytes of texts that are all as long as a part has hexadecimal digits."""
+    count = len(array)
+    if not count:
+        return np.empty((0, _HEX_DIGITS), np.uint8)
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int64)[array.offset : array.offset + count + 1]
+    return np.frombuffer(array.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]].reshape(count, -1)
+
+
+def _whole(digits: pa.Array) -> U64:
+    numbers: U64 = digits.cast(pa.uint64()).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _digits(array: pa.Array) -> tuple[U64, ...]:
+    """Up to 38 decimal digits: Oracle's SCN, AR_H_CHANGE_SEQ of DMS."""
+    padded = pc.utf8_lpad(_match(array, r"(?P<n>[0-9]{1,38})").field("n"), 2 * _HALF, "0")
+    return (
+        _whole(pc.utf8_slice_codeunits(padded, 0, _HALF)),
+        _whole(pc.utf8_slice_codeunits(padded, _HALF, 2 * _HALF)),
+    )
+
+
+def _timestamps(array: pa.Array) -> tuple[U64, ...]:
+    """Of the clock that the writer uses, to the microsecond."""
+    _match(array, r"(?P<t>[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)")
+    try:
+        times = array.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        raise BadText(_that_fail(array, pa.timestamp("us"))) from None
+    signed: NDArray[np.int64] = times.view(pa.int64()).to_numpy(zero_copy_only=False)
+    return (signed.view(np.uint64) ^ SIGN_BIT,)
+
+
+def _that_fail(array: pa.Array, kind: pa.DataType) -> NDArray[np.bool_]:
+    """Arrow does not tell which."""
+
+    def fails(at: int) -> bool:
+        try:
+            array.slice(at, 1).cast(kind)
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    return np.array([fails(at) for at in range(len(array))], dtype=np.bool_)
+
+
+def _postgres_lsns(array: pa.Array) -> tuple[U64, ...]:
+    """`16/B374D848`."""
+    found = _match(array, r"(?P<high>[0-9A-Fa-f]{1,8})/(?P<low>[0-9A-Fa-f]{1,8})")
+    return (_hex(found.field("high"), pc.utf8_lpad(found.field("low"), 8, "0")),)
+
+
+def _postgres_sequences(array: pa.Array) -> tuple[U64, ...]:
+    """`["24023119","24023128"]`: LSN of the last commit, of which there may be none yet, and of the change."""
+    found = _match(array, r'\[ *(?:"(?P<commit>[0-9]{1,19})"|null) *, *"(?P<change>[0-9]{1,19})" *\]')
+    commit = found.field("commit")
+    return _whole(pc.if_else(pc.equal(commit, ""), "0", commit)), _whole(found.field("change"))
+
+
+def _binlog_files(array: pa.Array) -> tuple[U64, ...]:
+    """`mysql-bin.000003`: the number counts. Files of another name are of another server, and no order is known."""
+    found = _match(array, r"(?P<base>.+)\.(?P<number>[0-9]{1,19})")
+    bases = pc.dictionary_encode(found.field("base")).indices.to_numpy(zero_copy_only=False)
+    if len(bases) and bases.max():
+        raise BadText(bases > 0)
+    return (_whole(found.field("number")),)
+
+
+def _sqlserver_lsns(array: pa.Array) -> tuple[U64, ...]:
+    """`00000027:00000ac0:0002`, 80 bits."""
+    found = _match(array, r"(?P<a>[0-9A-Fa-f]{8}):(?P<b>[0-9A-Fa-f]{8}):(?P<c>[0-9A-Fa-f]{4})")
+    return _hex(found.field("a"), found.field("b")), _hex(found.field("c"))
+
+
+TEXT_FORMS: Mapping[Form, TextForm] = {
+    Form.HEX_PAIR: TextForm(
+        "16 hex digits, slash, 16 hex digits, as every sequence in a column of type string must be unless "
+        "sequence_format says otherwise",
+        2,
+        _hex_pairs,
+    ),
+    Form.DIGITS: TextForm("a whole number of at most 38 digits", 2, _digits),
+    Form.TIMESTAMP: TextForm("a timestamp such as 2017-11-16 22:31:08.123456", 1, _timestamps),
+    Form.POSTGRES_LSN: TextForm("an LSN such as 16/B374D848", 1, _postgres_lsns),
+    Form.POSTGRES_SEQUENCE: TextForm('two LSNs such as ["24023119","24023128"]', 2, _postgres_sequences),
+    Form.BINLOG_FILE: TextForm(
+        "the name of a binlog file such as mysql-bin.000003, with the same name in all rows of the file",
+        1,
+        _binlog_files,
+    ),
+    Form.SQLSERVER_LSN: TextForm("an LSN such as 00000027:00000ac0:0002", 2, _sqlserver_lsns),
+}
+
+
+def decode_text(
+    array: pa.Array, form: Form, name: str, file: str, rows: NDArray[np.int64]
+) -> tuple[U64, ...]:
+    """The parts of values in text; `rows`: where in the file they are, for the message."""
+    of = TEXT_FORMS[form]
+    try:
+        return of.decode(array.cast(pa.large_string()))
+    except BadText as bad:
+        wrong = rows[bad.places]
+        raise BadRows(
+            f"{file}: {name} in row {int(wrong[0])} is not of the form {of.expected}",
+            Reason.UNREADABLE_SEQUENCE,
+            wrong,
+        ) from None

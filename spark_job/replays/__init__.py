@@ -1,0 +1,1 @@
+"""Merging again what was merged: a range, or the whole mirror out of sight."""

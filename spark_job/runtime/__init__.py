@@ -1,0 +1,1 @@
+"""How work runs: in this process, or on Spark."""

@@ -1,0 +1,1 @@
+"""A job that the trigger launched, from its request to its end."""

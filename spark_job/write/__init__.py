@@ -1,0 +1,1 @@
+"""Rows and deletes as files of the mirror."""

@@ -1,0 +1,118 @@
+"""Row lineage (format v3): an updated row keeps the `_row_id` of the row that it replaces.
+
+A row's id is what the column `_row_id` of its file says; where that is NULL or missing, the file's first row id plus
+the row's position. New rows have NULL, and the snapshot numbers them.
+Spec: https://iceberg.apache.org/spec/#row-lineage
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from icemirror.errors import Corrupt, Invalid
+from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
+from spark_job.columns.projection import FIELD_ID
+from spark_job.key_index.keys import Indices
+from spark_job.round_trips import for_each
+
+# Reserved field ids of the spec. The second one is NULL for a row that was changed: its file's number counts.
+_COLUMNS = {"_row_id": 2147483540, "_last_updated_sequence_number": 2147483539}
+ROW_ID = _COLUMNS["_row_id"]
+LINEAGE_IDS = frozenset(_COLUMNS.values())
+
+
+def require_free_names(name: str, schema: Schema) -> None:
+    """Refuses columns whose names v3 gives to its own."""
+    taken = [field.name for field in schema.fields if field.name in _COLUMNS]
+    if taken:
+        raise Invalid(f"{name}: a table of format version 3 cannot have a column {taken[0]}. Use version 2.")
+
+
+def old_row_ids(
+    io: FileIO,
+    paths: Sequence[str],
+    first_row_ids: Sequence[int | None],
+    file: NDArray[np.int32],
+    pos: NDArray[np.int64],
+) -> pa.Array:
+    """The ids of the rows at (file, pos), in any order; NULL where there is no row (file < 0) or it has no id."""
+    ids = np.zeros(len(file), dtype=np.int64)
+    known = np.zeros(len(file), dtype=np.bool_)
+    order = np.lexsort((pos, file))
+    order = order[file[order] >= 0]
+    ordinals, starts = np.unique(file[order], return_index=True)
+
+    def read(piece: tuple[int, Indices]) -> None:
+        ordinal, places = piece
+        first = first_row_ids[ordinal]
+        if first is not None:
+            ids[places] = first + pos[places]
+            known[places] = True
+        written = _written_ids(io, paths[ordinal], pos[places])
+        if written is not None:
+            there = written.is_valid().to_numpy(zero_copy_only=False)
+            ids[places[there]] = written.drop_null().to_numpy()
+            known[places[there]] = True
+
+    pieces = list(zip(ordinals.tolist(), np.split(order, starts[1:]), strict=True)) if len(ordinals) else []
+    for_each(read, pieces, paths[pieces[0][0]] if pieces else "")
+    return pa.array(ids, mask=~known)
+
+
+def _written_ids(io: FileIO, path: str, rows: NDArray[np.int64]) -> pa.Array | None:
+    """What the file itself says of these rows, which must be ascending."""
+    with open_parquet(io, path) as parquet:
+        if ROW_ID not in column_names(parquet, path):
+            return None
+        (written,) = read_at(parquet, path, (ROW_ID,), rows)
+    return written
+
+
+def with_lineage(schema: Schema) -> Schema:
+    """The schema with the columns of lineage."""
+    return _extended(schema, list(_COLUMNS))
+
+
+def settle_lineage(rows: pa.Table, first_row_id: int, number: int, positions: NDArray[np.int64]) -> pa.Table:
+    """The rows of one file with the lineage that they inherit from it written out, since they move to another."""
+    inherited = {
+        "_row_id": pa.array(first_row_id + positions),
+        "_last_updated_sequence_number": pa.scalar(number),
+    }
+    for name, value in inherited.items():
+        place = rows.column_names.index(name)
+        rows = rows.set_column(place, rows.field(place), pc.coalesce(rows[name], value))
+    return rows
+
+
+def with_row_ids(rows: pa.Table, row_ids: pa.Array) -> pa.Table:
+    """The rows with their ids, and with the sequence number of their last change to be inherited."""
+    if len(row_ids) != rows.num_rows:
+        raise Corrupt(f"{len(row_ids)} row ids for {rows.num_rows} rows")
+    for (name, field_id), values in zip(
+        _COLUMNS.items(), (row_ids, pa.nulls(rows.num_rows, pa.int64())), strict=True
+    ):
+        rows = rows.append_column(pa.field(name, pa.int64(), metadata={FIELD_ID: str(field_id)}), values)
+    return rows
+
+
+def written_schema(schema: Schema, rows: pa.Table) -> Schema:
+    """The table's schema, with the columns of lineage where the rows have them."""
+    return _extended(schema, [name for name in _COLUMNS if name in rows.column_names])
+
+
+def _extended(schema: Schema, names: Sequence[str]) -> Schema:
+    lineage = [
+        NestedField(_COLUMNS[name], name, LongType(), required=False)
+        for name in names
+        if name not in schema.column_names
+    ]
+    return Schema(*schema.fields, *lineage) if lineage else schema
