@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table.snapshots import Snapshot
 
 from spark_job.iceberg.manifests import known_manifests
@@ -24,11 +25,13 @@ def holds_files_of(io: FileIO, snapshot: Snapshot, number: int) -> bool:
 
 
 def holds_files_of_others(io: FileIO, snapshot: Snapshot) -> bool:
-    """Whether the snapshot lists a file that it did not add itself."""
-    live = [one for one in known_manifests(io, snapshot) if one.has_added_files() or one.has_existing_files()]
-    return any(one.added_snapshot_id != snapshot.snapshot_id for one in live) or any(
-        entry.snapshot_id != snapshot.snapshot_id
-        for manifest in live
-        if manifest.has_existing_files()
-        for entry in read_entries(io, manifest)
+    """Whether the snapshot lists, or takes away, a file that it did not add itself."""
+    named = known_manifests(io, snapshot)
+    theirs = [one for one in named if one.added_snapshot_id != snapshot.snapshot_id]
+    own = [one for one in named if one.added_snapshot_id == snapshot.snapshot_id]
+    return any(one.has_added_files() or one.has_existing_files() for one in theirs) or any(
+        entry.status is not ManifestEntryStatus.ADDED
+        for manifest in own
+        if manifest.has_existing_files() or manifest.deleted_files_count != 0
+        for entry in read_entries(io, manifest, deleted=True)
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from icemirror.errors import Transient
-from icemirror.result import Staged
+from icemirror.result import Rebuilt, Staged
 from spark_job.replays.lost_track import NoChangelog
 from spark_job.replays.rebuild import StageDamaged
 from spark_job.replays.resync import advance
@@ -113,6 +113,8 @@ class ResyncedWorld(World):
             if not self.judge.damaged:
                 raise
             return False
+        # Two at the same stage: one of them works in vain.
+        self._leaky |= self._depth > 0 and isinstance(self.last, Staged | Rebuilt)
         if isinstance(self.last, Staged) and len(self.story) == told:
             gets_on = self.last.events > self._staged
             self._staged, self._stuck = self.last.events, 0 if gets_on else self._stuck + 1

@@ -17,6 +17,8 @@ REGRESSIONS: tuple[int, ...] = (
     2868,  # a replay of a changelog that is shown without its snapshots
     2954,  # and without those that are to be replayed
     2262,  # a rebuild is begun anew after an upgrade, and has merged more with its first slice than before
+    182436953,  # two at the same stage of a re-sync
+    4248632661,  # rolled back to before an emptying re-sync, compacted by others, and all before that expires
 )
 
 # The first seed that finds each planted mistake.
