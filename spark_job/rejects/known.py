@@ -33,7 +33,8 @@ def known_places(table: Table, columns: Columns, files: Sequence[ChangeFile], re
         return np.zeros(len(rejected), dtype=np.bool_)
     ordinals = distinct(rejected.file)
     commits = [files[ordinal].sequence_number for ordinal in ordinals.tolist()]
-    rows = _read(table, *named, min(commits), max(commits))
+    # Files that a compaction wrote count to the commit before it where nothing older is left, later to its own.
+    rows = _read(table, *named, min(commits) - 1, max(commits) + 1)
     paths = pa.array([files[ordinal].path for ordinal in ordinals.tolist()], pa.large_string())
     at = pc.index_in(rows.column(0).cast(pa.large_string()), value_set=paths)
     ours = at.is_valid()

@@ -19,6 +19,7 @@ REGRESSIONS: tuple[int, ...] = (
     2262,  # a rebuild is begun anew after an upgrade, and has merged more with its first slice than before
     182436953,  # two at the same stage of a re-sync
     4248632661,  # rolled back to before an emptying re-sync, compacted by others, and all before that expires
+    4266258408,  # a file that a compaction wrote, rejected from under two numbers of commits
 )
 
 # The first seed that finds each planted mistake.
