@@ -1,16 +1,17 @@
 # syntax=docker/dockerfile:1
 #   docker build --target trigger -t icemirror-trigger .
+#   docker build --target function -t icemirror-function .
 #   docker build --target job -t icemirror-job .
 #   make package && docker build --target job-emr -t icemirror-job-emr .
 # Everything that is installed is locked by hash. Name the bases by digest for builds that are the same every time.
 ARG PYTHON_BASE=python:3.12-slim-bookworm
-ARG EMR_BASE=public.ecr.aws/emr-serverless/spark/emr-7.10.0
+ARG EMR_BASE=public.ecr.aws/emr-serverless/spark/emr-7.13.0
 
 # ---- what is installed, made where compilers and caches may lie about
 FROM ${PYTHON_BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
-COPY requirements/build.txt requirements/trigger.txt requirements/job.txt requirements/
+COPY requirements/build.txt requirements/lambda-image.txt requirements/trigger.txt requirements/job.txt requirements/
 COPY pyproject.toml README.md LICENSE ./
 COPY icemirror icemirror
 COPY trigger trigger
@@ -20,6 +21,13 @@ FROM build AS build-trigger
 RUN python -m venv /opt/icemirror/venv \
  && /opt/icemirror/venv/bin/pip install --require-hashes --no-deps -r requirements/build.txt \
  && /opt/icemirror/venv/bin/pip install --require-hashes --no-deps --only-binary :all: -r requirements/trigger.txt \
+ && /opt/icemirror/venv/bin/pip install --no-deps --no-build-isolation . \
+ && /opt/icemirror/venv/bin/pip uninstall --yes setuptools pip
+
+FROM build AS build-function
+RUN python -m venv /opt/icemirror/venv \
+ && /opt/icemirror/venv/bin/pip install --require-hashes --no-deps -r requirements/build.txt \
+ && /opt/icemirror/venv/bin/pip install --require-hashes --no-deps --only-binary :all: -r requirements/lambda-image.txt \
  && /opt/icemirror/venv/bin/pip install --no-deps --no-build-isolation . \
  && /opt/icemirror/venv/bin/pip uninstall --yes setuptools pip
 
@@ -46,6 +54,21 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
 ENTRYPOINT ["icemirror"]
 CMD ["serve", "--http", "0.0.0.0:8080"]
+
+# ---- the trigger as an image of AWS Lambda, which gives it an address to ask for events at
+FROM ${PYTHON_BASE} AS function
+LABEL org.opencontainers.image.title="icemirror function" \
+      org.opencontainers.image.description="Hears of commits on Iceberg changelogs and launches merges, on AWS Lambda" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN groupadd --gid 10001 icemirror \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin icemirror
+COPY --from=build-function /opt/icemirror /opt/icemirror
+ENV PATH=/opt/icemirror/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /tmp
+HEALTHCHECK NONE
+ENTRYPOINT ["/opt/icemirror/venv/bin/python", "-m", "awslambdaric"]
+CMD ["trigger.handler.handler"]
 
 # ---- the job under Spark on Kubernetes: Spark is PyPI's, so driver and executors are one version with the code
 FROM ${PYTHON_BASE} AS job

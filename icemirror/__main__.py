@@ -1,6 +1,6 @@
 """`python -m icemirror` is the `icemirror` command."""
 
-from icemirror.cli.main import main
+from icemirror.cli.entry import main
 
 if __name__ == "__main__":
     main()

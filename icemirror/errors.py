@@ -54,8 +54,12 @@ class IcemirrorError(Exception):
 
 def fill_in(error: IcemirrorError, table: str) -> None:
     """Names the table in the commands that the message tells, so that they can be copied."""
-    named = f"--table {shlex.quote(table)}"
-    error.args = tuple(one.replace(_SOME_TABLE, named) if isinstance(one, str) else one for one in error.args)
+    error.args = tuple(filled(one, table) if isinstance(one, str) else one for one in error.args)
+
+
+def filled(message: str, table: str) -> str:
+    """The same for a message that is no error's."""
+    return message.replace(_SOME_TABLE, f"--table {shlex.quote(table)}")
 
 
 class Transient(IcemirrorError):

@@ -6,6 +6,10 @@ from icemirror.errors import IcemirrorError, Kind, unexpected_text
 from icemirror.result import ErrorResult
 from icemirror.telemetry.redaction import redact
 
+MOST_CHARACTERS = 4_000
+MORE = "ICEMIRROR_DEBUG=1 shows more"
+"""Where to learn more of what ended a command."""
+
 
 def failure_of(error: Exception, more: str = "") -> ErrorResult:
     """Kind and message; `more` says where to learn more of one that nobody expected.
@@ -14,5 +18,10 @@ def failure_of(error: Exception, more: str = "") -> ErrorResult:
     passes by itself: only what needs a person is quarantined at once.
     """
     if isinstance(error, IcemirrorError):
-        return ErrorResult(kind=error.kind, message=redact(str(error)))
-    return ErrorResult(kind=Kind.UNEXPECTED, message=f"{unexpected_text(error)}; {more}")
+        return ErrorResult(kind=error.kind, message=cut(redact(str(error))))
+    return ErrorResult(kind=Kind.UNEXPECTED, message=cut(f"{unexpected_text(error)}; {more}"))
+
+
+def cut(message: str) -> str:
+    """As much of it as a row of the state has room for: one that is too large cannot be stored at all."""
+    return message if len(message) <= MOST_CHARACTERS else f"{message[: MOST_CHARACTERS - 1]}…"

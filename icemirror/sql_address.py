@@ -6,7 +6,12 @@ from pathlib import Path
 
 from icemirror.errors import BadConfig, Transient
 
-_PACKAGES = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient", "sqlalchemy": "icemirror[job]"}
+_PACKAGES = {
+    "MySQLdb": "mysqlclient",
+    "psycopg2": "psycopg2-binary",
+    "sqlalchemy": "icemirror[job]",
+    "thrift": "icemirror[hive]",
+}
 
 
 def sqlite_path(uri: str) -> Path | None:

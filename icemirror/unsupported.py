@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from icemirror.catalog_kind import cannot_look
 from icemirror.catalog_name import catalog_name
 from icemirror.settings import Settings
 from icemirror.settings.table_options import TableOptions
-
-_ASKED = ("rest", "sql", "glue")
 
 
 def of_settings(settings: Settings) -> list[str]:
@@ -36,11 +35,6 @@ def _of_catalogs(settings: Settings) -> Iterator[str]:
     used = dict.fromkeys(entry.changelog_catalog for entry in (*settings.tables, *settings.discover))
     for configured in used:
         properties = settings.catalog_properties(configured)
-        name, kind = catalog_name(properties, configured), properties.get("type")
-        if kind is not None and kind not in _ASKED:
-            yield (
-                f"catalog {name}: the trigger cannot ask a catalog of type {kind}, only rest, sql and glue; "
-                "run `icemirror merge` on a schedule instead"
-            )
-        elif kind == "rest" and properties.get("rest.sigv4-enabled", "false").lower() == "true":
-            yield f"catalog {name}: the trigger does not sign requests; use type: glue"
+        # Without a type it may be one that PyIceberg tells by more than we do.
+        if properties.get("type") and (why := cannot_look(properties)) is not None:
+            yield f"catalog {catalog_name(properties, configured)}: {why}"

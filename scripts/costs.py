@@ -1,13 +1,12 @@
 """What an installation on AWS costs, from list prices and assumptions: `python scripts/costs.py`.
 
-docs/deploy-aws.md shows what it prints. Prices are those of us-east-1 for x86_64, in US dollars, without free tiers.
+docs/deploy-aws.md shows what it prints. Prices are those of us-east-1 for x86_64 in
+November 2026, in US dollars, without free tiers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-PRICES_OF = "November 2026"
 
 VCPU_HOUR, GB_HOUR = 0.052624, 0.0057785  # EMR Serverless
 CALL, FUNCTION_GB_SECOND = 0.20e-6, 16.6667e-6  # Lambda

@@ -58,6 +58,7 @@ def _run(launched: Launched, settings: Settings, retires_at: float) -> None:
                 blind=tables.blind,
                 stopping=lambda: stop.is_set() or time.monotonic() > retires_at,
                 report=open_report(settings),
+                timer=tables.timer,
             ),
         )
 

@@ -19,12 +19,13 @@ from icemirror.crash import reach
 from icemirror.errors import Invalid
 from spark_job.changelog.bulk import require_short
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.operations import told_value
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import Changes, concat_changes, in_order
-from spark_job.columns.parquet_columns import check_ids, column_names, open_parquet, read_columns
-from spark_job.iceberg.discard import discard
+from spark_job.columns.parquet_columns import check_ids, column_paths, open_parquet, read_columns
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
+from spark_job.iceberg.written import written_before_commit
 from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.keys import Keys
 from spark_job.key_index.root import IndexedFile, Root
@@ -64,15 +65,11 @@ class AppendWork(SliceWork):
         began = time.perf_counter()
         events = in_order(read())
         written = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))
-        paths: list[str] = []
-        try:
+        with written_before_commit(self.mirror_io) as paths:
             reach("write-data")
             if len(events):
                 written = write_changes(self, events, None, paths, None)
             reach("data-written")
-        except BaseException:
-            discard(self.mirror_io, paths)
-            raise
         return ShardResult(
             events=len(events),
             fate=_all_inserted(len(events)),
@@ -98,8 +95,10 @@ def require_inserts(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> None
             check_ids(parquet, file.path, shape.last_column_id)
         if shape.operation_id is None:
             return
-        names = column_names(parquet, file.path)
-        require_short(io, file.path, parquet, [names[one] for one in (shape.operation_id,) if one in names])
+        names = column_paths(parquet, file.path, (shape.operation_id,))
+        if not names and None in shape.operations:
+            return
+        require_short(io, file.path, parquet, [".".join(name) for name in names.values()])
         (column,) = read_columns(parquet, file.path, (shape.operation_id,))
     operations = column.cast(pa.large_string())
     for value in pc.unique(operations).to_pylist():
@@ -107,10 +106,17 @@ def require_inserts(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> None
             known = ", ".join(sorted(filter(None, shape.operations)))
             same = operations.is_null() if value is None else pc.equal(operations, value).fill_null(False)
             row = int(np.flatnonzero(same.to_numpy(zero_copy_only=False))[0])
-            what = "NULL" if value is None else repr(value)
+            if value in shape.truncates:
+                raise Invalid(
+                    f"{shape.changelog}: {file.path}: row {row} says that the source table was truncated "
+                    f"({told_value(value)}), which is not followed in an append_only table. Have the connector write "
+                    "no such rows (skipped.operations of Debezium), and copy the source into a new changelog, from "
+                    "which the mirror is then built anew; or name the columns of a key in primary_keys instead of "
+                    "append_only."
+                )
             raise Invalid(
-                f"{shape.changelog}: {file.path}: the operation in row {row} is {what}. In an append_only table events "
-                f"can only add rows ({known}): there is no key to find others by. Name the "
+                f"{shape.changelog}: {file.path}: the operation in row {row} is {told_value(value)}. In an "
+                f"append_only table events can only add rows ({known}): there is no key to find others by. Name the "
                 "columns of a key in primary_keys instead of append_only; or, to have such events added as rows, too, "
                 "name the operation in operation_values.insert, then `icemirror resume`."
             )
@@ -122,9 +128,7 @@ def counted(mirror: Mirror) -> Mirror:
         return mirror
     io = mirror.table.io
     live = recount(io, live_files(io, mirror.head), None)
-    files = [
-        IndexedFile(path=file.path, rows=file.rows, live=file.rows - file.deleted) for file in live.values()
-    ]
-    root = Root(snapshot_id=mirror.head.snapshot_id, epoch=mirror.epoch, segments=(), files=tuple(files))
+    files = tuple(map(IndexedFile.of, live.values()))
+    root = Root(snapshot_id=mirror.head.snapshot_id, epoch=mirror.epoch, segments=(), files=files)
     known = mirror.root.next_run if mirror.root else root.next_run
     return replace(mirror, root=root.model_copy(update={"next_run": known}))

@@ -10,12 +10,12 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
 from icemirror.cursor import Cursor
-from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
+from icemirror.errors import REBUILD, Corrupt
 from spark_job.columns.evolution import Evolution
-from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror, remember_root, stamp
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveDelete, LiveFile
+from spark_job.iceberg.written import written_for_commit
 from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.write.position_deletes import Positions
@@ -78,9 +78,8 @@ def commit_root(
     """
     table, io = mirror.table, mirror.table.io
     path = root_path(index_location, root)
-    delta: RowDelta | None = None
     began = time.perf_counter()
-    try:
+    with written_for_commit(io, [path]) as written:
         root_bytes = write_root(io, path, root)
         reach("root-written")
         expiry = choose_expired(table)
@@ -99,15 +98,11 @@ def commit_root(
             expired=expiry.snapshot_ids,
             schema=evolution.schema if evolution else None,
             same_rows=files.same_rows,
+            written=written,
         )
         reach("commit")
         after = delta.commit()
         reach("committed")
-    except (CommitUnknown, Contested):
-        raise
-    except Exception:
-        discard(io, [path, *(delta.written if delta else ())])
-        raise
     committed = time.perf_counter()
     remember_root(path, root)
     clean_up(table, expiry, after, index_location)

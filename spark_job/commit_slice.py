@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
-from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
+from icemirror.errors import REBUILD, Corrupt
 from spark_job.columns.evolution import Evolution
 from spark_job.commit_root import FileChanges, check_counts, commit_root
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import REJECTED, Mirror
 from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.index_merge import MergedIndex
 from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.root import IndexedFile, Root, forget_files
@@ -71,10 +72,10 @@ def commit_slice(
     `labels` are added to the snapshot's summary. `evolution`: what the rows need of the mirror's columns.
     """
     table, io = mirror.table, mirror.table.io
-    written = [path for shard in shards for path in shard.paths]
-    written.extend(segment.path for segment in merged.added)
+    paths = [path for shard in shards for path in shard.paths]
+    paths.extend(segment.path for segment in merged.added)
     snapshot_id = table.metadata.new_snapshot_id()
-    try:
+    with written_for_commit(io, paths) as written:
         began = time.perf_counter()
         live = recount(io, live_files(io, mirror.head), mirror.root)
         doomed = _doomed(mirror, shards)
@@ -99,11 +100,6 @@ def commit_slice(
         prepared = time.perf_counter()
         told = {**_counts(_tally(shards)), **labels}
         committed = commit_root(mirror, root, files, part.cursor, run_id, index_location, told, evolution)
-    except (CommitUnknown, Contested):
-        raise
-    except Exception:
-        discard(io, written)
-        raise
     discard(io, _passing(merged, root))
     return Outcome(
         snapshot_id=snapshot_id,
@@ -136,13 +132,10 @@ def next_root(
     now = int(time.time() * 1000)
     for shard in shards:
         ordinals = tuple(range(len(files), len(files) + len(shard.data_files)))
-        files.extend(
-            IndexedFile(path=file.file_path, rows=file.record_count, live=file.record_count)
-            for file in shard.data_files
-        )
+        files.extend(map(IndexedFile.added, shard.data_files))
         if shard.segment is not None:
-            added = {"files": ordinals, "run": merged.next_run, "written_at": now}
-            segments.append(shard.segment.model_copy(update=added))
+            segment = shard.segment.in_run(merged.next_run, now)
+            segments.append(segment.model_copy(update={"files": ordinals}))
     root = Root(
         snapshot_id=snapshot_id,
         epoch=mirror.epoch + 1,

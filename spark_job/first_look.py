@@ -12,9 +12,9 @@ from spark_job.append_rows import require_inserts
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import Changes, check_changes
-from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import Keys
 from spark_job.runtime.engine import Engine
+from spark_job.runtime.work import NarrowWork
 
 
 @dataclass(frozen=True)
@@ -28,31 +28,16 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class FirstLook:
+class FirstLook(NarrowWork):
     """Reads the narrow columns of some files, and refuses what a merge refuses; sent to the tasks."""
 
     io: FileIO
     files: tuple[ChangeFile, ...]
     shape: ChangelogShape
 
-    @property
-    def background(self) -> tuple[ChangeFile, ...]:
-        """Nothing."""
-        return ()
-
-    @property
-    def codec(self) -> KeyCodec:
-        """No key is encoded: how, the mirror decides."""
-        return self.shape.codec
-
     def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
         """The changelog, and the field ids of its key."""
         return self.io, self.shape.key_ids
-
-    @property
-    def target(self) -> FileIO:
-        """Nothing is written."""
-        return self.io
 
     def read(self, ordinals: range) -> Changes:
         """No events, after a look at all of these files."""
@@ -62,10 +47,6 @@ class FirstLook:
         none = np.empty(0, dtype=np.uint32)
         sequence = np.empty((0, self.shape.sequence.parts), dtype=np.uint64)
         return Changes(Keys(np.empty(0, dtype=np.uint64)), none.astype(np.uint8), sequence, none, none)
-
-    def most_shards(self, wanted: int) -> int:
-        """Nothing is written."""
-        return wanted
 
     def merge(self, read: Callable[[], Changes]) -> Looked:
         """Looks."""

@@ -21,12 +21,13 @@ def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:
             f"{name}: its key is {_listed(then)}, now it shall be {_listed(now)}. "
             f"Set primary_keys back, or {MAKE_ANEW}."
         )
-    for segment in mirror.root.segments if mirror.root else ():
-        if not _made_alike(segment, shape, mirror.table.metadata.table_uuid):
-            raise Invalid(
-                f"{name}: the type of its key or its sequence_column changed since it was built. "
-                f"Set them back, or {MAKE_ANEW}."
-            )
+    uuid = mirror.table.metadata.table_uuid
+    alike = all(_made_alike(one, shape, uuid) for one in (mirror.root.segments if mirror.root else ()))
+    if not alike or not _is_comparable(shape):
+        raise Invalid(
+            f"{name}: the type of its key or its sequence_column changed since it was built. "
+            f"Set them back, or {MAKE_ANEW}."
+        )
 
 
 def _made_alike(segment: SegmentInfo, shape: ChangelogShape, mirror: UUID) -> bool:
@@ -34,6 +35,12 @@ def _made_alike(segment: SegmentInfo, shape: ChangelogShape, mirror: UUID) -> bo
     return (
         segment.recipe == shape.of_mirror(mirror).recipe and len(segment.greatest) == shape.sequence.parts + 1
     )
+
+
+def _is_comparable(shape: ChangelogShape) -> bool:
+    """The last truncation has its place by the same columns, also where it left nothing in the index."""
+    last, sequence = shape.truncated, shape.sequence
+    return last is None or (last.columns, len(last.sequence)) == (sequence.field_ids, sequence.parts)
 
 
 def _listed(names: set[str | None]) -> str:

@@ -155,7 +155,7 @@ def _read(
         path = paths[int(ordinal)]
         with open_parquet(io, path) as parquet:
             parts.append(read_at(parquet, path, field_ids, row[file == ordinal]))
-    return [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
+    return _concat(parts)
 
 
 def _read_some(
@@ -173,7 +173,15 @@ def _read_some(
             columns = read_columns(parquet, path, sides.mirror_key_ids, [group], int(places.max()) + 1)
             parts.append([column.take(pa.array(places)) for column in columns])
             kept.append(here[chosen])
-    return np.concatenate(kept), [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
+    return np.concatenate(kept), _concat(parts)
+
+
+def _concat(parts: list[list[pa.Array]]) -> list[pa.Array]:
+    """Columns of several files, times as numbers: not every file tells that they are in UTC."""
+    return [
+        pa.concat_arrays([chunk for one in column for chunk in physical(one).chunks])
+        for column in zip(*parts, strict=True)
+    ]
 
 
 def choose_near(starts: NDArray[np.int64], pos: NDArray[np.int64], most: int) -> tuple[int, Indices]:

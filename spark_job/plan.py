@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from icemirror.cursor import Cursor, Source
+from icemirror.cursor import Cursor, Source, Truncation
 from spark_job.changelog.change_file import ChangeFile
 
 
@@ -22,6 +22,11 @@ class ChangelogSnapshot:
     sequence_number: int
     files: tuple[ChangeFile, ...]
     last: bool = True
+
+    @property
+    def files_done(self) -> int | None:
+        """What a cursor says that stands behind it: of a commit before the snapshot's own, all of its files."""
+        return None if self.last else len(self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +79,16 @@ def cut_files(files: Sequence[ChangeFile], limits: SliceLimits) -> list[tuple[Ch
 
 
 def plan_slices(
-    uuid: str, snapshots: Sequence[ChangelogSnapshot], done: Mapping[int, int], limits: SliceLimits
+    uuid: str,
+    snapshots: Sequence[ChangelogSnapshot],
+    done: Mapping[int, int],
+    limits: SliceLimits,
+    truncated: Truncation | None = None,
 ) -> list[Slice]:
-    """Cuts the snapshots into slices; `done` tells how many files of the first one are merged already."""
+    """Cuts the snapshots into slices; `done` tells how many files of the first one are merged already.
+
+    `truncated`: the last truncation that was followed.
+    """
     slices: list[Slice] = []
     files: list[ChangeFile] = []
     events = size = 0
@@ -88,6 +100,7 @@ def plan_slices(
             snapshot_id=snapshot.snapshot_id,
             sequence_number=snapshot.sequence_number,
             files_done=files_done,
+            truncated=truncated,
         )
         slices.append(Slice(tuple(files), Cursor(sources=(source,))))
         files, events, size = [], 0, 0
@@ -99,12 +112,12 @@ def plan_slices(
                 continue
             if files and (events + file.events > limits.events or size + file.bytes > limits.bytes):
                 if number == 0 and last_whole is not None:
-                    close(last_whole, None if last_whole.last else len(last_whole.files))
+                    close(last_whole, last_whole.files_done)
                 else:
                     close(snapshot, number)
             files.append(file)
             events, size = events + file.events, size + file.bytes
         last_whole = snapshot
     if last_whole is not None:
-        close(last_whole, None)
+        close(last_whole, last_whole.files_done)
     return slices

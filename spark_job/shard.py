@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +22,14 @@ from pyiceberg.table.metadata import TableMetadata
 from icemirror.crash import reach
 from spark_job.changelog.bulk import piece_bytes
 from spark_job.changelog.change_file import ChangeFile
-from spark_job.changelog.rejected import Rejected, read_events, split_rejected
+from spark_job.changelog.rejected import Rejected, read_events, split_outdated, split_rejected
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.source_rows import TooMuch, read_rows
 from spark_job.collapse import LEFT, Changes, collapse_changes, concat_changes, in_order
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.own_values import OwnValues
 from spark_job.doubtful import NeedsHistory, find_doubtful, find_news, settle
-from spark_job.iceberg.discard import discard
+from spark_job.iceberg.written import written_before_commit
 from spark_job.key_check import KeySides, check_events, check_keys
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64
@@ -143,7 +143,8 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
     """Merges the events that `read` gives; files of a failed attempt are removed again."""
     seconds: dict[str, float] = {}
     with _timed(seconds, "collapse"):
-        events, rejected = split_rejected(in_order(read()))
+        events, outdated = split_outdated(read())
+        events, rejected = split_rejected(in_order(events))
         check_events(_sides(work), events, work.key_check_rows)
         changes = collapse_changes(events)
     with _timed(seconds, "locate"):
@@ -152,10 +153,10 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         located = _settle(work, changes, orders, located)
         fate = decide(changes, located, replay=work.replay)
         fate = keep_deleted(fate) if work.shape.keeps_deleted else fate
+        fate = replace(fate, stale=fate.stale + outdated)
         _check(work, changes, located, fate)
     written = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))
-    paths: list[str] = []
-    try:
+    with written_before_commit(work.mirror_io) as paths:
         with _timed(seconds, "write"):
             reach("write-data")
             if fate.writes.any():
@@ -167,9 +168,6 @@ def merge_shard(work: SliceWork, read: Callable[[], Changes]) -> ShardResult:
         with _timed(seconds, "index"):
             segment = _index(work, changes, orders, fate, written, paths)
             reach("segment-written")
-    except BaseException:
-        discard(work.mirror_io, paths)
-        raise
     return ShardResult(
         events=len(events) - int(events.are(LEFT).sum()),
         fate=fate,

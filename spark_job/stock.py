@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from icemirror.errors import MAKE_ANEW, REBUILD, Invalid, Transient
@@ -12,6 +13,8 @@ from icemirror.settings import TableSettings
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.evolution import Evolution, plan_evolution
+from spark_job.columns.field_map import FieldMap, mirror_schema
+from spark_job.columns.row_columns import row_schema
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.mirror import Mirror
 from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
@@ -24,7 +27,7 @@ class Prepared:
     """A table with what there is to merge: slices, and the snapshots that they are of, the oldest first.
 
     `staged`: into a mirror that is being built out of sight. `replaces`: what it will take the place of, if that can
-    be read.
+    be read. `beyond`: the paths of files that wait as well, but are not to be merged yet.
     """
 
     settings: TableSettings
@@ -35,6 +38,7 @@ class Prepared:
     lineage: tuple[int, ...]
     staged: bool = False
     replaces: Mirror | None = None
+    beyond: frozenset[str] = frozenset()
 
     @cached_property
     def evolution(self) -> Evolution | None:
@@ -42,6 +46,12 @@ class Prepared:
         if self.mirror is None:
             return None
         return plan_evolution(self.settings, self.changelog, self.shape, self.mirror)
+
+    @property
+    def new_schema(self) -> tuple[Schema, FieldMap]:
+        """Of a mirror that is to be made, and the map to it."""
+        row = row_schema(self.settings, self.changelog.schema(), self.shape.row_ids)
+        return mirror_schema(row, self.shape.row_ids, self.shape.key_ids)
 
     @property
     def schema_changes(self) -> tuple[str, ...]:
@@ -93,7 +103,7 @@ class Prepared:
         """The changelog's files up to the cursor."""
         name = str(self.settings.changelog_id)
         history = history_since(self.changelog, name, None)
-        waiting = {file.path for part in self.slices for file in part.files}
+        waiting = {file.path for part in self.slices for file in part.files} | self.beyond
         files = added_files(self.changelog.io, name, history)
         return [
             file
@@ -123,9 +133,16 @@ def require_same_changelog(table: TableSettings, changelog: Table, mirror: Mirro
 
 
 def plan_table(
-    table: TableSettings, changelog: Table, mirror: Mirror | None, limits: SliceLimits
+    table: TableSettings,
+    changelog: Table,
+    mirror: Mirror | None,
+    limits: SliceLimits,
+    up_to: int | None = None,
 ) -> tuple[tuple[Slice, ...], tuple[int, ...]]:
-    """The slices that bring a mirror to its changelog's head, and the snapshots that they are of."""
+    """The slices that bring a mirror to its changelog's head, and the snapshots that they are of.
+
+    `up_to`: or only to the commit of this number.
+    """
     require_same_changelog(table, changelog, mirror)
     uuid = str(changelog.metadata.table_uuid)
     source = mirror.cursor.source if mirror and mirror.cursor else None
@@ -143,6 +160,9 @@ def plan_table(
         merged = source.sequence_number if source else 0
         commits = [one for one in split_commits(snapshots[0]) if one.sequence_number >= merged]
         snapshots = [*commits, *snapshots[1:]]
+    if up_to is not None:
+        snapshots = [one for one in snapshots if one.sequence_number <= up_to]
     done = {source.snapshot_id: source.files_done} if source and source.files_done is not None else {}
     lineage = tuple(snapshot.snapshot_id for snapshot in history.snapshots)
-    return tuple(plan_slices(uuid, snapshots, done, limits)), lineage
+    truncated = source.truncated if source else None
+    return tuple(plan_slices(uuid, snapshots, done, limits, truncated)), lineage

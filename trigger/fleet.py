@@ -26,7 +26,6 @@ from icemirror.state.terms import terms_of
 from icemirror.telemetry import names
 from icemirror.telemetry.logs import bind, get_log
 from icemirror.telemetry.metrics import Metrics
-from icemirror.telemetry.redaction import redact
 from trigger.heads.source import Head
 from trigger.launchers.launcher import Launcher
 from trigger.registry import Registry
@@ -37,6 +36,10 @@ if TYPE_CHECKING:
 _ONE_SHOT_PATIENCE_SECONDS = 60.0
 
 log = get_log(__name__)
+
+
+def _nothing() -> None:
+    """Nobody asks whether this lives."""
 
 
 @dataclass
@@ -53,17 +56,20 @@ class Fleet:
     jitter: Callable[[], float] = random.random
     _refusals: dict[SlotId, str] = field(default_factory=dict)
 
-    def sweep(self, patience_seconds: float = _ONE_SHOT_PATIENCE_SECONDS) -> Rows:
+    def sweep(
+        self, patience_seconds: float = _ONE_SHOT_PATIENCE_SECONDS, alive: Callable[[], None] = _nothing
+    ) -> Rows:
         """One round: look at every head, recover what died, launch what is wanted; the rows afterwards.
 
-        The order matters (rule 1): what is noticed is written before the slots are read.
+        The order matters (rule 1): what is noticed is written before the slots are read. `alive` is called before
+        each thing that a platform may take its time for.
         """
         heads = self.registry.heads(patience_seconds)
         self.notice(heads, self.store.load(EVERYTHING))
-        self.recover(self.store.load(EVERYTHING))
+        self.recover(self.store.load(EVERYTHING), alive)
         rows = self.store.load(EVERYTHING)
-        launched = [self.dispatch(group, rows) for group in sorted(self.registry.groups)]
-        return self.store.load(EVERYTHING) if any(launched) else rows
+        launched = self.dispatch_all(rows, alive)
+        return self.store.load(EVERYTHING) if launched else rows
 
     def sweep_once(self, sleep: Callable[[float], None] = time.sleep) -> Rows:
         """A round for cron: stays until what it noticed has had its quiet period, so that it can launch."""
@@ -87,11 +93,12 @@ class Fleet:
                 with bind(table=table.name):
                     self._look(table, heads[table.name], rows)
 
-    def recover(self, rows: Rows) -> None:
+    def recover(self, rows: Rows, alive: Callable[[], None] = _nothing) -> None:
         """5, 6, 7. Frees what dead runs hold, and repeats launches that nobody recorded."""
         runs = {Owner(slot.id, slot.gen): slot.run_id for slot in rows.slots.values()}
         for slot in rows.slots.values():
             if slot.state is not SlotState.FREE:
+                alive()
                 self._recover(slot, rows)
         if any(row.owner for row in rows.tables.values()):
             rows = self.store.load(EVERYTHING)
@@ -107,6 +114,14 @@ class Fleet:
                     case TableRow(owner=None, error=ErrorResult() as error):
                         with bind(table=row.name):
                             log.warning("the job ended while it had this table", reason=error.message)
+
+    def dispatch_all(self, rows: Rows, alive: Callable[[], None] = _nothing) -> bool:
+        """2. The same for every group."""
+        done = False
+        for group in sorted(self.registry.groups):
+            alive()
+            done |= self.dispatch(group, rows)
+        return done
 
     def dispatch(self, group: str, rows: Rows) -> bool:
         """2. Launches a worker if one is wanted; whether anything was done."""
@@ -170,7 +185,7 @@ class Fleet:
             run_id = self.launcher.launch(request)
         except IcemirrorError as error:  # the lease of the launch ends, and it is repeated
             log.warning("launch failed", token=request.token, reason=str(error))
-            self._refusals[slot] = redact(str(error))
+            self._refusals[slot] = failure_of(error).message
             return
         reach("launched")
         self._refusals.pop(slot, None)

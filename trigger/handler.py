@@ -10,7 +10,9 @@ import json
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 # An event that cannot be understood fails so often first: the queue's own dead letters may take it before us.
 _LAST_RECEIPT = 3
 _MARGIN_SECONDS = 5.0
+_LOOK_SECONDS = 20.0
 _SECONDS_UNLIMITED = 900.0
 
 log = get_log(__name__)
@@ -45,24 +48,26 @@ class Function:
     """The function once it is warm: clients, store and registry are made once and kept."""
 
     intake: Intake
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
 
     def answer(self, event: Json, seconds_left: float) -> dict[str, Any]:
         """What an invocation comes to; raises where Lambda should deliver the event again."""
-        patience = max(0.0, seconds_left - _MARGIN_SECONDS)
+        ends_at = self.clock() + seconds_left - _MARGIN_SECONDS
         match event:
             case {"Records": [{"eventSource": "aws:sqs"}, *_] as messages}:
                 failed = self._take_messages(messages)
-                self._dispatch(patience)
+                self._dispatch(ends_at)
                 return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
             case {"eventSource": "aws:kafka" | "SelfManagedKafka", "records": dict(partitions)}:
                 tables = self._take_records(partitions)
-                self._dispatch(patience)
+                self._dispatch(ends_at)
                 return {"tables": sorted(tables)}
             case {"source": "aws.events"} | {"icemirror": "sweep"}:
-                return self._sweep(patience)
+                return self._sweep(ends_at)
             case _:
                 tables = self._take_event(event)
-                self._dispatch(patience)
+                self._dispatch(ends_at)
                 return {"tables": sorted(tables)}
 
     def _take_messages(self, messages: Sequence[Json]) -> list[str]:
@@ -112,36 +117,42 @@ class Function:
             case _:
                 raise outcome
 
-    def _sweep(self, patience: float) -> dict[str, Any]:
+    def _sweep(self, ends_at: float) -> dict[str, Any]:
         fleet = self.intake.fleet
-        fleet.registry.refresh()
+        fleet.registry.refresh(min(self._left(ends_at), _LOOK_SECONDS))
         if fleet.registry.problem is not None:
             log.warning("looking for new changelogs failed", reason=str(fleet.registry.problem))
-        rows = fleet.sweep(patience_seconds=patience)
+        rows = fleet.sweep(min(self._left(ends_at), _LOOK_SECONDS))
         names = [table.name for table in fleet.registry.tables]
         log.info(
             "swept", **standing([rows.tables[name] for name in names if name in rows.tables], fleet.clock())
         )
-        dispatch_when_due(fleet, min(patience, fleet.policy.max_wait_seconds))
+        self._stay(ends_at)
         return {"tables": sorted(names)}
 
-    def _dispatch(self, patience: float) -> None:
-        """Stays for the quiet period, so that the launch need not wait for the next sweep."""
-        fleet = self.intake.fleet
+    def _dispatch(self, ends_at: float) -> None:
         try:
-            dispatch_when_due(fleet, min(patience, fleet.policy.max_wait_seconds))
+            self._stay(ends_at)
         except IcemirrorError as error:  # what was noticed is stored: the next invocation dispatches
             log.warning("dispatch failed", reason=str(error))
+
+    def _stay(self, ends_at: float) -> None:
+        """Stays for the quiet period, so that the launch need not wait for the next sweep."""
+        fleet = self.intake.fleet
+        dispatch_when_due(fleet, min(self._left(ends_at), fleet.policy.max_wait_seconds), self.sleep)
+
+    def _left(self, ends_at: float) -> float:
+        return max(0.0, ends_at - self.clock())
 
 
 def handler(event: Json, context: object) -> dict[str, Any]:
     """The entry point."""
-    function = _function()
     try:
-        return function.answer(event, _seconds_left(context))
+        return _function().answer(event, _seconds_left(context))
     except Exception as error:
         log.failure("invocation failed", error)
-        _report()(error)
+        with suppress(Exception):  # where the configuration itself cannot be read, nobody knows whom to tell
+            _report()(error)
         raise
 
 

@@ -16,12 +16,13 @@ class Standing(StrEnum):
 
     CURRENT = "current"
     BEHIND = "behind"
+    PAUSED = "paused"
     NEEDS_PERSON = "needs-person"
     GAVE_UP = "gave-up"
 
     @property
     def code(self) -> Exit:
-        """What it means for a command that ends now."""
+        """What it means for a command that looked once; somebody wanted what is paused to stay as it is."""
         codes = {Standing.NEEDS_PERSON: Exit.NEEDS_PERSON, Standing.GAVE_UP: Exit.RETRY_LATER}
         return codes.get(self, Exit.DONE)
 
@@ -50,8 +51,10 @@ def standing(row: TableRow | None, sight: Sight, *, launchable: bool = True) -> 
         return Standing.BEHIND
     if row.dirty == row.covered:
         return Standing.CURRENT
-    if row.paused or needs_person(row):
+    if needs_person(row):
         return Standing.NEEDS_PERSON
+    if row.paused:
+        return Standing.PAUSED
     return Standing.GAVE_UP if row.quarantined or not launchable else Standing.BEHIND
 
 
@@ -70,4 +73,5 @@ def idle_code(found: Mapping[str, Standing]) -> Exit | None:
     """The exit code of `watch --until-idle`, or None while there is something to wait for."""
     if Standing.BEHIND in found.values():
         return None
-    return worst([one.code for one in found.values()])
+    # It was to end with all merged, and what is paused is not.
+    return worst([Exit.NEEDS_PERSON if one is Standing.PAUSED else one.code for one in found.values()])

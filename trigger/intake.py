@@ -25,6 +25,7 @@ from trigger.sources.normalise import normalise
 from trigger.sources.refused import NOT_OURS, Refused
 
 _LEARN_SECONDS = 30.0
+_MOST_LEARN_SECONDS = 600.0
 _PATIENCE_SECONDS = 20.0
 
 log = get_log(__name__)
@@ -48,7 +49,8 @@ class Intake:
 
     fleet: Fleet
     clock: Callable[[], float] = time.monotonic
-    _learn_at: float = field(default=float("-inf"))
+    _learn_at: dict[str, float] = field(default_factory=dict)
+    _vain_looks: int = 0
     _learning: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, bodies: Sequence[bytes]) -> list[Outcome]:
@@ -105,21 +107,39 @@ class Intake:
         registry = self.fleet.registry
         with suppress(Refused):
             return registry.directory.find(hint)
-        if self._may_learn():
-            registry.learn(_PATIENCE_SECONDS)
+        looked = self._learn(hint)
         try:
-            return registry.directory.find(hint)
+            found = registry.directory.find(hint)
         except Refused as refused:
+            self._vain_looks += looked
             if isinstance(hint, LocationHint) and registry.lacks_places:
                 raise Transient(f"{refused}; but not all places are known yet") from None
             raise
+        if looked:
+            self._vain_looks = 0
+        return found
 
-    def _may_learn(self) -> bool:
-        """Whether it is time to learn again; one thread at a time, the others go on with what is known."""
+    def _learn(self, hint: LocationHint | NameHint) -> bool:
+        """Looks for new changelogs, and for a place at the heads: a changelog made anew may lie in another folder.
+
+        One thread at a time, the others go on with what is known. Names have no part in how often places are looked
+        up, nor may anybody's events have them looked up more often: where others write to the same bucket, mirrors
+        among them, most places are nobody's, and the looks become fewer.
+        """
+        if self._is_time("tables", _LEARN_SECONDS):
+            self.fleet.registry.refresh(_PATIENCE_SECONDS)
+        wait = min(_LEARN_SECONDS * 2 ** min(self._vain_looks, 10), _MOST_LEARN_SECONDS)
+        looks = isinstance(hint, LocationHint) and self._is_time("places", wait)
+        if looks:
+            self.fleet.registry.heads(_PATIENCE_SECONDS)
+        return looks
+
+    def _is_time(self, what: str, wait_seconds: float) -> bool:
         with self._learning:
-            due = self.clock() >= self._learn_at
+            now = self.clock()
+            due = now >= self._learn_at.get(what, now)
             if due:
-                self._learn_at = self.clock() + _LEARN_SECONDS
+                self._learn_at[what] = now + wait_seconds
         return due
 
     def _notice(self, hints: Counter[str]) -> dict[str, Transient]:
@@ -156,7 +176,7 @@ class Intake:
             if ours:
                 self.fleet.recover(Rows(rows.tables, ours))
         except Transient as error:  # runs are asked after from time to time anyway
-            log.warning("a run that was told of could not be looked after", reason=str(error))
+            log.warning("could not check on a reported run", reason=str(error))
 
     def _count(self, refused: Refused) -> None:
         self.fleet.metrics.count(names.REFUSED, reason=refused.reason)

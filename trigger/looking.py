@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from icemirror.errors import IcemirrorError, Transient
 from icemirror.table_id import TableId
@@ -16,8 +16,11 @@ from trigger.heads.source import Head, HeadSource
 if TYPE_CHECKING:
     from icemirror.settings import TableSettings
 
+T = TypeVar("T")
+
 _LONGEST_PAUSE_SECONDS = 30.0
-_LONGEST_LOOK_SECONDS = 60.0
+LONGEST_LOOK_SECONDS = 60.0
+"""A catalog that has not answered for so long is told of."""
 
 
 @dataclass
@@ -53,8 +56,8 @@ class Looking:
                 continue
             if catalog.under_way.done():
                 heads.update(self._answer(catalog, catalog.under_way))
-            elif (seconds := self._clock() - catalog.asked_at) >= _LONGEST_LOOK_SECONDS:
-                catalog.failures = int(seconds / _LONGEST_LOOK_SECONDS)
+            elif (seconds := self._clock() - catalog.asked_at) >= LONGEST_LOOK_SECONDS:
+                catalog.failures = int(seconds / LONGEST_LOOK_SECONDS)
                 # In words that change seldom: each change is written into the row of every table.
                 minutes = catalog.failures
                 silent = Transient(
@@ -78,7 +81,7 @@ class Looking:
         if catalog.under_way is None and self._clock() >= catalog.not_before:
             ids = [table.changelog_id for table in tables]
             catalog.tables, catalog.asked_at = tables, self._clock()
-            catalog.under_way = _start(lambda: self._source(name).look(ids))
+            catalog.under_way = in_background(lambda: self._source(name).look(ids))
 
     def _answer(self, catalog: _Catalog, future: Future[Mapping[TableId, Head]]) -> dict[str, Head]:
         catalog.under_way = None
@@ -104,9 +107,9 @@ class Looking:
         catalog.not_before = self._clock() + pause
 
 
-def _start(look: Callable[[], Mapping[TableId, Head]]) -> Future[Mapping[TableId, Head]]:
+def in_background(look: Callable[[], T]) -> Future[T]:
     """Looks in a thread that does not keep the process, should the catalog never answer."""
-    future: Future[Mapping[TableId, Head]] = Future()
+    future: Future[T] = Future()
 
     def run() -> None:
         try:

@@ -21,18 +21,17 @@ class Pulse:
         """This part lives; `why` it does not work."""
         self._beats[part] = (self._clock(), "" if works else why or "does not work")
 
-    def is_alive(self) -> bool:
-        """No part hangs. One that cannot reach what it needs still lives: starting it anew would not help."""
-        return not self.hanging()
+    def touch(self, part: str) -> None:
+        """This part lives; how its work went is told when it is done."""
+        self._beats[part] = (self._clock(), self._beats[part][1])
 
     def hanging(self) -> list[str]:
-        """The parts that have not been heard of for too long."""
+        """The parts that have not been heard of for too long.
+
+        One that cannot reach what it needs still lives: starting it anew would not help.
+        """
         now = self._clock()
         return sorted(part for part, (at, _) in self._beats.items() if now - at > self._most_seconds)
-
-    def is_ready(self) -> bool:
-        """Every part could do its work the last time."""
-        return not self.unready()
 
     def unready(self) -> str:
         """Which parts cannot do their work, and why; empty if all can."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,13 @@ from icemirror.errors import BadConfig, IcemirrorError, Transient, unexpected_te
 from trigger.directory import Directory
 from trigger.heads.open_source import open_source
 from trigger.heads.source import Head, HeadSource
+from trigger.listing import Listing, Namespace, StillListing
 from trigger.looking import Looking
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
+
+_PATIENCE_SECONDS = 20.0
 
 
 class Registry:
@@ -23,10 +27,13 @@ class Registry:
     `directory` has them by what events call them, as far as their heads are known. Several threads may use it.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = self._known = settings
         self._sources: dict[str | None, HeadSource] = {}
-        self._looking = Looking(self._source)
+        self._opening = threading.Lock()
+        self._looking = Looking(self._source, clock)
+        self._listing = Listing(self._source, clock)
+        self._listed: dict[Namespace, tuple[str, ...]] = {}
         self.seen: set[str] = set()
         self._heads: dict[str, str] = {}
         self._lock = threading.RLock()
@@ -65,24 +72,36 @@ class Registry:
             raise BadConfig(f"no table matches {pattern!r}; there are: {known or 'none'}")
         return chosen
 
-    def refresh(self) -> None:
-        """Looks for new changelogs. Where that fails, what was known stays, and `problem` says why."""
+    def refresh(self, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        """Looks for new changelogs. Where that fails, what was known stays, and `problem` says why.
+
+        `refusals`: how often in a row it failed; a catalog that is slow has not failed yet.
+        """
         if self._settings.discover:
             with self._lock:
-                self._discover()
+                self.problem = self._discover(patience_seconds)
+                if not isinstance(self.problem, StillListing):
+                    self.refusals = self.refusals + 1 if self.problem else 0
                 self.directory = Directory.of(self.tables, self._heads)
 
-    def _discover(self) -> None:
+    def _discover(self, patience_seconds: float) -> IcemirrorError | None:
         from icemirror.settings import expand_discovered
 
+        wanted = [(entry.changelog_catalog, entry.namespace) for entry in self._settings.discover]
+        problems: list[IcemirrorError] = []
+        for namespace, listed in self._listing.list_all(wanted, patience_seconds).items():
+            if isinstance(listed, IcemirrorError):
+                problems.append(listed)
+            else:
+                self._listed[namespace] = listed
         try:
             self._known = expand_discovered(self._settings, self._list_tables)
+        except IcemirrorError as error:
+            problems.append(error)
         except Exception as error:
-            self.problem = error if isinstance(error, IcemirrorError) else Transient(unexpected_text(error))
-            self.refusals += 1
-        else:
-            self.problem = None
-            self.refusals = 0
+            problems.append(Transient(unexpected_text(error)))
+        # What is certain to need somebody is told before what may pass in a moment.
+        return min(problems, key=lambda problem: isinstance(problem, StillListing), default=None)
 
     def heads(self, patience_seconds: float) -> dict[str, Head]:
         """What is known by now of the heads of the tables' changelogs, by mirror; `seen` keeps their names."""
@@ -93,13 +112,6 @@ class Registry:
             self._heads |= known
             self.directory = Directory.of(self.tables, self._heads)
         return heads
-
-    def learn(self, patience_seconds: float) -> None:
-        """Brings `directory` up to date for a hint that is not in there: new changelogs, and heads not known yet."""
-        with self._lock:
-            self.refresh()
-            if any(table.name not in self._heads for table in self.tables):
-                self.heads(patience_seconds)
 
     def failures(self, table: TableSettings) -> int:
         """How often in a row the table's catalog did not answer."""
@@ -121,9 +133,10 @@ class Registry:
             source.close()
 
     def _list_tables(self, catalog: str | None, namespace: str) -> Iterable[str]:
-        return self._source(catalog).list_tables(namespace)
+        return self._listed.get((catalog, namespace), ())
 
     def _source(self, name: str | None) -> HeadSource:
-        if name not in self._sources:
-            self._sources[name] = open_source(self._settings.catalog_properties(name), name)
-        return self._sources[name]
+        with self._opening:
+            if name not in self._sources:
+                self._sources[name] = open_source(self._settings.catalog_properties(name), name)
+            return self._sources[name]

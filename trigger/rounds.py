@@ -10,8 +10,9 @@ from icemirror.errors import IcemirrorError, Invalid
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Rows, SlotState
 from icemirror.telemetry.logs import get_log
-from trigger.due import dispatch, next_launch_at
+from trigger.due import dispatch, launch_times
 from trigger.fleet import Fleet
+from trigger.repeated import Repeated
 from trigger.reporting import Reporting
 
 _REFRESH_SECONDS = 30.0
@@ -28,7 +29,7 @@ log = get_log(__name__)
 class Rounds:
     """One round after the other. The look at the heads every `sweep_seconds` finds what no event told.
 
-    `problem`: why the last one could not do its work.
+    `problem`: why the last one could not do its work. `alive` is called on the way: one that takes long does not hang.
     """
 
     fleet: Fleet
@@ -36,9 +37,12 @@ class Rounds:
     sweep_seconds: float
     clock: Callable[[], float] = time.monotonic
     problem: str = ""
+    alive: Callable[[], None] = lambda: None
     _refresh_at: float = field(default=float("-inf"))
     _sweep_at: float = field(default=float("-inf"))
     _asked_at: float = field(default=float("-inf"))
+    _failing: Repeated = field(default_factory=lambda: Repeated(log, "round failed"))
+    _blind: Repeated = field(default_factory=lambda: Repeated(log, "looking for new changelogs failed"))
 
     def once(self) -> tuple[float, bool]:
         """One round: the seconds until the next one, and whether it could do its work."""
@@ -50,9 +54,10 @@ class Rounds:
             raise  # the state itself cannot be used
         except IcemirrorError as error:
             self.problem = str(error)
-            log.warning("round failed", reason=self.problem)
+            self._failing.failed(self.problem)
             return _COMPLETION_SECONDS, False
         self.problem = ""
+        self._failing.ended()
         return self._pause(rows), True
 
     def _refresh(self) -> None:
@@ -61,15 +66,18 @@ class Rounds:
         if self.clock() < self._refresh_at:
             return
         known = {table.name for table in registry.tables}
-        registry.refresh()
+        registry.refresh(_PATIENCE_SECONDS)
+        self.alive()
         self._refresh_at = self.clock() + _REFRESH_SECONDS
         if registry.problem is not None:
-            log.warning("looking for new changelogs failed", reason=str(registry.problem))
+            self._blind.failed(str(registry.problem))
+        else:
+            self._blind.ended()
         if {table.name for table in registry.tables} - known:
             self._sweep_at = self.clock()
 
     def _sweep(self) -> Rows:
-        rows = self.fleet.sweep(patience_seconds=_PATIENCE_SECONDS)
+        rows = self.fleet.sweep(_PATIENCE_SECONDS, self.alive)
         registry = self.fleet.registry
         # A catalog that was away hid what its tables did meanwhile: ask again soon, not in an hour.
         self._sweep_at = self.clock() + (
@@ -82,15 +90,14 @@ class Rounds:
         if self.clock() - self._asked_at >= _COMPLETION_SECONDS:
             rows = self.fleet.store.load(EVERYTHING)
             if _active(rows) or any(row.owner for row in rows.tables.values()):
-                self.fleet.recover(rows)
+                self.fleet.recover(rows, self.alive)
             self._asked_at = self.clock()
-        return dispatch(self.fleet)
+        return dispatch(self.fleet, self.alive)
 
     def _pause(self, rows: Rows) -> float:
         now, fleet = self.fleet.clock(), self.fleet
         pause = min(_COMPLETION_SECONDS if _active(rows) else _IDLE_SECONDS, self._until(self._sweep_at))
-        at = next_launch_at(rows, frozenset(table.name for table in fleet.registry.tables), now, fleet.policy)
-        if at is not None:
+        for at in launch_times(rows, fleet.registry.names(), now, fleet.policy):
             # What was due in this round was launched, or cannot be yet.
             pause = min(pause, at - now if at > now else _AGAIN_SECONDS)
         return max(pause, _SHORTEST_SECONDS)

@@ -1,4 +1,4 @@
-"""How all tables stand, in three numbers: for a log from which metrics are made."""
+"""How all tables stand, in five numbers: for a log from which metrics are made."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from icemirror.state.rows import Rows
 from icemirror.telemetry.logs import get_log
 from trigger.fleet import Fleet
 from trigger.idle import Sight, Standing, idle_code, standings
+from trigger.repeated import Repeated
 from trigger.reporting import Reporting
 
 _REFRESH_SECONDS = 30.0
@@ -36,6 +37,12 @@ class Watch:
     standings: dict[str, Standing] = field(default_factory=dict)
     problem: str = ""
     _refresh_at: float = 0.0
+    _failing: Repeated = field(default_factory=lambda: Repeated(log, "sweep failed"))
+    _blind: Repeated = field(default_factory=lambda: Repeated(log, "looking for new changelogs failed"))
+
+    @property
+    def _patience_seconds(self) -> float:
+        return max(self.poll_seconds, _SHORTEST_PAUSE_SECONDS)
 
     def run(self) -> Exit:
         """The exit code: 0 when told to stop; with `until_idle`, what every table came to."""
@@ -44,15 +51,16 @@ class Watch:
         while not self.stop.is_set():
             self._refresh()
             try:
-                rows = self.fleet.sweep(patience_seconds=max(self.poll_seconds, _SHORTEST_PAUSE_SECONDS))
+                rows = self.fleet.sweep(patience_seconds=self._patience_seconds)
                 self.reporting.report(rows)
             except Invalid:
                 raise  # the state itself cannot be used
             except IcemirrorError as error:
                 self.problem = f"rounds: {error}"
-                log.warning("sweep failed", reason=str(error))
+                self._failing.failed(str(error))
             else:
                 self.problem = ""
+                self._failing.ended()
                 self.on_round(rows)
                 if self.until_idle and (code := self._idle(rows)) is not None:
                     return code
@@ -64,9 +72,11 @@ class Watch:
         registry, now = self.fleet.registry, time.monotonic()
         if now < self._refresh_at:
             return
-        registry.refresh()
-        if registry.problem is not None:
-            log.warning("looking for new changelogs failed", reason=str(registry.problem))
+        registry.refresh(self._patience_seconds)
+        if registry.problem is not None and registry.refusals:
+            self._blind.failed(str(registry.problem))
+        elif registry.problem is None:
+            self._blind.ended()
         pause = _SHORTEST_PAUSE_SECONDS * 2**registry.refusals if registry.problem else _REFRESH_SECONDS
         self._refresh_at = now + min(pause, _REFRESH_SECONDS)
 

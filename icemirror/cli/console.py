@@ -16,7 +16,6 @@ from rich.text import Text
 from icemirror.telemetry.redaction import redact, register_secret
 
 if TYPE_CHECKING:
-    from icemirror.errors import IcemirrorError
     from icemirror.settings import Settings
 
 # Any: click's decorators take functions and commands of every signature.
@@ -85,13 +84,17 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def print_json_error(table: str, error: IcemirrorError) -> None:
+def print_json_error(table: str, error: Exception) -> None:
     """A table's failure as one line of JSON, without secrets."""
-    print_json({"table": table, "error": {"kind": error.kind, "message": redact(str(error))}})
+    from icemirror.failure import MORE, failure_of
+
+    failure = failure_of(error, MORE)
+    print_json({"table": table, "error": {"kind": failure.kind, "message": failure.message}})
 
 
 def printable(text: str) -> str:
     """Without anything that a terminal would obey, such as colours: the text may come from outside. Lines stay."""
+    text = text.replace("\t", " ")
     return "".join(one if one.isprintable() or one == "\n" else f"\\u{ord(one):04x}" for one in text)
 
 

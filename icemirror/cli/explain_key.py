@@ -21,6 +21,7 @@ from icemirror.cli.console import (
     print_json_error,
     printable,
 )
+from icemirror.cli.counted import counted
 from icemirror.cli.table_progress import table_progress
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
@@ -128,8 +129,8 @@ def _render(report: ExplainReport) -> Group:
     lines += [Text(f"unreadable: {one.path}: {one.what}", style="red") for one in report.unreadable]
     lines += [Text(f"note: {note}", style="yellow") for note in report.notes]
     read = report.read
-    looked = f"read {read.changelog_files:,} of {read.of_changelog_files:,} changelog files"
-    looked += f", {read.data_files:,} of {read.of_data_files:,} data files; {report.seconds:.2f} s"
+    looked = f"read {read.changelog_files:,} of {counted(read.of_changelog_files, 'changelog file')}"
+    looked += f", {read.data_files:,} of {counted(read.of_data_files, 'data file')}; {report.seconds:.2f} s"
     return Group(*lines, Text(), Text(looked, style="dim"))
 
 

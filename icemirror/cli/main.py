@@ -17,6 +17,7 @@ import click
 
 from icemirror import __version__
 from icemirror.cli.console import config_option, print_error, print_hint, print_traceback
+from icemirror.cli.interrupted import was_interrupted
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
 
@@ -138,7 +139,7 @@ class Shell:
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit codes: 0 done, 2 bad usage or configuration, 3 a table needs a person, 4 retry later, "
-    "5 a difference was found, 1 unexpected.",
+    "5 a difference was found, 1 unexpected, 130 interrupted, 141 nobody reads the output any more.",
 )
 @click.version_option(__version__, prog_name="icemirror", message="%(prog)s %(version)s")
 @click.option(
@@ -174,6 +175,9 @@ def conclude(error: BaseException, *, debug: bool) -> int:
             return Exit.USAGE
         case IcemirrorError():
             print_error(str(error))
+        case _ if was_interrupted():  # that is what it came of
+            print_hint("interrupted")
+            return Exit.INTERRUPTED
         case _:
             print_error(f"{type(error).__name__}: {error}")
             if not debug:
@@ -221,6 +225,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except BaseException as error:
         return int(conclude(error, debug=shell.debug))
+    if status == Exit.UNEXPECTED and was_interrupted():
+        status = Exit.INTERRUPTED
     return int(status) if isinstance(status, int) else int(Exit.DONE)
 
 

@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from icemirror.result import CompactResult, ExpireResult, IndexResult, MaintainResult, OrphansResult
-    from icemirror.settings import Settings, TableSettings
+    from icemirror.settings import TableSettings
+    from spark_job.pipeline import Pipeline
 
 _EXPIRE = "expire"
 _CLEAN_ORPHANS = "clean-orphans"
 _COMPACT = "compact"
 _INDEX = "index"
 _USUAL = (_EXPIRE, _CLEAN_ORPHANS)
+_USUAL_AGE = "24h"
 _LEAST_AGE = "7h"  # a worker gives up a slice after six
 _SHOWN = 20
 
@@ -53,10 +55,9 @@ class _NoMirrorYet(Invalid):
 @click.option("--dry-run", is_flag=True, help="Show what would be done, change nothing.")
 @click.option(
     "--older-than",
-    default="24h",
-    show_default=True,
     metavar="AGE",
-    help="clean-orphans: keep younger files, which a merge under way may be about to commit. At least 7h.",
+    help="clean-orphans: keep younger files, which a merge under way may be about to commit. At least 7h.  "
+    "[default: 24h]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table and action on stdout.")
 def maintain(
@@ -64,7 +65,7 @@ def maintain(
     names: tuple[str, ...],
     action: str | None,
     dry_run: bool,
-    older_than: str,
+    older_than: str | None,
     as_json: bool,
 ) -> int:
     """Remove what mirrors do not need any more, or put small files together. Without an ACTION, the first two:
@@ -81,31 +82,62 @@ def maintain(
     and for roles that may delete where jobs may not. They also mend an index when they meet with damage. The last two
     read the changelog as well. Safe beside running merges. Without --table, tables that have no mirror yet are skipped.
     """
-    from icemirror.telemetry.configured import start_logs
+    from icemirror.telemetry.configured import open_report, start_logs
+    from icemirror.telemetry.logs import bind, get_log
+    from spark_job.wiring import build_pipeline
 
+    log = get_log(__name__)
     settings = load(config)
-    start_logs(settings, quiet=err.is_terminal and not as_json)
-    seconds = _age(older_than)
+    debug = bool(click.get_current_context().find_root().params.get("debug"))
+    start_logs(settings, quiet=err.is_terminal and not as_json, debug=debug)
     actions = (action,) if action else _USUAL
+    if older_than is not None and _CLEAN_ORPHANS not in actions:
+        by = "; the table's properties (history.expire.*) say which expire" if action == _EXPIRE else ""
+        raise click.UsageError(f"--older-than is for clean-orphans, not for {action}{by}.")
+    seconds = _age(older_than or _USUAL_AGE)
     results: list[MaintainResult] = []
     codes: list[Exit] = []
+    report = open_report(settings)
+    pipeline = build_pipeline(settings, run_id=f"maintain-{uuid.uuid4()}")
     for table in choose_tables(settings, names):
+        done: list[MaintainResult] = []
+        failure: Exception | None = None
         try:
-            for result in _run(settings, table, actions, dry_run=dry_run, older_than_seconds=seconds):
-                results.append(result)
-                if as_json:
-                    print_json(result.model_dump(mode="json"))
-        except IcemirrorError as error:
-            if isinstance(error, _NoMirrorYet) and not names:
+            # (what was done before a failure is kept)
+            done.extend(_run(pipeline, table, actions, dry_run=dry_run, older_than_seconds=seconds))
+        except _NoMirrorYet as error:
+            if not names:
                 print_hint(f"{error} Skipped.")
-                continue
-            codes.append(exit_code(error))
-            print_error(str(error))
+            else:
+                failure = error
+        except IcemirrorError as error:
+            failure = error
+        except Exception as error:  # a defect of ours, or of a library: this table fails, the others go on
+            with bind(table=table.name):
+                log.failure("maintenance failed unexpectedly", error)
+                report(error)
+            failure = error
+        results += done
+        for result in done if as_json else ():
+            print_json(result.model_dump(mode="json"))
+        if failure is not None:
+            codes.append(exit_code(failure))
+            print_error(_told(table, failure))
             if as_json:
-                print_json_error(table.name, error)
+                print_json_error(table.name, failure)
     if not as_json and results:
         _show(results)
     return worst(codes)
+
+
+def _told(table: TableSettings, error: Exception) -> str:
+    from icemirror.failure import MORE, failure_of
+
+    return (
+        str(error)
+        if isinstance(error, IcemirrorError)
+        else f"{table.name}: {failure_of(error, MORE).message}"
+    )
 
 
 def _age(text: str) -> float:
@@ -124,7 +156,7 @@ def _age(text: str) -> float:
 
 
 def _run(
-    settings: Settings,
+    pipeline: Pipeline,
     table: TableSettings,
     actions: tuple[str, ...],
     *,
@@ -134,16 +166,14 @@ def _run(
     from icemirror.telemetry.logs import bind
     from spark_job.compaction.all_due import compact_all
     from spark_job.iceberg.failures import named_for
-    from spark_job.iceberg.tables import Catalogs
     from spark_job.index_upkeep.mend_index import mend_index
     from spark_job.maintenance.expire import expire
     from spark_job.maintenance.orphans import clean_orphans
-    from spark_job.wiring import build_pipeline
 
-    catalogs = Catalogs(settings)
+    index_location = pipeline.settings.index_location
 
     def load_mirror() -> IcebergTable:
-        found = catalogs.load_mirror(table)
+        found = pipeline.catalogs.load_mirror(table)
         if found is None:
             raise _NoMirrorYet(f"{table.name}: {NO_MIRROR_YET}.")
         return found
@@ -154,19 +184,19 @@ def _run(
                 yield expire(
                     load_mirror(),
                     table.name,
-                    configured_index=settings.index_location,
+                    configured_index=index_location,
                     dry_run=dry_run,
                 )
             elif action in (_COMPACT, _INDEX):
                 load_mirror()
                 do = compact_all if action == _COMPACT else mend_index
-                yield do(build_pipeline(settings, run_id=f"maintain-{uuid.uuid4()}"), table, dry_run=dry_run)
+                yield do(pipeline, table, dry_run=dry_run)
             else:
                 yield clean_orphans(
                     load_mirror,
                     table.name,
                     older_than_seconds=older_than_seconds,
-                    configured_index=settings.index_location,
+                    configured_index=index_location,
                     dry_run=dry_run,
                 )
 

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from icemirror.cli.console import config_option, err, load, out, print_error, print_hint, print_json
+from icemirror.cli.counted import counted
 from icemirror.cli.fitting import Column, fit
 from icemirror.cli.plan import choose_tables, explain
 from icemirror.cli.trouble import with_table
@@ -108,9 +109,7 @@ def _merge(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bo
 
 
 def _show_slice(progress: Progress, task: TaskID, name: str, part: SliceResult) -> None:
-    progress.update(
-        task, description=f"{name}: {part.events:,} event{'' if part.events == 1 else 's'} merged"
-    )
+    progress.update(task, description=f"{name}: {counted(part.events, 'event')} merged")
 
 
 def _show_stage(progress: Progress, task: TaskID, name: str, staged: Staged) -> None:
@@ -123,7 +122,7 @@ def render_results(results: list[TableResult], width: int) -> Table | Group:
     counted = [
         Column(
             name,
-            [Text(f"{sum(getattr(part, name) for part in result.slices):,}") for result in results],
+            [_count(result, sum(getattr(part, name) for part in result.slices)) for result in results],
             "right",
             spare=1 if name == "stale" else 0,
         )
@@ -134,9 +133,14 @@ def render_results(results: list[TableResult], width: int) -> Table | Group:
     columns = [
         Column("table", [Text(result.table) for result in results]),
         Column("outcome", [Text(result.outcome, styles.get(result.outcome, "")) for result in results]),
-        Column("commits", [Text(f"{len(result.slices):,}") for result in results], "right", spare=3),
+        Column("commits", [_count(result, len(result.slices)) for result in results], "right", spare=3),
         *counted,
         Column("live rows", [Text(text) for text in rows], "right"),
         Column("seconds", [Text(f"{result.seconds:.2f}") for result in results], "right", spare=2),
     ]
     return fit(columns, width)
+
+
+def _count(result: TableResult, number: int) -> Text:
+    """Slices count; what a rebuild read and swapped in is none, and not nothing."""
+    return Text("" if result.outcome == "rebuilt" and not result.slices else f"{number:,}")

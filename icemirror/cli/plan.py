@@ -18,7 +18,8 @@ from icemirror.cli.console import (
     print_json_error,
 )
 from icemirror.cli.fitting import Column, fit, numbers
-from icemirror.errors import BadConfig, Exit, IcemirrorError, exit_code, worst
+from icemirror.cli.trouble import with_table
+from icemirror.errors import BadConfig, Exit, IcemirrorError, exit_code, filled, worst
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -42,8 +43,9 @@ def choose_tables(settings: Settings, names: tuple[str, ...]) -> tuple[TableSett
     """The tables that were named, or all; discovered ones included."""
     from icemirror.settings.expand import unmatched
     from spark_job.discover import discover_tables
+    from spark_job.iceberg.tables import Catalogs
 
-    settings = discover_tables(settings)
+    settings = discover_tables(settings, Catalogs(settings))
     for problem in unmatched(settings):
         print_hint(f"discover: {problem}")
     chosen = {table.name: table for table in map(settings.table, names)}  # one that was named twice, once
@@ -52,7 +54,7 @@ def choose_tables(settings: Settings, names: tuple[str, ...]) -> tuple[TableSett
 
 def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: bool) -> int:
     """Prints the plan of each table."""
-    from spark_job.replays.resync import take_stock
+    from spark_job.replays.resync import look_ahead
     from spark_job.wiring import build_pipeline
 
     pipeline = build_pipeline(settings, run_id="plan")
@@ -60,13 +62,14 @@ def explain(settings: Settings, tables: tuple[TableSettings, ...], *, as_json: b
     codes: list[Exit] = []
     for table in tables:
         try:
-            plans.append(pipeline.explain(take_stock(pipeline, table)))
+            plans.append(pipeline.explain(look_ahead(pipeline, table)))
             if _stops(plans[-1]):
+                print_error(_led(table, filled(plans[-1].refused or "", table.name)))
                 codes.append(Exit.NEEDS_PERSON)
         except BadConfig:
             raise
         except IcemirrorError as error:
-            print_error(str(error))
+            print_error(_led(table, str(error)))
             codes.append(exit_code(error))
             if as_json:
                 print_json_error(table.name, error)
@@ -83,14 +86,20 @@ def _stops(result: PlanResult) -> bool:
     return result.refused is not None and result.slices > 0
 
 
+def _led(table: TableSettings, message: str) -> str:
+    """The message, with the table before it unless it begins with one of its names."""
+    return message if message.startswith(f"{table.changelog_id}: ") else with_table(table.name, message)
+
+
 def _does(result: PlanResult) -> Text:
     changes = "; ".join(result.schema_changes)
-    if _stops(result):
-        return Text(f"stops: {changes}", style="red")
+    if _stops(result):  # (why stands on stderr)
+        return Text(f"stops: {changes}" if changes else "stops", style="red")
     if result.refused is not None:
-        return Text(f"nothing; with the next events it stops: {changes}", style="yellow")
+        why = changes or filled(result.refused, result.table)
+        return Text(f"nothing; with the next events it stops: {why}", style="yellow")
     if result.rebuilds_mirror:
-        return Text("rebuilds the mirror, which its changelog does not lead on from")
+        return Text("rebuilds the mirror: its position is no longer in the changelog's history")
     if changes and result.slices:
         return Text(f"merges, and changes the mirror: {changes}")
     if changes:

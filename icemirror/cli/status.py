@@ -14,6 +14,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from icemirror.cli.console import config_option, load, out, print_error, print_hint, print_json
+from icemirror.cli.counted import counted
 from icemirror.cli.fitting import Column, fit
 from icemirror.cli.trouble import with_table
 
@@ -50,10 +51,11 @@ def status(config: str | None, as_json: bool) -> None:
         for problem in registry.unmatched:
             print_hint(f"discover: {problem}")
         tables = registry.tables
-    now, slots = time.time(), policy_of(settings).slots
+    asked, slots = _ask(settings, tables), policy_of(settings).slots
+    now = time.time()  # after they were asked: what they told of is in the past
     found = [
-        table_status(table, rows, now, slots=slots, asked=asked)
-        for table, asked in zip(tables, _ask(settings, tables), strict=True)
+        table_status(table, rows, now, slots=slots, asked=told)
+        for table, told in zip(tables, asked, strict=True)
     ]
     if as_json:
         for one in found:
@@ -121,11 +123,11 @@ def _index(one: dict[str, Any]) -> Text:
 _COLUMNS = (
     _Cell("table", lambda one: Text(one["table"])),
     _Cell("state", _state),
-    _Cell("lag", lambda one: Text(_seconds(one["lag"]["seconds"])), 2, "right"),
-    _Cell("behind", lambda one: Text(_behind(one["lag"])), 1, "right"),
-    _Cell("live rows", _live_rows, 3, "right"),
-    _Cell("index", _index, 4, "right"),
-    _Cell("last run", lambda one: Text(_last_run(one["last_run"])), 5),
+    _Cell("lag", lambda one: Text(_seconds(one["lag"]["seconds"])), 0, "right"),
+    _Cell("behind", lambda one: Text(_behind(one["lag"])), 0, "right"),
+    _Cell("live rows", _live_rows, 1, "right"),
+    _Cell("index", _index, 2, "right"),
+    _Cell("last run", lambda one: Text(_last_run(one["last_run"])), 3),
 )
 
 
@@ -136,7 +138,7 @@ def _replay(replay: dict[str, Any]) -> str:
     what = "rebuild from the whole changelog" if replay["full"] else f"replay {begins}"
     if replay["events"] is None:
         return f"{what}: waits"
-    return f"{what}: {replay['events']:,} of {_events(replay['of_events'])}"
+    return f"{what}: {replay['events']:,} of {counted(replay['of_events'], 'event')}"
 
 
 def _seconds(lag: float | None) -> str:
@@ -146,12 +148,10 @@ def _seconds(lag: float | None) -> str:
 def _behind(lag: dict[str, Any]) -> str:
     if lag["snapshots"] is None:
         return ""
-    return _events(lag["events"]) if lag["snapshots"] else "–"
-
-
-def _events(count: int) -> str:
-    return f"{count:,} event{'' if count == 1 else 's'}"
+    return counted(lag["events"], "event") if lag["snapshots"] else "–"
 
 
 def _last_run(run: dict[str, Any] | None) -> str:
-    return "" if run is None else f"{run['outcome']}, {_events(run['events'])} at {run['ended_at'][11:19]}"
+    if run is None:
+        return ""
+    return f"{run['outcome']}, {counted(run['events'], 'event')} at {run['ended_at'][11:19]}"

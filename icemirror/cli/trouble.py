@@ -30,8 +30,11 @@ def explain_trouble(fleet: Fleet, rows: Rows, found: Mapping[str, Standing], con
         name = one["table"]
         if found.get(name) in (None, Standing.CURRENT, Standing.BEHIND):
             continue
-        unsaid = "its catalog has not answered yet" if found[name] is Standing.GAVE_UP else "paused"
-        print_error(with_table(name, one["error"]["message"] if one["error"] else unsaid))
+        told = one["error"]["message"] if one["error"] else ""
+        if found[name] is Standing.PAUSED:
+            print_hint(f"{name}: paused{f'; before that: {told}' if told else ''}")
+        else:
+            print_error(with_table(name, told or "its catalog has not answered yet"))
         resume = f"icemirror resume{file} --table {shlex.quote(name)}"
         if one["state"] == "quarantined":
             print_hint(f"when that is mended: {resume}")

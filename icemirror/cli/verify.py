@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from icemirror.cli.console import config_option, err, load, out, print_error, print_json, print_json_error
+from icemirror.cli.counted import counted
 from icemirror.cli.table_progress import table_progress
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
@@ -98,11 +99,12 @@ def _verify(settings: Settings, table: TableSettings, options: Options, *, as_js
 
 def _render(report: VerifyReport) -> Group:
     checked = report.checked
-    looked = f"{checked.data_files:,} data files, {checked.segments:,} segments"
-    counts = f"{checked.rows:,} rows and {checked.entries:,} index entries"
+    looked = f"{counted(checked.data_files, 'data file')}, {counted(checked.segments, 'segment')}"
+    entries = f"{checked.entries:,} index entr{'y' if checked.entries == 1 else 'ies'}"
+    counts = f"{counted(checked.rows, 'row')} and {entries}"
     looked += f", {counts}" if report.mode == "deep" else f"; samples: {counts} drawn"
     if checked.events:
-        looked += f" against {checked.events:,} events"
+        looked += f" against {counted(checked.events, 'event')}"
     right = "index and rows agree" if checked.rows or checked.entries else "counts agree"
     right = "equal" if report.mode == "deep" else right
     verdict = Text(right, style="bold green") if report.equal else Text("different", style="bold red")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field, SecretStr
 
+from icemirror.hive_address import EXPECTED, metastores, user_and_group
 from icemirror.mirror_properties import A_PATH, is_whole_path
 from icemirror.settings.contradictions import Contradiction
 from icemirror.settings.masking import mask_url
@@ -109,6 +110,8 @@ def _catalog_problems(path: tuple[str, ...], properties: Mapping[str, str]) -> I
         yield Contradiction((*path, "uri"), f"missing: a {kind} catalog needs its address")
     elif (expected := _expected_address(kind, properties.get("uri", ""))) is not None:
         yield Contradiction((*path, "uri"), f"is no address of a {kind} catalog: {expected}")
+    if kind == "hive" and "ugi" in properties and user_and_group(properties["ugi"]) is None:
+        yield Contradiction((*path, "ugi"), "is not a user and a group, user:group")
     retries = properties.get("glue.max-retries", "0")
     if not retries.isdecimal():
         yield Contradiction((*path, "glue.max-retries"), f"is {retries!r}, not a whole number")
@@ -132,8 +135,8 @@ def _expected_address(kind: str, address: str) -> str | None:
     match kind:
         case "rest" if scheme.lower() not in ("http", "https") or not rest:
             return "it begins with http:// or https://"
-        case "hive" if scheme.lower() != "thrift":
-            return "it begins with thrift://"
+        case "hive" if metastores(address) is None:
+            return EXPECTED
         case "sql" if not scheme or not separator:
             return "write postgresql+psycopg2://user@host/name, or sqlite:////data/catalog.db"
         case "sql" if scheme.split("+")[0] == "sqlite" and rest and not rest.startswith("/"):

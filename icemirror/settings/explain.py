@@ -80,6 +80,10 @@ def _message(details: ErrorDetails, walk: SchemaWalk) -> str:
             return f"must be more than {context['gt']:g}{found}"
         case "greater_than_equal":
             return f"must be at least {context['ge']:g}{found}"
+        case "less_than":
+            return f"must be less than {context['lt']:g}{found}"
+        case "less_than_equal":
+            return f"must be at most {context['le']:g}{found}"
         case "string_pattern_mismatch" if path[-1:] == ("group",):
             return f"expected lower-case letters, digits and dashes, 31 at most{found}"
         case "missing" if "description" in node:

@@ -64,7 +64,7 @@ class JobSettings(Section):
 
 
 class TelemetrySettings(Section):
-    """Logs, metrics and traces."""
+    """Logs and metrics."""
 
     log_format: Literal["json", "text"] = Field(
         default="json",
@@ -79,7 +79,7 @@ class TelemetrySettings(Section):
         description="Where `watch` and `serve` offer metrics to Prometheus; null: nowhere.",
     )
     otlp: Url | None = Field(
-        default=None, description="OpenTelemetry collector to send metrics and traces to, `http://…`."
+        default=None, description="OpenTelemetry collector to send metrics to, `http://…`."
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -97,8 +97,8 @@ class SentrySettings(Section):
 class Settings(Section):
     """The configuration of icemirror."""
 
-    project_ref: Name = Field(default="icemirror", description="Label on logs, metrics and traces.")
-    environment: Name = Field(default="dev", description="Label on logs, metrics and traces.")
+    project_ref: Name = Field(default="icemirror", description="Label on logs and metrics.")
+    environment: Name = Field(default="dev", description="Label on logs and metrics.")
     iceberg: IcebergSettings = Field(description="The Iceberg catalogs.")
     tables: tuple[TableSettings, ...] = Field(default=(), description="The mirrors to keep.")
     discover: tuple[DiscoverSettings, ...] = Field(
@@ -123,7 +123,7 @@ class Settings(Section):
     trigger: TriggerSettings = Field(
         default=TriggerSettings(), description="How changes are noticed and jobs launched."
     )
-    telemetry: TelemetrySettings = Field(default=TelemetrySettings(), description="Logs, metrics and traces.")
+    telemetry: TelemetrySettings = Field(default=TelemetrySettings(), description="Logs and metrics.")
     sentry: SentrySettings | None = Field(
         default=None, description="Errors to Sentry. Default: on if the environment has `SENTRY_DSN`."
     )

@@ -29,7 +29,7 @@ class OperationValues(Section):
     delete: tuple[Name, ...] = Field(default=(), description="Values that mean: the row is gone.")
     truncate: tuple[Name, ...] = Field(
         default=(),
-        description="Values that mean: all rows are gone. Such a row stops the table, and says what to do.",
+        description="Values that mean: all rows are gone. What becomes of the mirror then says `on_truncate`.",
     )
     ignore: tuple[Name, ...] = Field(default=(), description="Values of rows that are passed over.")
 

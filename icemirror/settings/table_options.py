@@ -191,8 +191,8 @@ class TableOptions(Section):
     )
     on_truncate: Literal["rebuild", "stop"] = Field(
         default="rebuild",
-        description="When the changelog was dropped and made anew (a TRUNCATE or a re-sync): `rebuild` builds the "
-        "mirror anew beside the old one and swaps (docs/resync.md).",
+        description="When the changelog was dropped and made anew (a TRUNCATE or a re-sync), or has a row that tells "
+        "of a truncation: `rebuild` builds the mirror anew beside the old one and swaps (docs/resync.md).",
     )
     on_expired_cursor: Literal["stop", "rebuild"] = Field(
         default="stop",
@@ -296,10 +296,8 @@ class TableOptions(Section):
         """What the profile leaves open, what a table without a key cannot have, columns that must stay."""
         yield from self._missing_columns()
         yield from self._profile_problems()
-        if self.append_only and self.primary_keys:
-            yield Contradiction(("primary_keys",), "an append_only table has no key: remove one of the two")
-        if self.append_only and self.delete_mode == "soft":
-            yield Contradiction(("delete_mode",), "an append_only table has no deletes to flag")
+        if self.append_only:
+            yield from self._needing_a_key()
         if self.delete_mode == "soft" and self.deleted_column in self.metadata_columns.named.values():
             yield Contradiction(
                 ("deleted_column",), f"metadata_columns has a column {self.deleted_column!r}, too"
@@ -327,6 +325,18 @@ class TableOptions(Section):
         for name, why in whose_else(self.table_properties, self.format_version):
             yield Contradiction(("table_properties", name), why)
         yield from super().contradictions()
+
+    def _needing_a_key(self) -> Iterator[Contradiction]:
+        if self.primary_keys:
+            yield Contradiction(("primary_keys",), "an append_only table has no key: remove one of the two")
+        if self.delete_mode == "soft":
+            yield Contradiction(("delete_mode",), "an append_only table has no deletes to flag")
+        if self.metadata_columns.source_sequence is not None:
+            why = "an append_only table has no sequence; keep_columns keeps a column of the changelog"
+            yield Contradiction(("metadata_columns", "source_sequence"), why)
+        if self.resolved_operation_values.ignore:
+            why = "every event of an append_only table becomes a row: none is passed over"
+            yield Contradiction(("operation_values", "ignore"), why)
 
     def _missing_columns(self) -> Iterator[Contradiction]:
         if self.append_only:

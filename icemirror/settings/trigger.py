@@ -130,6 +130,10 @@ class EmrServerlessLauncher(Section):
         description="KMS key of the disks of a job's workers, `arn:aws:kms:…:key/…`. Default: the application's, "
         "else EMR's own.",
     )
+    log_key_arn: Name | None = Field(
+        default=None,
+        description="KMS key of the logs that EMR itself keeps of a job, `arn:aws:kms:…:key/…`. Default: EMR's own.",
+    )
     timeout: Seconds = Field(
         default="6h", validate_default=True, ge=60, description="A run is cancelled after this time."
     )
@@ -147,8 +151,9 @@ class EmrServerlessLauncher(Section):
         """Names that AWS would refuse only when the first job is launched."""
         if not self.execution_role_arn.startswith("arn:"):
             yield Contradiction(("execution_role_arn",), "expected a role's ARN, arn:aws:iam::…:role/…")
-        if self.disk_key_arn is not None and not _KEY.match(self.disk_key_arn):
-            yield Contradiction(("disk_key_arn",), "expected a key's ARN, arn:aws:kms:…:key/…, not an alias")
+        for name, key in {"disk_key_arn": self.disk_key_arn, "log_key_arn": self.log_key_arn}.items():
+            if key is not None and not _KEY.match(key):
+                yield Contradiction((name,), "expected a key's ARN, arn:aws:kms:…:key/…, not an alias")
         located: list[tuple[tuple[str | int, ...], str | None]] = [
             (("entry_point",), self.entry_point),
             (("log_uri",), self.log_uri),

@@ -6,16 +6,10 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-    ProfileNotFound,
-)
+from botocore.exceptions import BotoCoreError, ClientError
 
-from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
+from icemirror.aws_refusals import code_of, is_refused, making_client, text_of
+from icemirror.errors import IcemirrorError, Invalid, Transient
 from icemirror.settings.trigger import DynamoDbState
 
 PARTITION_KEY, SORT_KEY = "kind", "key"
@@ -26,17 +20,6 @@ _ATTEMPTS = 4
 _CONNECT_SECONDS, _READ_SECONDS = 3.0, 5.0
 _CONDITION_FAILED = "ConditionalCheckFailedException"
 _ACTIONS = "BatchGetItem, Query, PutItem, UpdateItem and DeleteItem"
-_REFUSED = (
-    "AccessDenied",
-    "ExpiredToken",
-    "IncompleteSignature",
-    "InvalidClientTokenId",
-    "InvalidSignature",
-    "MissingAuthenticationToken",
-    "NotAuthorized",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClient",
-)
 
 
 def open_client(state: DynamoDbState, attempts: int = _ATTEMPTS) -> Any:  # noqa: ANN401 (boto3 makes it at run time)
@@ -46,32 +29,28 @@ def open_client(state: DynamoDbState, attempts: int = _ATTEMPTS) -> Any:  # noqa
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
     )
-    try:
+    with making_client("trigger.state", "region"):
         return boto3.session.Session().client(
             "dynamodb", region_name=state.region, endpoint_url=state.endpoint, config=config
         )
-    except NoRegionError:
-        raise BadConfig(
-            "trigger.state: give region, or set AWS_REGION: DynamoDB is one for each region"
-        ) from None
-    except (BotoCoreError, ValueError) as error:  # (ValueError: an endpoint that is no address)
-        raise BadConfig(f"trigger.state: DynamoDB cannot be used: {error}") from error
 
 
 def condition_failed(error: ClientError) -> bool:
     """Another writer was quicker."""
-    return _code(error) == _CONDITION_FAILED
+    return code_of(error) == _CONDITION_FAILED
 
 
 def named_error(table: str, error: BotoCoreError | ClientError) -> IcemirrorError:
     """The failure of a request, named for what to do about it."""
-    match error:
-        case NoCredentialsError() | PartialCredentialsError() | ProfileNotFound():
-            return Invalid(f"DynamoDB cannot be asked for the state {table}: {error}; give AWS credentials")
-        case ClientError():
-            return _named_answer(table, _code(error), _message(error))
-        case _:  # no connection, no answer in time, half of an answer
-            return Transient(f"DynamoDB did not answer about the state {table}: {type(error).__name__}")
+    if is_refused(error):
+        return Invalid(
+            f"DynamoDB refused to show or change the state {table} ({code_of(error) or error}): it needs valid "
+            f"credentials, and on that table the actions {_ACTIONS}"
+        )
+    if isinstance(error, ClientError):
+        return _named_answer(table, code_of(error), text_of(error))
+    # No connection, no answer in time, half of an answer.
+    return Transient(f"DynamoDB did not answer about the state {table}: {type(error).__name__}")
 
 
 def _named_answer(table: str, code: str, message: str) -> IcemirrorError:
@@ -79,11 +58,6 @@ def _named_answer(table: str, code: str, message: str) -> IcemirrorError:
         return Invalid(
             f"there is no DynamoDB table {table} here: create it in this region, with the text keys "
             f"`{PARTITION_KEY}` (partition) and `{SORT_KEY}` (sort); docs/trigger.md has the command"
-        )
-    if code.startswith(_REFUSED):
-        return Invalid(
-            f"DynamoDB refused to show or change the state {table} ({code}): it needs valid credentials, and "
-            f"on that table the actions {_ACTIONS}"
         )
     if code == "ValidationException" and "size" in message:
         return Invalid(
@@ -96,11 +70,3 @@ def _named_answer(table: str, code: str, message: str) -> IcemirrorError:
             f"`{PARTITION_KEY}` (partition) and `{SORT_KEY}` (sort); give the state a table of its own"
         )
     return Transient(f"DynamoDB could not serve the state {table} ({code}); try again")
-
-
-def _code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
-
-
-def _message(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Message", ""))

@@ -56,7 +56,8 @@ class Calls:
         for attempt in range(self._attempts):
             try:
                 return request()
-            except (httpx2.HTTPError, KeyError) as error:  # (lightkube: an answer without a content type)
+            # (KeyError: lightkube had an answer without a content type; ValueError: no JSON, or half of it)
+            except (httpx2.HTTPError, KeyError, ValueError) as error:
                 status = status_of(error)
                 if status in expected:
                     return status

@@ -64,7 +64,7 @@ def _load(adapter: TypeAdapter[R], known: frozenset[str], body: str, revision: s
     except ValidationError as error:
         if strange := [one["loc"] for one in error.errors() if one["type"] in _OF_ANOTHER_RELEASE]:
             where = ".".join(map(str, strange[0]))
-            raise _newer(found, f"under `{where}` what this release does not know") from None
+            raise _newer(found, f"an unknown value under `{where}`") from None
         raise _damaged(body, f"{error.error_count()} unfit values") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(body, type(error).__name__) from None

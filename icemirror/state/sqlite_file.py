@@ -6,7 +6,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from icemirror.errors import Invalid, Transient
+from icemirror.errors import IcemirrorError, Invalid, Transient
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x1CE3144  # tells our file from another one, such as a catalog's
@@ -84,7 +84,7 @@ def moved_error(path: Path) -> Invalid:
     )
 
 
-def named_error(path: Path, error: sqlite3.Error) -> Exception:
+def named_error(path: Path, error: sqlite3.Error) -> IcemirrorError:
     """The failure of a statement, named for what to do about it."""
     code = getattr(error, "sqlite_errorcode", None)
     match code if code is None else code & 0xFF:  # the low byte is the primary result code
@@ -100,7 +100,7 @@ def named_error(path: Path, error: sqlite3.Error) -> Exception:
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
             return Transient(f"the state {path} could not be read or written ({error}): is the disk full?")
         case _:
-            return error
+            return Transient(f"the state {path} could not be read or written: {error}")
 
 
 def _looks_ours(connection: sqlite3.Connection, path: Path) -> bool:

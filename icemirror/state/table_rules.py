@@ -127,12 +127,12 @@ def charge_replay(row: TableRow, now: float, jitter: float, error: ErrorResult, 
 def pass_by(row: TableRow, event: PassedBy, policy: Policy) -> TableRow:
     """18. A worker came for the table that does not know it. The next one may: back off, but not for ever.
 
-    It takes a person only at the last failure, and only if that is not the first of its kind: there may be jobs of two
-    kinds for a while, and one that knows the table makes all of it good.
+    It takes a person only if it is so again once the quarantine that the last failure brought is over: there may be
+    jobs of two kinds for a while, and one that knows the table makes all of it good.
     """
     error = event.error or ErrorResult(kind=Kind.INVALID, message=NO_JOB_KNOWS_IT)
     as_before = row.error is not None and row.error.message == error.message
-    if row.failures + 1 < policy.max_failures or not as_before:
+    if row.failures < policy.max_failures or not as_before:
         error = error.model_copy(update={"kind": Kind.TRANSIENT})
     return charge_replay(row, event.now, event.jitter, error, policy)
 

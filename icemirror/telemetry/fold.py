@@ -10,7 +10,7 @@ from icemirror.telemetry.metrics import Metrics
 COMMIT_STEP = "commit"
 
 
-def fold_result(metrics: Metrics, result: TableResult, *, index_bytes: int | None = None) -> None:
+def fold_result(metrics: Metrics, result: TableResult) -> None:
     """Count one turn on one table: how it ended, how long it took, and each of its commits."""
     table = result.table
     metrics.count(names.CYCLE_COMPLETED)
@@ -23,8 +23,6 @@ def fold_result(metrics: Metrics, result: TableResult, *, index_bytes: int | Non
         _fold_slice(metrics, table, part)
     if result.error and result.error.kind in (Kind.CONFLICT, Kind.COMMIT_UNKNOWN):
         metrics.count(names.COMMITS, table=table, outcome=result.error.kind.value)
-    if index_bytes is not None:
-        metrics.gauge(names.INDEX_BYTES, index_bytes, table=table)
 
 
 def _fold_slice(metrics: Metrics, table: str, part: SliceResult) -> None:

@@ -1,8 +1,8 @@
 """Structured logs on stderr: one JSON object per line, or short lines for people.
 
     log = get_log(__name__)
-    with bind(table="shop.orders", run="r-1"), log.step("collapse") as step:
-        step.add(events=2000)
+    with bind(table="shop.orders", run="r-1"):
+        log.info("slice committed", events=2000)
 
 Every line has `table`, `run` and `batch`, null where none is bound. What is bound follows the code
 (a context variable), not the thread: a new thread starts with nothing bound. Never log row or key values.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -34,7 +33,8 @@ NOISY = (
     "s3transfer",
     "aiokafka",
     "kafka",
-    "httpx",
+    "httpx2",  # lightkube's
+    "httpcore2",
     "asyncio",
 )
 
@@ -52,17 +52,6 @@ class _Stderr(logging.Handler):
         ):  # closed, or nobody reads it any more: no reason to fail
             sys.stderr.write(line)
             sys.stderr.flush()
-
-
-class Step:
-    """What a step will log when it has finished."""
-
-    def __init__(self) -> None:
-        self.fields: dict[str, object] = {}
-
-    def add(self, **fields: object) -> None:
-        """Counts and sizes of what was done."""
-        self.fields.update(fields)
 
 
 class Log:
@@ -90,14 +79,6 @@ class Log:
     def failure(self, event: str, error: BaseException, /, **fields: object) -> None:
         """It failed with this: its kind, message and traceback are logged along."""
         self._write(logging.ERROR, event, fields, error)
-
-    @contextmanager
-    def step(self, event: str, /, **fields: object) -> Iterator[Step]:
-        """Logs once, when the step has finished, with its seconds. A failure is for the caller to log."""
-        step = Step()
-        started = time.monotonic()
-        yield step
-        self.info(event, **fields, **step.fields, seconds=round(time.monotonic() - started, 3))
 
     def _write(
         self, level: int, event: str, fields: Mapping[str, object], error: BaseException | None = None

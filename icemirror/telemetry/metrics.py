@@ -57,7 +57,7 @@ def check_use(metric: Metric, instrument: Instrument, value: float, labels: dict
     if metric.instrument is not instrument:
         raise ValueError(f"{metric.name} is a {metric.instrument}, not a {instrument}")
     given, needed = set(labels), set(metric.labels)
-    if not needed <= given <= needed | set(metric.optional):
+    if given != needed:
         raise ValueError(f"{metric.name} has the labels {sorted(needed)}, not {sorted(given)}")
     if instrument is Instrument.COUNTER and value < 0:
         raise ValueError(f"{metric.name} only grows, and was given {value}")

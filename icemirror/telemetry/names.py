@@ -31,7 +31,6 @@ class Metric:
     description: str
     unit: Unit = Unit.NONE
     labels: tuple[str, ...] = ("table",)
-    optional: tuple[str, ...] = ()  # labels that not every sample has
 
     @property
     def exposed_name(self) -> str:
@@ -53,9 +52,7 @@ TABLE_SUCCESS = _counter("merger_table_success", "Turns that ended well", "table
 TABLE_FAILURE = _counter("merger_table_failure", "Turns that failed", "table")
 TABLE_DURATION = _seconds("merger_table_duration_seconds", "Duration of a turn on this table", "table")
 ROWS_SCANNED = _counter("merger_rows_scanned", "Events read from changelogs", "table")
-ROWS_DEDUPLICATED = _counter(
-    "merger_rows_deduplicated", "Rows left of them and applied: inserts, updates, deletes", "table"
-)
+ROWS_DEDUPLICATED = _counter("merger_rows_deduplicated", "Rows applied after deduplication", "table")
 ROWS_REJECTED = _counter("merger_rows_rejected", "Rows put aside because they cannot be merged", "table")
 MERGE_DURATION = _seconds(
     "merger_merge_duration_seconds", "Duration of a slice, from plan to commit", "table"
@@ -84,18 +81,9 @@ RESIDENT_BYTES = Metric(
 )
 NOTICES = _counter("trigger_notices", "Hints that a changelog may have changed", "table")
 COALESCED = _counter("trigger_coalesced", "Hints that joined work which was waiting already", "table")
-LAUNCHES = Metric(
-    "trigger_launches",
-    Instrument.COUNTER,
-    "Jobs launched (one may serve many tables)",
-    Unit.NONE,
-    (),
-    ("table",),
-)
+LAUNCHES = _counter("trigger_launches", "Jobs launched (one may serve many tables)")
 QUARANTINED = _counter("trigger_quarantined", "Times that a table was set aside for a person", "table")
-DEAD_LETTERS = Metric(
-    "trigger_dead_letters", Instrument.COUNTER, "Events refused for good", Unit.NONE, (), ("table",)
-)
+DEAD_LETTERS = _counter("trigger_dead_letters", "Events refused for good")
 REFUSED = _counter(
     "trigger_refused",
     "Hints and events that were not used, by reason; somebody else's tables included",

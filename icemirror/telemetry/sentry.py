@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from icemirror import __version__
+from icemirror.errors import IcemirrorError
 from icemirror.telemetry.logs import bound, get_log
 from icemirror.telemetry.redaction import redact, redact_tree
 
@@ -78,13 +79,20 @@ def strip_event(event: Event, hint: Hint) -> Event:
     """What may be sent of an event: its class and place, our own messages, tags; secrets masked."""
     # Any: the type of an event is a dictionary in which every part may be missing or of another form.
     parts: dict[str, Any] = {name: part for name, part in event.items() if name not in _DROPPED}
+    named = {(error.__module__, error.__qualname__) for error in _with_subclasses(IcemirrorError)}
     for raised in (parts.get("exception") or {}).get("values") or []:
-        # Our own messages never quote rows or keys; those of libraries do («could not convert 'Ann' …»).
-        ours = str(raised.get("module") or "").startswith("icemirror.")
+        # Our own messages never quote rows or keys; those of others do («could not convert 'Ann' …»).
+        ours = (raised.get("module"), raised.get("type")) in named
         raised["value"] = redact(str(raised.get("value") or "")) if ours else WITHHELD
         for frame in (raised.get("stacktrace") or {}).get("frames") or []:
             frame.pop("vars", None)
     return redact_tree(parts)  # type: ignore[return-value]  # the same dictionary, masked
+
+
+def _with_subclasses(error: type[IcemirrorError]) -> Iterator[type[IcemirrorError]]:
+    yield error
+    for more in error.__subclasses__():
+        yield from _with_subclasses(more)
 
 
 def _report_nothing(error: BaseException) -> None:

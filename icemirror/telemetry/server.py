@@ -6,6 +6,7 @@ import errno
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ Status = Sequence[Mapping[str, object]]
 REQUEST_TIMEOUT_SECONDS = 15
 _ROOM_SECONDS = 1.0
 MOST_CONNECTIONS = 64
+_MOST_DISCARDED = 16 * 1024 * 1024
+_DISCARD_SECONDS = 5.0
+_PORTION = 65_536
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
@@ -240,7 +244,14 @@ class _Handler(BaseHTTPRequestHandler):
             )
             return
         length = self._length()
-        post = Post(self.headers.get("Authorization", ""), length, lambda: self.rfile.read(length or 0))
+        unread = length or 0
+
+        def read() -> bytes:
+            nonlocal unread
+            unread = 0
+            return self.rfile.read(length or 0)
+
+        post = Post(self.headers.get("Authorization", ""), length, read)
         try:
             reply = notify(post)
         except Exception as error:
@@ -248,7 +259,15 @@ class _Handler(BaseHTTPRequestHandler):
             reply = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"failed; the log says why\n")
         if reply.status >= HTTPStatus.BAD_REQUEST:
             self.close_connection = True  # its body may not have been read
+            self._discard(unread)
         self._send(reply)
+
+    def _discard(self, size: int) -> None:
+        """Reads what nobody wants, within bounds: who still sends when the connection ends never hears the answer."""
+        until = time.monotonic() + _DISCARD_SECONDS
+        while 0 < size <= _MOST_DISCARDED and time.monotonic() < until:
+            got = len(self.rfile.read1(min(size, _PORTION)))
+            size = size - got if got else 0
 
     def _length(self) -> int | None:
         """The length of the body, where it is given plainly."""

@@ -11,6 +11,16 @@ locals {
     { for key in local.sections : key => { for name, value in one[key] : name => value if value != null } if one[key] != null },
   )]
 
+  # Half of a worker's memory is Java's, half Python's, which has the rows. EMR's own workers are of another size than those
+  # that wait, and a job of its would begin with three executors.
+  workers = merge(
+    { for one in ["driver", "executor"] : "spark.${one}.cores" => tostring(var.spark.worker_vcpu) },
+    { for one in ["driver", "executor"] : "spark.${one}.memory" => "${var.spark.worker_memory_gb / 2}g" },
+    { for one in ["spark.executor.instances", "spark.dynamicAllocation.initialExecutors"] : one => "1" },
+    { "spark.emr-serverless.memoryOverheadFactor" = "1.0" },
+  )
+  job_settings = merge(try(var.settings.job, {}), { spark = merge(local.workers, try(var.settings.job.spark, {})) })
+
   trigger_settings = merge(try(var.settings.trigger, {}), {
     state = { type = "dynamodb", table = module.trigger.state_table.name, region = local.account.region }
     launcher = merge({
@@ -22,12 +32,12 @@ locals {
       archives           = module.spark.archives
       log_uri            = module.spark.logs.uri
       tags               = var.tags
-    }, { for key, arn in { disk_key_arn = local.disk_key_arn } : key => arn if arn != null })
+    }, { for key in ["disk_key_arn", "log_key_arn"] : key => local.job_key_arn if local.job_key_arn != null })
   })
 
   configuration = merge(
     { project_ref = var.name },
-    { for key, value in var.settings : key => value if key != "trigger" },
+    { for key, value in var.settings : key => value if !contains(["job", "trigger"], key) },
     {
       iceberg = { catalog = {
         type          = "glue"
@@ -35,6 +45,7 @@ locals {
         "glue.region" = local.account.region
         "s3.region"   = local.account.region
       } }
+      job      = local.job_settings
       tables   = local.table_settings
       discover = local.discover_settings
       trigger  = local.trigger_settings

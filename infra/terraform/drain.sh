@@ -1,7 +1,7 @@
 #!/bin/sh
 # Stops an EMR Serverless application so that Terraform may change or destroy it:
 #   icemirror pause --match '*'
-#   infra/terraform/drain.sh "$(terraform output -raw application_id)" [--cancel]
+#   infra/terraform/drain.sh APPLICATION_ID [--cancel]      (trigger.launcher.application_id of icemirror.yaml)
 #   terraform apply        (or destroy)
 #   icemirror resume --match '*'
 # Waits for the jobs that run, which end by themselves once their tables are paused; --cancel ends them. A job that is

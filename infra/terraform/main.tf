@@ -33,8 +33,9 @@ locals {
 
   msk = one([for msk in var.events.msk[*] : { cluster_arn = msk.cluster_arn, topics = msk.topics, consumer_group = var.name }])
 
-  # Asked for by each job: the provider has no block for it, in 5.100 and in what came after.
-  disk_key_arn = var.spark.encrypt_disks ? var.kms_key_arn : null
+  # Asked for by each job, for its disks and for the logs that EMR keeps: the provider has no block for the first, in
+  # 5.100 and in what came after.
+  job_key_arn = var.spark.encrypt_disks ? var.kms_key_arn : null
 
   # The function stays for the quiet period of what it noticed.
   max_wait         = regex("^(?P<count>[0-9]+)(?P<unit>s|m)$", try(var.settings.trigger.max_wait, "30s"))
@@ -58,6 +59,8 @@ module "iam" {
   logs                   = module.spark.logs
   log_group_arn          = module.observability.log_group.arn
   kms_key_arn            = var.kms_key_arn
+  job_key_arn            = local.job_key_arn
+  lake_key_arns          = var.lake_key_arns
   msk                    = local.msk
   maintenance_principals = var.maintenance_principals
   maintenance_job        = var.maintenance_schedule != null
@@ -73,7 +76,7 @@ module "spark" {
   architecture       = var.architecture
   maximum            = { vcpu = var.spark.max_vcpu, memory_gb = var.spark.max_memory_gb, disk_gb = var.spark.max_disk_gb }
   idle_minutes       = var.spark.idle_minutes
-  warm               = { drivers = var.spark.warm_drivers, executors = var.spark.warm_executors, vcpu = var.spark.warm_vcpu, memory_gb = var.spark.warm_memory_gb }
+  warm               = { drivers = var.spark.warm_drivers, executors = var.spark.warm_executors, vcpu = var.spark.worker_vcpu, memory_gb = var.spark.worker_memory_gb }
   image_uri          = var.packages.job_image
   entry_point        = var.packages.job_entry_point
   environment        = var.packages.job_environment
@@ -95,7 +98,8 @@ module "maintenance" {
   archives           = module.spark.archives
   log_uri            = module.spark.logs.uri
   configuration      = jsonencode(local.configuration)
-  disk_key_arn       = local.disk_key_arn
+  workers            = local.workers
+  key_arn            = local.job_key_arn
   job_role_arn       = module.iam.role_arns.maintenance
   scheduler_role_arn = module.iam.role_arns.scheduler
   kms_key_arn        = var.kms_key_arn
@@ -140,8 +144,10 @@ module "observability" {
   source = "./modules/observability"
 
   name               = var.name
+  function_name      = module.trigger.function.name
   region             = local.account.region
   application_id     = module.spark.application.id
+  sweep_minutes      = var.sweep_minutes
   queue_names        = { events = module.trigger.queue.name, dead_letters = module.trigger.dead_letters.name }
   log_retention_days = var.log_retention_days
   alarms             = { topic_arn = var.alarms.topic_arn, lag_seconds = var.alarms.lag_seconds, turn_seconds = var.alarms.turn_seconds, vcpu = coalesce(var.alarms.vcpu, var.spark.max_vcpu * 0.75) }

@@ -43,7 +43,7 @@ variable "packages" {
     job_environment = optional(string)
     job_image       = optional(string)
   })
-  description = "What `make package` made: paths of the function's zip, of icemirror_job.py and of the packed environment. Or images by digest."
+  description = "What `make package` made: paths of the function's zip, of icemirror_job.py and of the packed environment. Or images by digest, of the Dockerfile's targets `function` and `job-emr`."
 
   validation {
     condition     = (var.packages.trigger_zip == null) != (var.packages.trigger_image == null)
@@ -74,23 +74,34 @@ variable "architecture" {
 
 variable "spark" {
   type = object({
-    release_label  = optional(string, "emr-7.10.0")
-    max_vcpu       = optional(number, 16)
-    max_memory_gb  = optional(number, 64)
-    max_disk_gb    = optional(number, 200)
-    idle_minutes   = optional(number, 5)
-    warm_drivers   = optional(number, 0)
-    warm_executors = optional(number, 0)
-    warm_vcpu      = optional(number, 2)
-    warm_memory_gb = optional(number, 8)
-    encrypt_disks  = optional(bool, false)
+    release_label    = optional(string, "emr-7.13.0")
+    max_vcpu         = optional(number, 16)
+    max_memory_gb    = optional(number, 64)
+    max_disk_gb      = optional(number, 200)
+    idle_minutes     = optional(number, 5)
+    worker_vcpu      = optional(number, 2)
+    worker_memory_gb = optional(number, 8)
+    warm_drivers     = optional(number, 0)
+    warm_executors   = optional(number, 0)
+    encrypt_disks    = optional(bool, false)
   })
-  description = "The EMR Serverless application: its release, the most that it may hold at once, when it stops, workers that wait for jobs, and whether jobs' disks are encrypted with kms_key_arn instead of EMR's own key."
+  description = "The EMR Serverless application: its release, the most that it may hold at once, when it stops, how large drivers and executors are, how many of them wait for jobs, and whether jobs' disks, and the logs that EMR keeps of them, are encrypted with kms_key_arn instead of EMR's own key."
   default     = {}
 
   validation {
-    condition     = var.spark.max_vcpu >= 4 && var.spark.max_memory_gb >= 16 && var.spark.max_disk_gb >= 40
-    error_message = "A driver and an executor need 4 vCPUs, 16 GB of memory and 40 GB of disk at least."
+    condition     = var.spark.max_vcpu >= 2 * var.spark.worker_vcpu && var.spark.max_memory_gb >= 2 * var.spark.worker_memory_gb && var.spark.max_disk_gb >= 40
+    error_message = "A driver and an executor need twice worker_vcpu and worker_memory_gb, and 40 GB of disk."
+  }
+
+  validation {
+    condition = try(contains({
+      1  = range(2, 9, 2)
+      2  = range(4, 17, 2)
+      4  = range(8, 31, 2)
+      8  = range(16, 61, 4)
+      16 = range(32, 121, 8)
+    }[var.spark.worker_vcpu], var.spark.worker_memory_gb), false)
+    error_message = "EMR Serverless has workers of 1 vCPU with 2 to 8 GB, 2 with 4 to 16, 4 with 8 to 30, 8 with 16 to 60 (in steps of 4), 16 with 32 to 120 (of 8); worker_memory_gb is even."
   }
 
   validation {
@@ -99,8 +110,8 @@ variable "spark" {
   }
 
   validation {
-    condition     = (var.spark.warm_drivers + var.spark.warm_executors) * var.spark.warm_vcpu <= var.spark.max_vcpu
-    error_message = "The workers that wait need more vCPUs than max_vcpu."
+    condition     = (var.spark.warm_drivers + var.spark.warm_executors) * var.spark.worker_vcpu <= var.spark.max_vcpu && (var.spark.warm_drivers + var.spark.warm_executors) * var.spark.worker_memory_gb <= var.spark.max_memory_gb
+    error_message = "The workers that wait need more than max_vcpu or max_memory_gb."
   }
 
   validation {
@@ -131,6 +142,17 @@ variable "kms_key_arn" {
   validation {
     condition     = var.kms_key_arn == null ? true : can(regex("^arn:[^:]+:kms:[^:]+:[0-9]+:key/", var.kms_key_arn))
     error_message = "It is the ARN of a key, arn:aws:kms:…:key/…; an alias cannot be named in a policy."
+  }
+}
+
+variable "lake_key_arns" {
+  type        = list(string)
+  description = "Keys that the lake's own objects are encrypted with: changelogs, or the mirrors' bucket. Jobs and maintenance may use them."
+  default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.lake_key_arns : can(regex("^arn:[^:]+:kms:[^:]+:[0-9]+:key/", arn))])
+    error_message = "Each is the ARN of a key, arn:aws:kms:…:key/…; an alias cannot be named in a policy."
   }
 }
 

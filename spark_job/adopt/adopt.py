@@ -15,26 +15,23 @@ import numpy as np
 from pyiceberg.io import FileIO
 
 from icemirror.crash import reach
-from icemirror.errors import CommitUnknown, Contested, Invalid
+from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import get_log
 from spark_job.adopt.candidate import Candidate, examine
-from spark_job.changelog.change_file import ChangeFile
-from spark_job.changelog.read_sequences import read_sequences
-from spark_job.changelog.shape import ChangelogShape
+from spark_job.changelog.read_sequences import newest_order
 from spark_job.collapse import Changes, in_order
 from spark_job.columns.evolution import first_note
 from spark_job.columns.field_map import dump_map
 from spark_job.columns.schema_note import SOURCE_SCHEMA
 from spark_job.distinct import distinct
-from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE, stamp
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile
+from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.catch_up import IndexedShard
 from spark_job.index_upkeep.heal import EVERY_KEY, ROW, Covered, HealWork, by_key
 from spark_job.index_upkeep.index_location import index_location
-from spark_job.key_index.orders import greatest_order
 from spark_job.key_index.root import IndexedFile, Root, root_path, write_root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index
@@ -120,16 +117,6 @@ def _covered(io: FileIO, live: Mapping[str, LiveFile]) -> tuple[Covered, ...]:
     )
 
 
-def newest_order(io: FileIO, files: Sequence[ChangeFile], shape: ChangelogShape) -> tuple[int, ...]:
-    """The greatest order of any event in these files; only the sequence is read."""
-    newest = (0,) * (shape.sequence.parts + 1)
-    for file in files:
-        orders = read_sequences(io, file, shape)
-        if len(orders):
-            newest = max(newest, (*greatest_order(orders), file.sequence_number))
-    return newest
-
-
 def _commit(
     pipeline: Pipeline,
     settings: TableSettings,
@@ -139,9 +126,7 @@ def _commit(
 ) -> Adopted:
     table = candidate.table
     io, snapshot_id = table.io, table.metadata.new_snapshot_id()
-    written = [segment.path for segment in segments]
-    delta: RowDelta | None = None
-    try:
+    with written_for_commit(io, [segment.path for segment in segments]) as written:
         root = _root(candidate, segments, snapshot_id, work)
         path = root_path(work.location, root)
         written.append(path)
@@ -165,29 +150,22 @@ def _commit(
                 **stamped.properties,
             },
             schema=candidate.schema,
+            written=written,
         )
         reach("adopt-commit")
         delta.commit()
         reach("adopted")
-    except (CommitUnknown, Contested):
-        raise
-    except Exception:
-        discard(io, [*written, *(delta.written if delta else ())])
-        raise
     log.info("table adopted", rows=root.live_rows, data_files=len(root.files), index_bytes=size)
     return Adopted(candidate, snapshot_id, size)
 
 
 def _root(candidate: Candidate, segments: Sequence[SegmentInfo], snapshot_id: int, work: AdoptWork) -> Root:
-    now = {"run": 1, "written_at": int(time.time() * 1000)}
+    now = int(time.time() * 1000)
     root = Root(
         snapshot_id=snapshot_id,
         epoch=1,
-        segments=tuple(segment.model_copy(update=now) for segment in segments),
-        files=tuple(
-            IndexedFile(path=file.path, rows=file.rows, live=file.rows - file.deleted)
-            for file in candidate.live.values()
-        ),
+        segments=tuple(segment.in_run(1, now) for segment in segments),
+        files=tuple(IndexedFile.of(file) for file in candidate.live.values()),
         next_run=2,
         expired=None,
     )

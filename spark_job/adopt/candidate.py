@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
@@ -14,6 +14,7 @@ from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.shape import ChangelogShape
+from spark_job.changelog.truncations import find_truncation
 from spark_job.columns.field_map import FieldMap, schema_changes
 from spark_job.columns.match_names import match_by_name, with_key
 from spark_job.columns.own_columns import flag_of
@@ -88,6 +89,8 @@ def examine(catalogs: Catalogs, table: TableSettings, merged_up_to: str) -> Cand
         schema = numbered(found.metadata, schema)
     _require_parquet(found)
     cursor, history = _merged_already(changelog, str(table.changelog_id), merged_up_to)
+    if (last := find_truncation(changelog.io, history, shape)) is not None:
+        cursor, shape = cursor.truncated_at(last.truncation), replace(shape, truncated=last.truncation)
     live = recount(found.io, live_files(found.io, found.current_snapshot()), None)
     return Candidate(found, shape, ids, schema, live, cursor, history, changelog, own)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -136,11 +137,27 @@ def sequence_codec(settings: TableSettings, columns: tuple[Found, ...]) -> Seque
 
 
 def _renamed_on_clash(settings: TableSettings, schema: Schema, name: str) -> str:
-    """Supabase ETL puts its two columns last, and appends `_1`, `_2` … where the source has a column of that name."""
+    """Supabase ETL appends `_1`, `_2` … to the names of its two columns where the source has columns of that name.
+
+    It makes the two with the table, the operation first, behind all columns of the source. Those that the source gets
+    later come after them, are optional, and may have any name.
+    """
     if settings.profile != "supabase-etl":
         return name
-    last_two = [field.name for field in schema.fields[-2:]]
-    return next((column for column in last_two if re.fullmatch(rf"{re.escape(name)}(_\d+)?", column)), name)
+    operation, sequence = settings.resolved_operation_column or name, settings.resolved_sequence_columns[0]
+    pairs = [
+        (one, after)
+        for one, after in pairwise(sorted(schema.fields, key=lambda field: field.field_id))
+        if _is_called(one, operation) and _is_called(after, sequence)
+    ]
+    made = max(
+        pairs, key=lambda pair: (pair[0].required and pair[1].required, pair[0].field_id), default=None
+    )
+    return next((one.name for one in made or schema.fields[-2:] if _is_called(one, name)), name)
+
+
+def _is_called(field: NestedField, name: str) -> bool:
+    return re.fullmatch(rf"{re.escape(name)}(_\d+)?", field.name) is not None
 
 
 def seek(schema: Schema, name: str) -> Found | None:

@@ -10,7 +10,8 @@ from typing import Any
 class ChangeFile:
     """Its ordinal in a slice stands for (snapshot sequence number, file) in the order of events.
 
-    `partition`: the columns that it is partitioned by as they are, by field id, and their value.
+    `partition`: the columns that it is partitioned by as they are, by field id, and their value. `place`: among the
+    files of its commit.
     """
 
     path: str
@@ -19,3 +20,4 @@ class ChangeFile:
     snapshot_id: int
     sequence_number: int
     partition: tuple[tuple[int, Any], ...] = ()  # Any: of the type of the column
+    place: int = 0

@@ -16,29 +16,36 @@ from spark_job.changelog.shape import ChangelogShape, Operation
 from spark_job.key_index.keys import Indices
 
 Mask = NDArray[np.bool_]
-_IGNORED = 0xFF
+_IGNORED, _TRUNCATES = 0xFF, 0xFE
+_MOST_SHOWN = 40  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The operation of each event; which of them are events at all, if not all are; and in which of them a NULL in
-    the sequence is the lowest value, if in any."""
+    """The operation of each event; which of them are events at all, if not all are; in which of them a NULL in the
+    sequence is the lowest value, if in any; and which rows tell of a truncation, if any does."""
 
     operation: NDArray[np.uint8]
     kept: Mask | None = None
     lowest: Mask | None = None
+    truncations: Mask | None = None
 
 
 def read_operations(narrow: Narrow, shape: ChangelogShape, path: str) -> Told:
     """What the events of a file do; raises `Invalid` where one says something that is not known."""
     if narrow.operation is None:
         told = Told(np.full(len(narrow), Operation.UPSERT, dtype=np.uint8))
+        if narrow.deleted is not None:
+            told.operation[_tombstones(narrow, narrow.deleted, shape)] = _IGNORED
     else:
         told = _by_values(narrow, narrow.operation, shape, path)
     if narrow.deleted is not None:
-        told.operation[_deleted(narrow.deleted, path) & (told.operation != _IGNORED)] = Operation.DELETE
-    kept = told.operation != _IGNORED
-    return told if kept.all() else Told(told.operation, kept, told.lowest)
+        told.operation[_deleted(narrow.deleted, path) & (told.operation < _TRUNCATES)] = Operation.DELETE
+    kept = told.operation < _TRUNCATES
+    if kept.all():
+        return told
+    truncations = told.operation == _TRUNCATES
+    return Told(told.operation, kept, told.lowest, truncations if truncations.any() else None)
 
 
 def _by_values(narrow: Narrow, column: pa.Array, shape: ChangelogShape, path: str) -> Told:
@@ -51,44 +58,51 @@ def _by_values(narrow: Narrow, column: pa.Array, shape: ChangelogShape, path: st
     for at, value in enumerate(encoded.dictionary.to_pylist()):
         if value in shape.operations:
             codes[at] = shape.operations[value]
-        elif value in shape.ignored or (value is None and _are_tombstones(narrow, shape, indices == at)):
+        elif value in shape.ignored:
             codes[at] = _IGNORED
+        elif value is None:
+            wrong = (indices == at) & ~_tombstones(narrow, column, shape)
+            if wrong.any():
+                raise _unknown(value, rows_where(wrong), shape, path)
+            codes[at] = _IGNORED
+        elif value in shape.truncates:
+            codes[at] = _TRUNCATES
         else:
-            wrong = [at, *_unknown_values(encoded.dictionary, shape, null=value is None)]
-            raise _unknown(value, rows_where(np.isin(indices, wrong)), shape, path)
+            others = [at, *_unknown_values(encoded.dictionary, shape)]
+            raise _unknown(value, rows_where(np.isin(indices, others)), shape, path)
         lowest[at] = value in shape.null_sequence_for
     return Told(codes[indices], lowest=lowest[indices] if lowest.any() else None)
 
 
-def _are_tombstones(narrow: Narrow, shape: ChangelogShape, rows: Mask) -> bool:
-    """Kafka's, after a delete: they have a key and nothing else."""
-    if not shape.has_tombstones:
-        return False
-    return all(
-        bool(column.is_null().to_numpy(zero_copy_only=False)[rows].all()) for column in narrow.sequence
-    )
+def _tombstones(narrow: Narrow, told: pa.Array, shape: ChangelogShape) -> Mask:
+    """Kafka's, after a delete: they have a key, and neither tell what happened nor when."""
+    found = np.full(len(narrow), shape.has_tombstones, dtype=np.bool_)
+    for column in (told, *narrow.sequence) if shape.has_tombstones else ():
+        found &= column.is_null().to_numpy(zero_copy_only=False)
+    return found
 
 
-def _unknown_values(values: pa.Array, shape: ChangelogShape, *, null: bool) -> list[int]:
-    """The places of values that mean no operation: of NULL, or of all others."""
-    known = {*shape.operations, *shape.ignored, *shape.truncates}
-    return [at for at, one in enumerate(values.to_pylist()) if one not in known and (one is None) == null]
+def _unknown_values(values: pa.Array, shape: ChangelogShape) -> list[int]:
+    """The places of texts that mean no operation."""
+    known = {*shape.operations, *shape.ignored, *shape.truncates, None}
+    return [at for at, one in enumerate(values.to_pylist()) if one not in known]
 
 
 def _unknown(value: str | None, rows: Indices, shape: ChangelogShape, path: str) -> Invalid:
     row = int(rows[0])
-    if value in shape.truncates:
-        return Invalid(
-            f"{path}: row {row} says that the source table was truncated ({value!r}), which is not followed. "
-            "Have the connector write no such rows (skipped.operations of Debezium), and copy the source into a new "
-            "changelog; or pass over it, which keeps all rows, with ignore of operation_values"
-        )
     known = ", ".join(sorted(one for one in shape.operations if one is not None))
-    what = "NULL" if value is None else repr(value)
+    what = told_value(value)
     add = "add it to operation_values, then `icemirror resume`; if not, the row is wrong"
     advice = "" if value is None else f". If it means one of these, {add}"
     reason = Reason.NULL_OPERATION if value is None else Reason.UNKNOWN_OPERATION
     return BadRows(f"{path}: unknown operation {what} in row {row}; known are {known}{advice}", reason, rows)
+
+
+def told_value(value: str | None) -> str:
+    """An operation for a message, which goes into logs and state: a wrong column may hold texts of any length."""
+    if value is None:
+        return "NULL"
+    return repr(value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}…")
 
 
 def _deleted(column: pa.Array, path: str) -> Mask:

@@ -1,6 +1,7 @@
-"""Events that cannot be merged, beside those that can: they travel with a slice as changes without a key.
+"""Events that are not merged, beside those that are: they travel with a slice as changes without a key.
 
-operation   0, 1: upsert, delete        128 + n: rejected, for the n-th reason
+operation   0, 1: upsert, delete        127: as many as the row says lie before a truncation
+                                        128 + n: rejected, for the n-th reason
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from pyiceberg.io import FileIO
 from spark_job.changelog.bad_rows import Reason
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import Changes, blank_changes, concat_changes, read_sifted
+from spark_job.collapse import Changes, blank_changes, concat_changes, read_sifted, require_followed
 from spark_job.key_index.keys import Indices, Mask
 
+_OUTDATED = 127
 _FIRST = 128
 _REASONS = tuple(Reason)
 
@@ -60,14 +62,24 @@ def gather_rejected(parts: Sequence[Rejected]) -> Rejected:
 
 
 def read_events(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
-    """The narrow columns of one changelog file, rejected events included."""
-    changes, bad = read_sifted(io, file, ordinal, shape)
-    if not bad:
-        return changes
+    """The narrow columns of one changelog file, rejected events included; refuses a truncation that is news."""
+    sifted = read_sifted(io, file, ordinal, shape)
+    require_followed(sifted.truncation, file, shape)
     marked = [
-        blank_changes(shape, ordinal, rows, operation=_FIRST + _REASONS.index(reason)) for reason, rows in bad
+        blank_changes(shape, ordinal, rows, operation=_FIRST + _REASONS.index(reason))
+        for reason, rows in sifted.bad
     ]
-    return concat_changes([changes, *marked])
+    if sifted.outdated:
+        marked.append(blank_changes(shape, ordinal, np.array([sifted.outdated]), operation=_OUTDATED))
+    return concat_changes([sifted.changes, *marked]) if marked else sifted.changes
+
+
+def split_outdated(events: Changes) -> tuple[Changes, int]:
+    """The other events, and how many lie before a truncation."""
+    outdated: Mask = events.operation == _OUTDATED
+    if not outdated.any():
+        return events, 0
+    return events.take(~outdated), int(events.row[outdated].sum())
 
 
 def split_rejected(events: Changes) -> tuple[Changes, Rejected]:

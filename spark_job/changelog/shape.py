@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from uuid import UUID
 
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
+from icemirror.cursor import Truncation
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from spark_job.changelog.cdc_columns import (
@@ -22,6 +25,8 @@ from spark_job.changelog.cdc_columns import (
 )
 from spark_job.changelog.sequence import SequenceCodec
 from spark_job.columns.absent import Absent, initial_defaults
+from spark_job.columns.one_form import one_form
+from spark_job.iceberg.leaf_columns import leaf_columns
 from spark_job.key_index.codec import Encoding, KeyCodec, choose_codec
 from spark_job.key_index.segment import Recipe
 from spark_job.unchanged.marker import Marker
@@ -43,6 +48,10 @@ class ChangelogShape:
     the change, in the order of `key_ids`. `marker`: what stands for a value that has not changed; it is NULL
     where nobody knows it, with `nulls_missing`. `defaults`: what columns hold in files that do not have them.
     `rejects`: bad rows do not count, instead of stopping. `keeps_deleted`: a delete flags its row, which stays.
+    `truncates`: operations that say that the source was truncated. `truncated`: the last time, as far as it is
+    followed; no event before it counts.
+    `left_out`: columns whose values must reach nothing but the merge itself. `forms`: the types of
+    what collapse reads, in their one form.
     """
 
     key_ids: tuple[int, ...]
@@ -64,10 +73,18 @@ class ChangelogShape:
     nulls_missing: bool = False
     rejects: bool = False
     keeps_deleted: bool = False
+    truncated: Truncation | None = None
+    left_out: frozenset[int] = frozenset()
+    forms: Mapping[int, pa.DataType] = field(default_factory=dict)
 
     def of_mirror(self, mirror: UUID) -> ChangelogShape:
         """The shape with the codec of this one mirror."""
         return replace(self, codec=self.codec.salted(mirror))
+
+    def without_truncations(self) -> ChangelogShape:
+        """The shape by which all events count, also those before a truncation, which is passed over."""
+        ignored = self.ignored | frozenset(filter(None, self.truncates))
+        return replace(self, truncates=frozenset(), ignored=ignored, truncated=None)
 
     @property
     def is_keyless(self) -> bool:
@@ -92,9 +109,13 @@ class ChangelogShape:
 
     @property
     def optional_ids(self) -> frozenset[int]:
-        """Those of them that a file may lack."""
-        own = {*self.key_ids, self.operation_id, *self.sequence.field_ids}
-        return frozenset({*self.narrow_ids} - own)
+        """Those of them that a file may lack: their NULLs mean something."""
+        needed = {*self.key_ids}
+        if None not in self.operations:
+            needed |= {self.operation_id or 0}
+        if None not in self.null_sequence_for:
+            needed |= {*self.sequence.field_ids}
+        return frozenset({*self.narrow_ids} - needed)
 
 
 def resolve_shape(
@@ -113,7 +134,7 @@ def resolve_shape(
     profile, values = settings.profile_defaults, settings.resolved_operation_values
     marker = settings.resolved_unchanged_value
     copied = values.insert if profile.null_sequence_is_lowest else profile.copy_values
-    return ChangelogShape(
+    shape = ChangelogShape(
         key_ids=tuple(key.field_id for key in keys),
         operation_id=cdc.operation.field.field_id if cdc.operation else None,
         operations=_operations(settings),
@@ -126,7 +147,8 @@ def resolve_shape(
         ignored=frozenset(values.ignore),
         truncates=frozenset(values.truncate),
         null_sequence_for=frozenset({*copied, *([None] if profile.null_sequence_is_lowest else [])}),
-        has_tombstones=profile.has_tombstones,
+        has_tombstones=profile.has_tombstones
+        and (cdc.operation is not None or settings.delete_column is None),
         delete_id=cdc.deleted.field.field_id if cdc.deleted else None,
         old_key_ids=tuple(one.field.field_id for one in old_keys),
         marker=Marker(marker) if marker is not None else None,
@@ -134,6 +156,15 @@ def resolve_shape(
         rejects=settings.on_bad_row == "quarantine",
         keeps_deleted=settings.delete_mode == "soft",
     )
+    return replace(shape, forms=_forms(schema, shape.narrow_ids))
+
+
+def _forms(schema: Schema, field_ids: Sequence[int]) -> dict[int, pa.DataType]:
+    return {
+        leaf.field_id: one_form(schema_to_pyarrow(leaf.kind))
+        for leaf in leaf_columns(schema)
+        if leaf.field_id in field_ids
+    }
 
 
 def _row_ids(
@@ -190,7 +221,8 @@ def _keyless_shape(settings: TableSettings, schema: Schema, last_column_id: int 
     return ChangelogShape(
         key_ids=(),
         operation_id=cdc.operation.field.field_id if cdc.operation else None,
-        operations=dict.fromkeys(settings.resolved_operation_values.insert, Operation.UPSERT),
+        operations=_inserts(settings),
+        truncates=frozenset(settings.resolved_operation_values.truncate),
         sequence=SequenceCodec(()),
         row_ids=_row_ids(settings, schema, [], cdc, ()),
         codec=KeyCodec(Encoding.HASHED),
@@ -236,10 +268,17 @@ def _key_columns(settings: TableSettings, schema: Schema) -> list[NestedField]:
 
 def _operations(settings: TableSettings) -> dict[str | None, Operation]:
     values = settings.resolved_operation_values
-    told: dict[str | None, Operation] = {
-        **dict.fromkeys((*values.insert, *values.update), Operation.UPSERT),
+    return {
+        **_inserts(settings),
+        **dict.fromkeys(values.update, Operation.UPSERT),
         **dict.fromkeys(values.delete, Operation.DELETE),
     }
+
+
+def _inserts(settings: TableSettings) -> dict[str | None, Operation]:
+    told: dict[str | None, Operation] = dict.fromkeys(
+        settings.resolved_operation_values.insert, Operation.UPSERT
+    )
     if settings.profile_defaults.null_operation_is_insert:
         told[None] = Operation.UPSERT
     return told

@@ -78,17 +78,21 @@ def read_picked(
         if not len(here):
             continue
         columns = list(sources.values())
+        if not columns:
+            yield project_rows(pa.table({}), len(here), sources, by, target)
+            continue
         most = batch_rows(io, path, parquet, group, columns)
         if most is None:
             table = read_groups(parquet, path, [group], columns)
-            yield project_rows(_pick(table, here), sources, by, target)
+            yield project_rows(_pick(table, here), len(here), sources, by, target)
             continue
         first = 0
         for batch in parquet.iter_batches(most, row_groups=[group], columns=columns):
             start, end = np.searchsorted(here, [first, first + len(batch)])
             if start < end:
                 table = pa.Table.from_batches([batch])
-                yield project_rows(_pick(table, here[start:end] - first), sources, by, target)
+                rows_there = _pick(table, here[start:end] - first)
+                yield project_rows(rows_there, rows_there.num_rows, sources, by, target)
             first += len(batch)
         if first != starts[group + 1] - starts[group]:
             raise Corrupt(f"{path}: the Parquet file is damaged: {first} rows were read of a row group")
@@ -106,14 +110,16 @@ def source_columns(parquet: pq.ParquetFile, by: Projection) -> dict[int, str]:
     return {by.ids[field_id]: name for field_id, name in names.items() if field_id in by.ids}
 
 
-def project_rows(table: pa.Table, sources: Mapping[int, str], by: Projection, target: pa.Schema) -> pa.Table:
-    """The columns of the mirror, found by its field ids."""
+def project_rows(
+    table: pa.Table, rows: int, sources: Mapping[int, str], by: Projection, target: pa.Schema
+) -> pa.Table:
+    """The columns of the mirror, found by its field ids; `rows`: a table without columns does not know how many."""
     columns: list[pa.ChunkedArray] = []
     for field in target:
         field_id = field_id_of(field, by.path)
         name = sources.get(field_id)
         if name is None:
-            values = absent_values(field, table.num_rows, field_id, by.absent, by.path)
+            values = absent_values(field, rows, field_id, by.absent, by.path)
             columns.append(pa.chunked_array([values], field.type))
         else:
             columns.append(project_column(table[name], field.type, by))

@@ -47,12 +47,12 @@ class AbsentIn:
     """What the columns of a table hold that one of its files may not have."""
 
     def __init__(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> None:
-        self._defaults, self._identities = initial_defaults(schema), identity_columns(specs)
+        self.defaults, self._identities = initial_defaults(schema), identity_columns(specs)
 
     def of(self, spec_id: int, partition: Record) -> Absent:
         """In a file of this partition."""
         places = self._identities[spec_id]
-        return {**self._defaults, **{field_id: partition[place] for place, field_id in places}}
+        return {**self.defaults, **{field_id: partition[place] for place, field_id in places}}
 
 
 def absent_values(field: pa.Field, rows: int, field_id: int, absent: Absent, path: str) -> pa.Array:

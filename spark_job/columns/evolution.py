@@ -64,7 +64,9 @@ def with_map(settings: TableSettings, changelog: Table, shape: ChangelogShape, m
     if follows(mirror.table, changelog.metadata):
         return mirror
     row = row_schema(settings, changelog.schema(), shape.row_ids)
-    return replace(mirror, field_map=match_what_fits(row, mirror.table.schema()))
+    own = known_own(mirror.table.metadata).values()
+    others = Schema(*(one for one in mirror.table.schema().fields if one.field_id not in own))
+    return replace(mirror, field_map=match_what_fits(row, others))
 
 
 def merges_from(mirror: Mirror, changelog: Table) -> bool:

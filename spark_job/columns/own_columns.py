@@ -34,7 +34,9 @@ class OwnColumns:
 def own_names(settings: TableSettings) -> dict[str, str]:
     """What the wanted columns are → their names."""
     flag = {DELETED: settings.deleted_column} if settings.delete_mode == "soft" else {}
-    return {**settings.metadata_columns.named, **flag}
+    named = {**settings.metadata_columns.named, **flag}
+    lower = settings.name_case == "lower"
+    return {role: name.lower() if lower else name for role, name in named.items()}
 
 
 def arrange_own(
@@ -81,7 +83,7 @@ def flag_of(settings: TableSettings, table: Schema) -> dict[str, int]:
     """The column of a table that becomes the mirror in which deleted rows are flagged already, if it has one."""
     if settings.delete_mode != "soft":
         return {}
-    found = {field.name: field for field in table.fields}.get(settings.deleted_column)
+    found = {field.name: field for field in table.fields}.get(own_names(settings)[DELETED])
     if found is None:
         return {}
     if not isinstance(found.field_type, BooleanType):

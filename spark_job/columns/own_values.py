@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
+from pyiceberg.table import Table
 
+from icemirror.cursor import Truncation
 from icemirror.errors import Corrupt
 from icemirror.telemetry.logs import get_log
+from spark_job.changelog.narrow import read_sequence
 from spark_job.changelog.shape import Operation
 from spark_job.collapse import Changes
 from spark_job.columns.evolution import known_own
@@ -21,8 +24,9 @@ from spark_job.columns.parquet_columns import column_names, open_parquet, read_a
 from spark_job.columns.projection import field_id_of
 from spark_job.iceberg.mirror import Mirror
 from spark_job.key_check import KeySides
-from spark_job.key_index.keys import Indices
-from spark_job.locate import Index, locate_keys
+from spark_job.key_index.keys import Indices, Keys, Mask
+from spark_job.key_index.orders import exceeds
+from spark_job.locate import Index, locate_keys, look_up
 from spark_job.round_trips import for_each
 
 log = get_log(__name__)
@@ -38,16 +42,30 @@ class Before:
     index: Index
     paths: tuple[str, ...]
     created_id: int
+    truncated: Truncation | None = None
 
     @classmethod
-    def of(cls, mirror: Mirror | None) -> Before | None:
-        """None where there is none, or it does not tell."""
+    def of(cls, mirror: Mirror | None, changelog: Table, truncated: Truncation | None) -> Before | None:
+        """None where there is none, or it does not tell. `truncated`: the truncation that a rebuild follows."""
         created_id = known_own(mirror.table.metadata).get(CREATED_AT) if mirror else None
         if mirror is None or mirror.root is None or created_id is None:
             return None
         root = mirror.root
         index = Index(mirror.table.io, root.segments, root.gone)
-        return cls(index, tuple(file.path for file in root.files), created_id)
+        followed = mirror.cursor is not None and mirror.cursor.source.uuid == str(
+            changelog.metadata.table_uuid
+        )
+        paths = tuple(file.path for file in root.files)
+        return cls(index, paths, created_id, truncated if followed else None)
+
+    def are_truncated(self, keys: Keys) -> Mask:
+        """Which of these keys had a row that a truncation took away: they come in anew. Keys must be ascending."""
+        if self.truncated is None:
+            return np.zeros(len(keys), dtype=np.bool_)
+        last = (*self.truncated.sequence, self.truncated.commit)
+        known = look_up(self.index, keys, last)
+        gone: Mask = ~exceeds(known.orders, last)
+        return gone
 
 
 @dataclass(frozen=True)
@@ -105,6 +123,8 @@ class OwnValues:
         try:
             file, pos = _places(winners.take(new), sides, before.index)
             found, known = _read_times(sides.mirror_io, before.paths, before.created_id, file, pos)
+            order = winners.keys.take(new).argsort()
+            known[order] &= ~before.are_truncated(winners.keys.take(new[order]))
         except Corrupt as error:
             log.warning("the rebuilt mirror does not know when its keys came in", reason=str(error))
             return
@@ -160,7 +180,7 @@ def _sequences(winners: Changes, sides: KeySides) -> pa.Array:
         path = sides.changelog_files[int(ordinal)].path
         rows = winners.row[winners.file == ordinal].astype(np.int64)
         with open_parquet(sides.changelog_io, path) as parquet:
-            columns = read_at(parquet, path, sides.shape.sequence.field_ids, rows)
+            columns = read_sequence(parquet, path, sides.shape, rows)
         texts = [column.cast(pa.large_string()) for column in columns]
         between = pa.scalar(_BETWEEN, pa.large_string())
         parts.append(texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, between))

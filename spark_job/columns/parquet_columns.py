@@ -16,6 +16,7 @@ from pyiceberg.table.name_mapping import MappedField
 
 from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.columns.name_mapping import NamedIO, ParquetByName
+from spark_job.columns.one_form import in_one_form
 from spark_job.columns.projection import field_id_of, nested_ids
 from spark_job.distinct import distinct
 
@@ -28,7 +29,6 @@ _DAMAGED = (
     pa.ArrowCapacityError,
     UnicodeDecodeError,  # a name or value that is no text
 )
-_MOST_DIGITS = 38  # of an Iceberg decimal
 _FIRST_RESERVED = 2147483447  # field ids from here on are not a table's own: the spec, "Reserved Field IDs"
 _BATCH_ROWS = 1 << 16
 _USUAL_BYTES = 256 << 20  # of a row group, unpacked
@@ -72,7 +72,12 @@ def _parse(
     buffer_bytes: int = 0,
     names: Sequence[MappedField] | None = None,
 ) -> pq.ParquetFile:
-    options = {"page_checksum_verification": True, "buffer_size": buffer_bytes}
+    options = {
+        "page_checksum_verification": True,
+        "buffer_size": buffer_bytes,
+        # Old writers' timestamps. Arrow's own choice, nanoseconds, has no room for the years before 1677.
+        "coerce_int96_timestamp_unit": "us",
+    }
     return pq.ParquetFile(stream, **options) if names is None else ParquetByName(stream, names, **options)
 
 
@@ -175,7 +180,7 @@ def read_columns(
         table = read_groups(parquet, path, list(groups), columns)
     else:
         table = _read_front(parquet, path, list(groups), columns, rows)
-    return [_in_one_piece(_in_one_form(_pick(table, name))) for name in wanted]
+    return [_in_one_piece(in_one_form(_pick(table, name))) for name in wanted]
 
 
 def _pick(table: pa.Table, name: tuple[str, ...]) -> pa.ChunkedArray:
@@ -203,24 +208,6 @@ def _read_front(
         if sum(map(len, batches)) >= rows:
             return pa.Table.from_batches(batches)
     raise Corrupt(f"{path}: the Parquet file is damaged: {sum(map(len, batches))} rows were read of {rows}")
-
-
-def _in_one_form(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A Parquet file may carry the Arrow type that its writer used, and be older than a widening."""
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = column.cast(column.type.storage_type)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
-        return column.cast(pa.large_string())
-    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind):
-        return column.cast(pa.large_binary())
-    if pa.types.is_integer(kind):
-        return column.cast(pa.int64())
-    if pa.types.is_decimal(kind):
-        return column.cast(pa.decimal128(_MOST_DIGITS, kind.scale))
-    return column
 
 
 def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:

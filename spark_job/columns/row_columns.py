@@ -17,15 +17,24 @@ from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from spark_job.changelog.shape import ChangelogShape, resolve_shape
 from spark_job.columns.schema_note import SchemaNote, read_note
-from spark_job.iceberg.mirror import SOURCE
+from spark_job.iceberg.mirror import SOURCE, Mirror
 
 
-def row_shape(settings: TableSettings, changelog: Table, mirror: Table | None) -> ChangelogShape:
-    """The columns of a changelog, of the row only those that its mirror has."""
+def row_shape(settings: TableSettings, changelog: Table, mirror: Mirror | None) -> ChangelogShape:
+    """The columns of a changelog, of the row only those that its mirror has; and what that knows of truncations."""
     metadata = changelog.metadata
     shape = resolve_shape(settings, changelog.schema(), metadata.last_column_id)
-    named = named_columns(settings, metadata, note_of(mirror, metadata)).values()
-    return replace(shape, row_ids=_chosen(settings, changelog.schema(), shape, frozenset(chain(*named))))
+    note = note_of(mirror.table if mirror else None, metadata)
+    named = frozenset(chain(*named_columns(settings, metadata, note).values()))
+    every = frozenset(field.field_id for field in changelog.schema().fields)
+    source = mirror.cursor.source if mirror and mirror.cursor else None
+    same = source is not None and source.uuid == str(metadata.table_uuid)
+    return replace(
+        shape,
+        row_ids=_chosen(settings, changelog.schema(), shape, named),
+        left_out=named if settings.columns.include is None else every - named,
+        truncated=source.truncated if source and same else None,
+    )
 
 
 def note_of(mirror: Table | None, changelog: TableMetadata) -> SchemaNote | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from time import monotonic, sleep
 
 from icemirror.errors import Conflict
 from icemirror.result import CompactResult
@@ -29,7 +29,7 @@ def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> C
             if dry_run:
                 before = sum(map(len, find_due(mirror, pipeline.left_alone))) if mirror else 0
                 break
-            began = time.monotonic()
+            began = monotonic()
             try:
                 done = pipeline.compact(prepared)
             except Conflict:
@@ -56,4 +56,4 @@ def compact_all(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> C
 
 
 def _rest(began: float) -> None:
-    time.sleep(min(time.monotonic() - began, _MOST_PAUSE_SECONDS))
+    sleep(min(monotonic() - began, _MOST_PAUSE_SECONDS))

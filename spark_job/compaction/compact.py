@@ -15,7 +15,7 @@ import numpy as np
 from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
-from icemirror.errors import REBUILD, CommitUnknown, Contested, Corrupt
+from icemirror.errors import REBUILD, Corrupt
 from icemirror.mirror_properties import TARGET_FILE_BYTES
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.shape import ChangelogShape
@@ -29,6 +29,7 @@ from spark_job.iceberg.failures import named
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.iceberg.write_properties import read_number
+from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.merged_then import merged_then
 from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.damage import DamagedSegment
@@ -72,8 +73,8 @@ def compact(
         return None
     live = _live(mirror)
     while groups := _choose(mirror, live, left_alone):
-        began, written = time.perf_counter(), list[str]()
-        try:
+        began = time.perf_counter()
+        with written_for_commit(mirror.table.io) as written:
             tried = (_move(mirror, mirror.root, shape, group, left_alone, written) for group in groups)
             parts = [part for part in tried if part is not None]
             if not parts:
@@ -91,11 +92,6 @@ def compact(
                 same_rows=True,
             )
             commit_root(mirror, root, files, mirror.cursor, run_id, location, {})
-        except (CommitUnknown, Contested):
-            raise
-        except Exception:
-            discard(mirror.table.io, written)
-            raise
         rows = sum(file.record_count for file in moved.data_files)
         done = Compacted(len(gone), len(moved.data_files), rows, root)
         log.info(
@@ -201,12 +197,9 @@ def next_root(mirror: Mirror, before: Root, moved: _Moved, gone: Set[str]) -> Ro
         file.model_copy(update={"live": 0, "gone": True}) if file.path in gone else file
         for file in before.files
     ]
-    files += [
-        IndexedFile(path=file.file_path, rows=file.record_count, live=file.record_count)
-        for file in moved.data_files
-    ]
-    run = {"run": before.next_run, "written_at": int(time.time() * 1000)}
-    added = [moved.segment.model_copy(update=run)] if moved.segment else []
+    files.extend(map(IndexedFile.added, moved.data_files))
+    now = int(time.time() * 1000)
+    added = [moved.segment.in_run(before.next_run, now)] if moved.segment else []
     root = before.model_copy(
         update={
             "snapshot_id": mirror.table.metadata.new_snapshot_id(),

@@ -114,7 +114,7 @@ def _files_with(past: Past, key: AskedKey, key_ids: Sequence[int]) -> dict[str, 
 
 def _find_events(past: Past, table: str, key: AskedKey, wanted: Sequence[int], progress: Progress) -> Found:
     schema, ids = past.row_schema
-    source = Source(table, past.changelog.io, past.files, past.merged, past.shape, ids, schema)
+    source = Source(table, past.changelog.io, past.files, past.merged, past.shape, ids, schema, past.ahead)
     progress("changelog files", 0, len(wanted))
     done = 0
 
@@ -157,7 +157,7 @@ def _teller(known: Known, last: int | None) -> int | None:
     events, keeps = known.events, known.past.shape.keeps_deleted
     if last is None or events.does(last) is Operation.UPSERT or not keeps:
         return last if last is not None and events.does(last) is Operation.UPSERT else None
-    order: list[int] = order_of_events(events.changes.take(np.arange(events.merged))).tolist()
+    order: list[int] = events.counted[order_of_events(events.changes.take(events.counted))].tolist()
     upserts = [at for at in order if events.does(at) is Operation.UPSERT]
     # The end of a key that was changed has the row of another one.
     return upserts[-1] if upserts else None if events.changes.are(LEFT)[order[0]] else order[0]
@@ -176,7 +176,7 @@ def _differing(past: Past, here: pa.Table, told: Found, last: int) -> list[str]:
         schema,
         past.shape.defaults,
     )
-    told_by = told.events.changes.take(np.arange(told.events.merged))
+    told_by = told.events.changes.take(told.events.counted)
     if past.shape.keeps_deleted and told.events.does(last) is Operation.UPSERT:
         told_by = told_by.take(~are_deletes(told_by))
     story = Story(past.changelog.io, past.files, past.shape, ids, told_by)

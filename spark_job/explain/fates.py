@@ -10,7 +10,7 @@ import numpy as np
 
 from spark_job.changelog.shape import Operation
 from spark_job.collapse import Changes
-from spark_job.key_index.keys import U64
+from spark_job.key_index.keys import U64, Indices
 from spark_job.key_index.orders import compare_orders
 from spark_job.locate import ABSENT, DEAD, Located, decide
 
@@ -22,7 +22,11 @@ class Fate(StrEnum):
     DELETED_ROW = "deleted-row"
     OVERTAKEN = "overtaken"  # counted, until a newer one came
     LATE = "late"  # was older than what was there when it came
+    TRUNCATED = "truncated"  # lies before a truncation of the source
     WAITING = "waiting"
+
+
+_OUTDATED: tuple[Fate, int | None] = (Fate.TRUNCATED, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,15 @@ class Verdict:
 class KeyEvents:
     """All events of one key in the order in which they came; the first `merged` of them are merged.
 
-    `numbers`: the changelog's commit of each; `digests`: one number for the row that each tells of.
+    `numbers`: the changelog's commit of each; `digests`: one number for the row that each tells of. `outdated`: the
+    places of those that lie before a truncation of the source.
     """
 
     changes: Changes
     numbers: U64
     digests: Sequence[int]
     merged: int
+    outdated: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.changes)
@@ -58,6 +64,11 @@ class KeyEvents:
         """Sequence and changelog snapshot, as the index knows them."""
         return np.column_stack([self.changes.sequence, self.numbers])
 
+    @property
+    def counted(self) -> Indices:
+        """The places of those that are merged and count."""
+        return np.array([at for at in range(self.merged) if at not in self.outdated], dtype=np.intp)
+
     def does(self, at: int) -> Operation:
         """What an event does to its key."""
         return Operation(int(self.changes.operation[at]))
@@ -66,23 +77,24 @@ class KeyEvents:
 def judge(events: KeyEvents, standing: tuple[int, ...] | None = None) -> list[Verdict]:
     """The verdict on each event. `standing`: the order that the index has for the key, if it knows one."""
     came = _Arrivals(events)
-    for at in range(events.merged):
+    for at in events.counted.tolist():
         came.arrive(at)
     made = came.holder
     if standing is not None and made is not None and is_outranked(events, made, standing):
         came.outrank(standing)
     merged = came.fates()
     for at in range(events.merged, len(events)):
-        came.arrive(at)
+        if at not in events.outdated:
+            came.arrive(at)
     later = came.fates()
     repeats = _repeats(events)
     verdicts: list[Verdict] = []
     for at in range(len(events)):
         if at < events.merged:
-            fate, by = merged[at]
+            fate, by = merged.get(at, _OUTDATED)
             verdicts.append(Verdict(fate, by, None, repeats[at]))
         else:
-            will, by = later[at]
+            will, by = later.get(at, _OUTDATED)
             verdicts.append(Verdict(Fate.WAITING, by, will, repeats[at]))
     return verdicts
 

@@ -58,9 +58,9 @@ def find_row(
     entry = _ask(mirror, shape, key, unreadable)
     check: Check | None = None
     rows: list[Place] = []
-    opened = 0
+    opened = set[str]()
     if entry is not None and entry.place is not None:
-        opened += 1
+        opened.add(entry.place.path)
         try:
             check = files.check(entry.place, key)
         except Corrupt as error:
@@ -86,8 +86,8 @@ def find_row(
             flagged = shape.keeps_deleted and files.is_flagged(rows[0])
         except Corrupt as error:
             unreadable.append(_told(rows[0].path, error, name))
-    opened += len(candidates)
-    return RowFound(files, entry, check, tuple(rows), values, sure, opened, tuple(unreadable), flagged)
+    searched = len(files.live.keys() & opened.union(candidates))
+    return RowFound(files, entry, check, tuple(rows), values, sure, searched, tuple(unreadable), flagged)
 
 
 def _ask(mirror: Mirror, shape: ChangelogShape, key: AskedKey, unreadable: list[Unreadable]) -> Entry | None:

@@ -13,13 +13,15 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from icemirror.cursor import Truncation
 from icemirror.errors import Corrupt, Invalid, fill_in
-from spark_job.changelog.bad_rows import Bad, Reason
+from spark_job.changelog.bad_rows import Reason
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.narrow import Narrow, read_narrow
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.source_rows import projection_of, read_picked
-from spark_job.collapse import Changes, concat_changes, sift_changes
+from spark_job.changelog.truncations import are_before, later
+from spark_job.collapse import Changes, Sifted, concat_changes, sift_changes
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.parquet_columns import (
     check_ids,
@@ -56,7 +58,10 @@ class Detail:
 
 @dataclass(frozen=True)
 class Source:
-    """The changelog's files, those that are merged first, and how their rows become the mirror's."""
+    """The changelog's files, those that are merged first, and how their rows become the mirror's.
+
+    `ahead`: the last truncation that waits to be merged.
+    """
 
     table: str
     io: FileIO
@@ -65,6 +70,12 @@ class Source:
     shape: ChangelogShape
     ids: FieldMap
     schema: Schema
+    ahead: Truncation | None = None
+
+    @property
+    def whole_shape(self) -> ChangelogShape:
+        """As the changelog is, with what lies before a truncation: that is told of, too."""
+        return self.shape.without_truncations()
 
 
 @dataclass(frozen=True)
@@ -132,8 +143,21 @@ def find_events(source: Source, key: AskedKey, wanted: Sequence[int], looked: Lo
         numbers[changes.file],
         tuple(detail.digest for detail in details),
         int((changes.file < source.merged).sum()),
+        frozenset(_outdated(source, changes)),
     )
     return Found(events, tuple(details), tuple(unreadable), cut, tuple(rejected))
+
+
+def _outdated(source: Source, changes: Changes) -> Iterator[int]:
+    """The places of events that lie before a truncation; for those that wait one that waits counts as well."""
+    followed = source.shape.truncated
+    for at, ordinal in enumerate(changes.file.tolist()):
+        truncation = followed if ordinal < source.merged else later(followed, source.ahead)
+        one = slice(at, at + 1)
+        if truncation is not None and bool(
+            are_before(truncation, changes.sequence[one], changes.row[one], source.files[ordinal])[0]
+        ):
+            yield at
 
 
 def _nothing(shape: ChangelogShape, key: AskedKey) -> Changes:
@@ -146,7 +170,7 @@ def _nothing(shape: ChangelogShape, key: AskedKey) -> Changes:
 
 def _look(source: Source, key: AskedKey, ordinal: int) -> _Looked:
     """The events of the key in one file."""
-    file, shape = source.files[ordinal], source.shape
+    file, shape = source.files[ordinal], source.whole_shape
     with open_parquet(source.io, file.path, file.events) as parquet:
         if shape.last_column_id is not None:
             check_ids(parquet, file.path, shape.last_column_id)
@@ -156,9 +180,11 @@ def _look(source: Source, key: AskedKey, ordinal: int) -> _Looked:
         if not len(rows):
             return _Looked(_nothing(shape, key))
         narrow = read_narrow(parquet, file.path, shape, rows)
-        changes, bad = _as_changes(narrow, file, ordinal, rows, shape)
-        rejected = [RejectedEvent(ordinal, int(rows[at]), reason) for reason, some in bad for at in some]
-        changes = changes.take(_are_of(changes.keys, shape.codec.encode(key.arrays)))
+        sifted = _as_changes(narrow, file, ordinal, rows, shape)
+        rejected = [
+            RejectedEvent(ordinal, int(rows[at]), reason) for reason, some in sifted.bad for at in some
+        ]
+        changes = sifted.changes.take(_are_of(sifted.changes.keys, shape.codec.encode(key.arrays)))
         if not len(changes):
             return _Looked(_nothing(shape, key), rejected=rejected)
         tables = read_picked(
@@ -210,7 +236,7 @@ def rows_of_key(
 
 def _as_changes(
     narrow: Narrow, file: ChangeFile, ordinal: int, rows: NDArray[np.int64], shape: ChangelogShape
-) -> tuple[Changes, Bad]:
+) -> Sifted:
     """The events at these rows, numbered from 0, and those that are rejected."""
     try:
         return sift_changes(narrow, file, ordinal, shape)

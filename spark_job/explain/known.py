@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from icemirror.errors import NO_MIRROR_YET
 from spark_job.changelog.shape import Operation
 from spark_job.collapse import order_of_events
@@ -51,6 +49,11 @@ class Known:
         return None if last is None or not self.whole or lost else self.events.does(last)
 
     @property
+    def truncated(self) -> bool:
+        """The source was truncated after all of its merged events."""
+        return self.whole and self.events.merged > 0 and last_merged(self.events) is None
+
+    @property
     def state(self) -> State:
         """What a reader of the mirror finds."""
         if self.past.mirror is None:
@@ -59,7 +62,7 @@ class Known:
             return State.FLAGGED if self.found.flagged else State.PRESENT
         if self.found is not None and not self.found.sure:
             return State.UNKNOWN
-        if self.entry.order is not None or self.last is Operation.DELETE:
+        if self.entry.order is not None or self.last is Operation.DELETE or self.truncated:
             return State.MISSING if self.entry.place is not None else State.DELETED
         return State.MISSING if self.last is Operation.UPSERT else State.NEVER_SEEN
 
@@ -79,10 +82,11 @@ class Known:
 
 
 def last_merged(events: KeyEvents) -> int | None:
-    """The last of the merged events in the order of events."""
-    if not events.merged:
+    """The last of the merged events that count, in the order of events."""
+    counted = events.counted
+    if not len(counted):
         return None
-    return int(order_of_events(events.changes.take(np.arange(events.merged)))[-1])
+    return int(counted[order_of_events(events.changes.take(counted))[-1]])
 
 
 def notes_on(known: Known) -> Iterator[str]:
@@ -101,6 +105,11 @@ def notes_on(known: Known) -> Iterator[str]:
         yield (
             f"snapshots of the changelog before {past.oldest.snapshot_id} of {commit_time(past.oldest)} have expired: "
             "their events are known as far as their files are still in the table, the time of their commit is not."
+        )
+    if past.ahead is not None:
+        yield (
+            "a truncation of the source waits to be merged: the mirror is then built anew, without what was before it "
+            "(with on_truncate: stop, the merge stops there)."
         )
     yield from _on_row(known)
 
@@ -127,7 +136,9 @@ def _on_row(known: Known) -> Iterator[str]:
             else "it is not what its last event tells"
         )
         yield f"another writer put the row into its data file, by moving, changing or adopting it; {same}."
-    if state is State.DELETED and entry.order is None:
+    if state is State.DELETED and known.truncated:
+        yield "the source was truncated after the last of its events that is merged."
+    elif state is State.DELETED and entry.order is None:
         yield "the index has forgotten the key: its tombstone has expired. Late events are judged by the changelog."
     if state is State.DELETED and known.last is Operation.UPSERT:
         yield "another writer deleted the row; it comes back with the next event of its key that is newer."

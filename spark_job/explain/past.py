@@ -8,10 +8,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from icemirror.cursor import Truncation
 from icemirror.errors import Corrupt, Invalid, fill_in
 from icemirror.settings import TableSettings
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.shape import ChangelogShape
+from spark_job.changelog.truncations import find_truncation, is_news
 from spark_job.columns.evolution import foresee, merges_from, with_map
 from spark_job.columns.field_map import FieldMap, mirror_schema
 from spark_job.columns.row_columns import row_schema, row_shape
@@ -28,7 +30,7 @@ class Past:
     """A mirror and the files of its changelog in the order of events, the first `merged` of which are merged.
 
     `oldest`: the snapshot that stands for all before it, which have expired. `refused`: why the changelog's files are
-    not known, or not which of them are merged.
+    not known, or not which of them are merged. `ahead`: the last truncation of the source that waits to be merged.
     """
 
     settings: TableSettings
@@ -39,6 +41,7 @@ class Past:
     merged: int = 0
     oldest: Snapshot | None = None
     refused: str | None = None
+    ahead: Truncation | None = None
 
     @property
     def row_schema(self) -> tuple[Schema, FieldMap]:
@@ -62,14 +65,24 @@ def look_back(pipeline: Pipeline, table: TableSettings) -> Past:
     loaded = pipeline.catalogs.load_mirror(table)
     mirror = read_mirror(loaded, table.name) if loaded else None
     changelog = pipeline.catalogs.load_changelog(table)
-    shape = row_shape(table, changelog, loaded)
+    shape = row_shape(table, changelog, mirror)
     if mirror is not None:
         mirror = with_map(table, changelog, shape, mirror)
         if merges_from(mirror, changelog):
             require_same_key(table.name, mirror, shape)
             mirror = foresee(table, changelog, shape, mirror)
         shape = shape.of_mirror(mirror.table.metadata.table_uuid)
-    return _with_files(pipeline, table, Past(table, changelog, shape, mirror))
+    past = _with_files(pipeline, table, Past(table, changelog, shape, mirror))
+    return replace(past, ahead=_find_ahead(past))
+
+
+def _find_ahead(past: Past) -> Truncation | None:
+    """A truncation among what waits; a file that cannot be read is told of where its events are looked for."""
+    try:
+        found = find_truncation(past.changelog.io, past.files[past.merged :], past.shape)
+    except (Invalid, Corrupt):
+        return None
+    return found.truncation if found and is_news(found.truncation, past.shape.truncated) else None
 
 
 def _with_files(pipeline: Pipeline, table: TableSettings, past: Past) -> Past:

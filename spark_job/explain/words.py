@@ -107,6 +107,8 @@ class Teller:
                 return f"overtaken by {self._other(at, verdict.by)}"
             case Fate.LATE:
                 return f"came late: older than {self._other(at, verdict.by)}"
+            case Fate.TRUNCATED:
+                return "does not count: the source was truncated after it"
             case Fate.WAITING:
                 return f"not merged yet (waits after the cursor): {self._future(at, verdict)}"
 
@@ -118,6 +120,8 @@ class Teller:
                 return "will flag the row as deleted" if self._flags else "will delete the row"
             case Fate.OVERTAKEN:
                 return f"will be overtaken by {self._other(at, verdict.by)}"
+            case Fate.TRUNCATED:
+                return "will not count, the source was truncated after it"
             case _:
                 return f"will come late, older than {self._other(at, verdict.by)}"
 

@@ -47,12 +47,16 @@ _MOST_SCHEMAS = 256  # a table has few: one for each partition spec and format v
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """The records of a file, and the bytes that they were made of, each from its place in `starts` on."""
+    """The records of a file, and the bytes that they were made of, each from its place in `starts` on.
+
+    The last `taken` of them are those that the file before it ended with.
+    """
 
     records: list[Any]  # of the type that the reader's `types` name for the whole record
     schema: str = ""
     content: bytes = b""
     starts: tuple[int, ...] = ()
+    taken: int = 0
 
     def end_alike(self, schema: str, content: bytes, at: int) -> int | None:
         """From which record on all is the same as in another file from `at` on; None if nothing is."""
@@ -60,7 +64,7 @@ class Decoded:
         place = bisect_left(self.starts, start)
         if schema != self.schema or place == len(self.starts) or self.starts[place] != start:
             return None
-        return place if memoryview(self.content)[start:] == memoryview(content)[at:] else None
+        return place if self.content[start:] == content[at:] else None  # views are compared byte by byte
 
 
 NOTHING = Decoded([])
@@ -114,20 +118,20 @@ class RecordReader:
         decoder = _Span(content)
         records: list[Any] = []
         starts: list[int] = []
-        at = 0
+        at = taken = 0
         while at < len(content) and len(records) < count:
             if (place := before.end_alike(schema, content, at)) is not None:
                 moved = len(content) - len(before.content)
                 records += before.records[place:]
                 starts += [start + moved for start in before.starts[place:]]
-                at = len(content)
+                at, taken = len(content), len(before.records) - place
             else:
                 records.append(read(decoder))
                 starts.append(at)
                 at = decoder.tell()
         if len(records) != count or at != len(content):
             raise ValueError("its records are not as many, or not as long, as it says")
-        return Decoded(records, schema, content, tuple(starts))
+        return Decoded(records, schema, content, tuple(starts), taken)
 
 
 def _unpack(codec: type[Codec], block: bytes) -> bytes:

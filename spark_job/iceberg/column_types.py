@@ -49,6 +49,11 @@ def require_mirrored_types(
                 )
 
 
+def least_version(schema: Schema) -> int:
+    """The format version from which on a table can have these columns."""
+    return max(kind.minimum_format_version() for kind in _types(schema.as_struct()))
+
+
 def _types(kind: IcebergType) -> Iterator[IcebergType]:
     """A type, and all that it is made of."""
     yield kind

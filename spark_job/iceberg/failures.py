@@ -25,6 +25,7 @@ _RETRY_MODULES = (
     "google.api_core.exceptions",
     "google.auth.exceptions",
     "fsspec.exceptions",
+    "thrift.Thrift",  # and all that a Hive Metastore declares
 )
 _MISCONFIGURED = (
     ("sqlalchemy.exc", "ArgumentError"),
@@ -32,6 +33,7 @@ _MISCONFIGURED = (
     ("botocore.exceptions", "NoRegionError"),
     ("botocore.exceptions", "PartialCredentialsError"),
     ("botocore.exceptions", "ProfileNotFound"),
+    ("hive_metastore.ttypes", "InvalidObjectException"),
 )
 _MOST_TEXT = 300
 # As PyIceberg puts it, of a column and of what lists and maps hold.
@@ -85,6 +87,11 @@ def answered(what: str) -> Iterator[None]:
         ) from error
 
 
+def is_of_unknown_type(error: Exception) -> bool:
+    """Whether PyIceberg cannot read a table's metadata because of the type of a column."""
+    return _UNKNOWN_TYPE.search(str(error)) is not None
+
+
 def problems(error: ValidationError) -> str:
     """What pydantic found, without what it was given."""
     found = error.errors(include_input=False, include_context=False, include_url=False)
@@ -100,6 +107,8 @@ def name_error(error: Exception, lead: str) -> IcemirrorError | None:
     match error:
         case iceberg.NoSuchTableError() | iceberg.NoSuchNamespaceError():
             return Invalid(f"{lead}{error}. Check the name and the catalog in the configuration.")
+        case iceberg.NoSuchPropertyException():  # of Glue and Hive, which keep others beside them
+            return Invalid(f"{lead}it is no Iceberg table: {error}. Correct the name in the configuration.")
         case iceberg.UnauthorizedError() | iceberg.ForbiddenError():
             return Invalid(f"{lead}the catalog refused the credentials: {error}")
         case iceberg.BadRequestError():

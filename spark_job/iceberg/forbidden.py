@@ -27,6 +27,7 @@ _READ_ONLY = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH,
 _NO_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _READ_ONLY_STATES = ("42501", "25006")  # insufficient privilege, read-only transaction
 _PRIMARY = 0xFF
+_ADDED = re.compile(r"\n\[SQL: .*|\(Background on this error at: .*", re.DOTALL)
 
 
 def is_forbidden(error: BaseException) -> bool:
@@ -47,9 +48,10 @@ def is_no_database(error: BaseException) -> bool:
 
 
 def own_words(error: BaseException) -> str:
-    """What went wrong, without the statement and its parameters that SQLAlchemy adds."""
+    """What went wrong, in one line, without the statement and its parameters that SQLAlchemy adds."""
     driver = getattr(error, "orig", None)
-    return str(driver if isinstance(driver, BaseException) else error).strip()
+    words = str(driver if isinstance(driver, BaseException) else error)
+    return " ".join(_ADDED.sub("", words).split())
 
 
 def _told(error: BaseException) -> Iterator[BaseException]:

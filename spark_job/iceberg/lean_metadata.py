@@ -1,8 +1,8 @@
 """Makes PyIceberg take over what does not change in a table's metadata, instead of making it anew.
 
 A table has a hundred snapshots or a thousand, and a commit adds one of them. PyIceberg checks each of them whenever it
-loads the table, and copies each of them deeply whenever it commits: most of a small commit's time, which grows with
-the history.
+loads the table, and copies each of them deeply and writes it anew whenever it commits: most of a small commit's time,
+which grows with the history.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ from pyiceberg.table.metadata import (
     TableMetadataWrapper,
 )
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.typedef import IcebergBaseModel
 
 _MOST_TEXTS = 16
 _MOST_SNAPSHOTS = 5000
 _MOST_SCHEMAS = 500
 
+_NO_SNAPSHOTS = '"snapshots":[]'
 # Quotes inside of a text are escaped, so these are keys, wherever they are found.
 _UUID = re.compile(r'"table-uuid"\s*:\s*"([^"\\]+)"')
 _LISTS = {name: re.compile(rf'"{name}"\s*:\s*\[') for name in ("snapshots", "snapshot-log")}
@@ -50,6 +52,8 @@ def install() -> None:
     for kind in (TableMetadataV1, TableMetadataV2, TableMetadataV3):
         kind.__deepcopy__ = _copy  # type: ignore[method-assign, assignment]
         kind.snapshot_by_id = _snapshot_by_id  # type: ignore[method-assign, assignment]
+    # Those of v3 are written by way of `allow_v3_metadata`; those of v1 write snapshots otherwise than alone.
+    TableMetadataV2.model_dump_json = dump_json  # type: ignore[method-assign, assignment]
 
 
 def _copy(metadata: M, _memo: object = None) -> M:
@@ -61,6 +65,16 @@ def _copy(metadata: M, _memo: object = None) -> M:
 def _snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot | None:
     """From the newest back, as it is mostly one of those."""
     return next((one for one in reversed(metadata.snapshots) if one.snapshot_id == snapshot_id), None)
+
+
+def dump_json(metadata: TableMetadata, **options: Any) -> str:  # noqa: ANN401 (pydantic's own)
+    """As PyIceberg does it; the text of a snapshot that was written before is taken over."""
+    if options not in ({}, {"exclude_none": True}):
+        return IcebergBaseModel.model_dump_json(metadata, **options)
+    rest = IcebergBaseModel.model_dump_json(metadata.model_copy(update={"snapshots": []}))
+    if rest.count(_NO_SNAPSHOTS) != 1:
+        return IcebergBaseModel.model_dump_json(metadata)
+    return rest.replace(_NO_SNAPSHOTS, f'"snapshots":[{",".join(map(_texts.get, metadata.snapshots))}]')
 
 
 @lru_cache(_MOST_TEXTS)
@@ -132,17 +146,37 @@ def _history_of(_table: str) -> dict[str, _Growing[Any]]:  # Any: of items of tw
 
 
 def _read_lists(data: str) -> tuple[str, dict[str, list[Any]]]:
-    """What grows with every commit, and the metadata without it."""
-    (table,) = _UUID.findall(data)
+    """What grows with every commit, and the metadata without it.
+
+    That its key is the only one of its name is seen by the rest: what a list holds was read as such, and is most of it.
+    A uuid of something else does no harm: it only names whose text the list is compared with.
+    """
+    table = _UUID.search(data)
     lists: dict[str, list[Any]] = {}
-    for name, known in _history_of(table).items():
-        heads = [head.end() for head in _LISTS[name].finditer(data)]
-        if heads:
-            (start,) = heads
-            end, items = known.read(data, start)
-            data, lists[name] = data[:start] + data[end:], list(items)
+    for name, known in _history_of(table[1] if table else "").items():
+        if head := _LISTS[name].search(data):
+            end, items = known.read(data, head.end())
+            data, lists[name] = data[: head.end()] + data[end:], list(items)
+            (_only,) = _LISTS[name].findall(data)
     return data, lists
 
 
+class _Texts:
+    """Snapshots as they were last written. None changes: that it is the very same object is enough."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Snapshot, str]] = {}
+
+    def get(self, snapshot: Snapshot) -> str:
+        """The text of a snapshot."""
+        made = self._made.get(snapshot.snapshot_id)
+        if made is None or made[0] is not snapshot:
+            if len(self._made) >= _MOST_SNAPSHOTS:
+                self._made.clear()
+            made = self._made[snapshot.snapshot_id] = snapshot, snapshot.model_dump_json()
+        return made[1]
+
+
+_texts = _Texts()
 _snapshots = _Known(Snapshot, itemgetter("snapshot-id"), _MOST_SNAPSHOTS)
 _schemas = _Known(Schema, str, _MOST_SCHEMAS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.typedef import Record
@@ -18,7 +20,7 @@ from spark_job.changelog.change_file import ChangeFile
 from spark_job.columns.absent import identity_columns
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
-from spark_job.iceberg.manifests import known_manifests
+from spark_job.iceberg.manifests import ManifestList, known_list
 from spark_job.iceberg.seams import read_entries
 from spark_job.immutable import ReadOnce
 from spark_job.replays.lost_track import CursorExpired
@@ -43,11 +45,11 @@ class History:
 def history_since(table: Table, name: str, source: Source | None) -> History:
     """Walks from the head back to the cursor's snapshot (or to the beginning)."""
     walked = walk_back(table, name, source)
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     if source is not None and source.files_done is not None:
-        walked.append(by_id[source.snapshot_id])
+        begun = source.snapshot_id
+        walked.append(next(one for one in reversed(table.metadata.snapshots) if one.snapshot_id == begun))
     walked.reverse()
-    whole = bool(walked) and stands_for_all(table.io, walked[0], by_id, source)
+    whole = bool(walked) and stands_for_all(table, walked[0], source)
     for snapshot in walked[1:] if whole else walked:
         refuse_changes(name, snapshot)
     return History(tuple(walked), whole, identity_columns(table.specs()))
@@ -94,7 +96,7 @@ def _begins_after(io: FileIO, walked: Sequence[Snapshot], source: Source) -> boo
     return number > 0 and first.sequence_number == number + 1 and holds_files_of(io, first, number)
 
 
-def stands_for_all(io: FileIO, first: Snapshot, by_id: Mapping[int, Snapshot], source: Source | None) -> bool:
+def stands_for_all(table: Table, first: Snapshot, source: Source | None) -> bool:
     """Whether files of expired snapshots before the first one are still to be merged."""
     parent_id, number = first.parent_snapshot_id, first.sequence_number or 0
     if source is not None and source.files_done is None:
@@ -104,10 +106,10 @@ def stands_for_all(io: FileIO, first: Snapshot, by_id: Mapping[int, Snapshot], s
         return source.sequence_number < number
     # Tables of format v1 number no commits.
     if parent_id is not None or number != 1:
-        return parent_id not in by_id
+        return all(one.snapshot_id != parent_id for one in table.metadata.snapshots)
     # PyIceberg cuts the tie to an expired parent. A first commit is the beginning, unless it was that of a table which
     # had been of format v1.
-    return holds_files_of_others(io, first)
+    return holds_files_of_others(table.io, first)
 
 
 def refuse_changes(name: str, snapshot: Snapshot) -> None:
@@ -145,7 +147,7 @@ def added_files(io: FileIO, name: str, history: History) -> dict[int, list[Chang
     listed: dict[int, list[_Entry]] = {snapshot_id: [] for snapshot_id in wanted}
     if wanted and not replaced:
         oldest = min(snapshot.sequence_number or 0 for snapshot in snapshots)
-        (entries,) = _entries(io, name, snapshots[-1:], lambda _, one: (one.sequence_number or 0) >= oldest)
+        (entries,) = _entries(io, name, snapshots[-1:], lambda _, listed: listed.since(oldest))
         for entry in entries:
             if entry.snapshot_id in listed:
                 listed[entry.snapshot_id].append(entry)
@@ -155,7 +157,8 @@ def added_files(io: FileIO, name: str, history: History) -> dict[int, list[Chang
         entries = listed[snapshot_id]
         _require_all(name, snapshot, len(entries))
         files[snapshot_id] = [
-            _change_file(entry, snapshot.sequence_number or 0, history) for entry in entries
+            _change_file(entry, snapshot.sequence_number or 0, history, place)
+            for place, entry in enumerate(entries)
         ]
     return files
 
@@ -192,20 +195,23 @@ _known: ReadOnce[tuple[_Entry, ...]] = ReadOnce(_MOST_ENTRIES, lambda entries: 1
 
 
 def _entries(
-    io: FileIO, name: str, snapshots: Sequence[Snapshot], wanted: Callable[[Snapshot, ManifestFile], bool]
+    io: FileIO,
+    name: str,
+    snapshots: Sequence[Snapshot],
+    wanted: Callable[[Snapshot, ManifestList], Iterable[ManifestFile]],
 ) -> list[list[_Entry]]:
     """The live files in the wanted manifests of each snapshot, as they are listed."""
     if not snapshots:
         return []
 
     def choose(snapshot: Snapshot) -> list[ManifestFile]:
-        manifests = known_manifests(io, snapshot)
-        if any(manifest.content is not ManifestContent.DATA for manifest in manifests):
+        listed = known_list(io, snapshot)
+        if listed.has_deletes:
             raise Invalid(
                 f"{name}: snapshot {snapshot.snapshot_id} has deletes of rows, of its own or from before. "
                 f"Rows of a changelog may only be appended. {_way_back(None)}"
             )
-        return [manifest for manifest in manifests if wanted(snapshot, manifest)]
+        return list(wanted(snapshot, listed))
 
     where = snapshots[0].manifest_list
     chosen = for_each(choose, snapshots, where)
@@ -251,7 +257,12 @@ def _in_own_order(entries: Sequence[_Entry]) -> bool:
 
 def _own_entries(io: FileIO, name: str, snapshots: Sequence[Snapshot]) -> dict[int, list[_Entry]]:
     """What each snapshot added, from the manifests that it wrote itself."""
-    found = _entries(io, name, snapshots, lambda one, manifest: manifest.added_snapshot_id == one.snapshot_id)
+    found = _entries(
+        io,
+        name,
+        snapshots,
+        lambda one, listed: (own for own in listed.manifests if own.added_snapshot_id == one.snapshot_id),
+    )
     return {
         one.snapshot_id: [entry for entry in entries if entry.snapshot_id == one.snapshot_id]
         for one, entries in zip(snapshots, found, strict=True)
@@ -262,21 +273,29 @@ def _all_files(io: FileIO, name: str, history: History) -> list[ChangeFile]:
     """All files of the first snapshot: those of earlier commits by sequence number, then those that it appended."""
     snapshot = history.snapshots[0]
     number = snapshot.sequence_number or 0
-    before: list[ChangeFile] = []
-    own: list[ChangeFile] = []
-    (entries,) = _entries(io, name, [snapshot], lambda _one, _manifest: True)
+    before: list[tuple[int, _Entry]] = []
+    own: list[_Entry] = []
+    (entries,) = _entries(io, name, [snapshot], lambda _, listed: listed.manifests)
     for entry in entries:
         if _is_append(snapshot) and entry.snapshot_id == snapshot.snapshot_id:
-            own.append(_change_file(entry, number, history))
+            own.append(entry)
         else:
-            before.append(_change_file(entry, max(0, min(entry.sequence_number, number - 1)), history))
-    return sorted(before, key=lambda file: file.sequence_number) + own
+            before.append((max(0, min(entry.sequence_number, number - 1)), entry))
+    before.sort(key=itemgetter(0))
+    commits = groupby([*before, *((number, entry) for entry in own)], itemgetter(0))
+    return [
+        _change_file(entry, commit, history, place)
+        for commit, entries in commits
+        for place, (_, entry) in enumerate(entries)
+    ]
 
 
-def _change_file(entry: _Entry, sequence_number: int, history: History) -> ChangeFile:
+def _change_file(entry: _Entry, sequence_number: int, history: History, place: int) -> ChangeFile:
     partition = tuple(
         (field_id, entry.partition[place])
         for place, field_id in history.identities.get(entry.spec_id, ())
         if place < len(entry.partition)
     )
-    return ChangeFile(entry.path, entry.bytes, entry.events, entry.snapshot_id, sequence_number, partition)
+    return ChangeFile(
+        entry.path, entry.bytes, entry.events, entry.snapshot_id, sequence_number, partition, place
+    )

@@ -19,7 +19,7 @@ from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.columns.field_map import FieldMap, load_map, renumber
 from spark_job.iceberg.ancestors import walk_ancestors
-from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
+from spark_job.iceberg.descent import holds_files_between, holds_files_of, holds_files_of_others
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root, read_root
 
@@ -258,14 +258,18 @@ def _is_parent(io: FileIO, anchor: Anchor, first: Snapshot, known: Sequence[Snap
     if first.parent_snapshot_id is not None:
         return first.parent_snapshot_id == anchor.snapshot_id
     # PyIceberg cuts the tie to an expired parent, and only to such a one. The numbers then tell that nothing which has
-    # expired was in between, and the files that this one did not begin elsewhere, after a rollback.
+    # expired was in between, and the files that this one did not begin elsewhere, after a rollback: it has some of the
+    # last commit that added any, and none of what came after that and was rolled back.
     between = range(anchor.sequence_number + 1, first.sequence_number or 0)
     numbers = {one.sequence_number for one in known if one.sequence_number in between}
     if (first.sequence_number or 0) <= anchor.sequence_number or len(numbers) < len(between):
         return False
     number = anchor.sequence_number if anchor.files_number is None else anchor.files_number
-    # Where the table had none, this one has only its own.
-    return holds_files_of(io, first, number) if number else not holds_files_of_others(io, first)
+    if not number:  # the table had none, so this one has only its own
+        return not holds_files_of_others(io, first)
+    return holds_files_of(io, first, number) and not holds_files_between(
+        io, first, number, anchor.sequence_number
+    )
 
 
 def _files_number(metadata: TableMetadata) -> int | None:

@@ -10,11 +10,13 @@ from pydantic import ValidationError
 from pyiceberg.catalog import Catalog, load_catalog
 
 from icemirror.errors import Invalid
-from spark_job.iceberg import lean_metadata
+from spark_job.iceberg import damaged_metadata, lean_metadata
 from spark_job.iceberg.failures import problems
 from spark_job.iceberg.own_properties import distrust_tables
 
-_REST = "pyiceberg.catalog.rest"  # imported only by who uses it
+# Imported only by who uses them.
+_REST = "pyiceberg.catalog.rest"
+_HIVE = "pyiceberg.catalog.hive"
 
 
 def open_catalog(
@@ -24,13 +26,19 @@ def open_catalog(
 ) -> Catalog:
     """The catalog with these properties; `trusted` is code that properties of its tables may name."""
     lean_metadata.install()
+    damaged_metadata.install()
     try:
         catalog = load_catalog(name, **properties)
     except ValidationError as error:
         # Without the cause: pydantic repeats what it was given.
         raise Invalid(f"catalog {name}: its answer cannot be read ({problems(error)})") from None
-    if any(kind.__module__ == _REST for kind in type(catalog).__mro__):
+    bases = {kind.__module__ for kind in type(catalog).__mro__}
+    if _REST in bases:
         hide_answers()
+    if _HIVE in bases:
+        from spark_job.iceberg.hive_client import use_metastores
+
+        use_metastores(catalog)
     distrust_tables(catalog, trusted)
     return catalog
 

@@ -64,8 +64,7 @@ def _first_since(changelog: Table, line: Sequence[Snapshot], name: str, since_ms
         raise Invalid(
             f"{name}: nothing was committed since {_time(since_ms)}; its newest snapshot is {_described(line[-1])}."
         )
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in changelog.metadata.snapshots}
-    if place == 0 and stands_for_all(changelog.io, line[0], by_id, None):
+    if place == 0 and stands_for_all(changelog, line[0], None):
         raise Invalid(
             f"{name}: snapshots since {_time(since_ms)} may have expired; the oldest that is left is "
             f"{_described(line[0])}. Begin there (--from-snapshot), or rebuild the mirror from all that the changelog "

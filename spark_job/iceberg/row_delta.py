@@ -48,7 +48,7 @@ from pyiceberg.table.update import (
 from icemirror.errors import REBUILD, CommitUnknown, Conflict, Contested, Corrupt, Invalid
 from icemirror.mirror_properties import MERGE_FROM_MANIFESTS, TARGET_MANIFEST_BYTES
 from spark_job.iceberg.file_locations import file_locations
-from spark_job.iceberg.forbidden import is_forbidden
+from spark_job.iceberg.forbidden import is_forbidden, own_words
 from spark_job.iceberg.manifest_tiers import bundle, choose_due, live_entries
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import (
@@ -113,7 +113,7 @@ class RowDelta:
             if self._is_in(seen):
                 return seen
             kind = Conflict if self._was_overtaken(seen) else Contested
-            raise kind(f"the mirror moved while this merge was under way: {error}") from error
+            raise kind(f"the mirror moved while this merge was under way: {own_words(error)}") from error
         except _REFUSALS as error:
             seen = self._look(error)
             if self._is_in(seen):
@@ -121,14 +121,16 @@ class RowDelta:
             raise
         except Exception as error:
             if refused_updates(error):  # by numbers that others used, on another branch say: nothing was sent
-                raise Conflict(f"the mirror moved while this merge was under way: {error}") from error
+                raise Conflict(
+                    f"the mirror moved while this merge was under way: {own_words(error)}"
+                ) from error
             seen = self._look(error)
             if self._is_in(seen):
                 return seen
             if is_forbidden(error):  # it could not begin
                 raise
             raise CommitUnknown(
-                f"snapshot {self.snapshot_id} is not there, but may still be committed: {error}"
+                f"snapshot {self.snapshot_id} is not there, but may still be committed: {own_words(error)}"
             ) from error
 
     def _look(self, error: Exception) -> TableMetadata:
@@ -136,7 +138,7 @@ class RowDelta:
         try:
             seen = self.table.catalog.load_table(self.table.name()).metadata
         except Exception as unseen:
-            raise self._unknown(error, str(unseen)) from error
+            raise self._unknown(error, own_words(unseen)) from error
         # Others went on from here: only the snapshot with this attempt's number tells whose it is. It may have expired,
         # and some catalogs (Nessie) show none but the newest.
         if not self._is_in(seen) and self._went_on(seen) and not self._was_overtaken(seen):
@@ -145,7 +147,7 @@ class RowDelta:
 
     def _unknown(self, error: Exception, why: str) -> CommitUnknown:
         return CommitUnknown(
-            f"snapshot {self.snapshot_id} may have been committed: {error}; looking for it failed: {why}"
+            f"snapshot {self.snapshot_id} may have been committed: {own_words(error)}; looking for it failed: {why}"
         )
 
     @property
@@ -181,7 +183,8 @@ class RowDelta:
         path = self._metadata_path(f"snap-{self.snapshot_id}-0-{uuid.uuid4()}.avro")
         output = self.table.io.new_output(path)
         new = NewList(output, self.snapshot_id, parent_id, sequence_number, self._codec, first_row_id)
-        after = write_list(new, self._manifests())
+        manifests, summary = self._contents()
+        after = write_list(new, manifests)
         snapshot = Snapshot.model_validate(
             {
                 "snapshot-id": self.snapshot_id,
@@ -189,7 +192,7 @@ class RowDelta:
                 "sequence-number": sequence_number,
                 "timestamp-ms": next_time_ms(metadata),
                 "manifest-list": path,
-                "summary": self._summarise(),
+                "summary": summary,
                 "schema-id": self.schema.schema_id if self.schema else metadata.current_schema_id,
                 "first-row-id": first_row_id,
                 "added-rows": None if after is None or first_row_id is None else after - first_row_id,
@@ -255,6 +258,10 @@ class RowDelta:
         return NewManifest(
             content, spec, schema, output, self.snapshot_id, self._codec, metadata.format_version
         )
+
+    def _contents(self) -> tuple[list[ManifestFile], Summary]:
+        """What the snapshot names, and what it tells of that."""
+        return self._manifests(), self._summarise()
 
     def _manifests(self) -> list[ManifestFile]:
         added: list[ManifestFile] = []

@@ -1,6 +1,6 @@
-"""Every part of PyIceberg that is not its public interface, in one place.
+"""What the manifests need of PyIceberg that is not its public interface; the other files that do: docs/architecture.md.
 
-They changed in 0.10, 0.11 and 0.12, so the version is pinned; `tests/unit/iceberg/test_seams.py` names what
+Such parts changed in 0.10, 0.11 and 0.12, so the version is pinned; `tests/unit/iceberg/test_seams.py` names what
 is relied on, so that an upgrade fails loudly.
 """
 
@@ -37,11 +37,12 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import update as updates
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
-from pyiceberg.typedef import IcebergBaseModel, TableVersion
+from pyiceberg.typedef import TableVersion
 from pyiceberg.types import DoubleType, FloatType, StructType, UUIDType
 
 from icemirror.errors import Corrupt, Invalid
 from spark_job.iceberg.avro import NOTHING, Decoded, RecordFile, RecordFormat, RecordReader
+from spark_job.iceberg.lean_metadata import dump_json
 from spark_job.iceberg.v3_fields import (
     NEWEST,
     DeleteKey,
@@ -76,7 +77,7 @@ def _dump_v3(metadata: TableMetadataV3, **options: Any) -> str:  # noqa: ANN401 
     if metadata.next_row_id is None and not metadata.snapshots:
         metadata = metadata.model_copy(update={"next_row_id": 0})
     next_row_id(metadata)
-    return IcebergBaseModel.model_dump_json(metadata, **options)
+    return dump_json(metadata, **options)
 
 
 def next_row_id(metadata: TableMetadata) -> int | None:
@@ -196,13 +197,11 @@ def write_removed(new: NewManifest, io: FileIO, manifest: ManifestFile) -> Manif
     return writer.to_manifest_file()
 
 
-def list_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
-    """The manifests of a snapshot, with the fields of v3."""
-    return _MANIFESTS.read(io.new_input(manifest_list))
-
-
 def list_manifests_after(io: FileIO, manifest_list: str, before: Decoded = NOTHING) -> Decoded:
-    """As `list_manifests`. What another list, most likely that of the snapshot before, ends with is taken over."""
+    """The manifests of a snapshot, with the fields of v3.
+
+    What another list, most likely that of the snapshot before, ends with is taken over.
+    """
     return _MANIFESTS.read_after(io.new_input(manifest_list), before)
 
 

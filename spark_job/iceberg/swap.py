@@ -29,9 +29,10 @@ class Swap(RowDelta):
 
     staged: Sequence[ManifestFile] = ()
 
-    def _manifests(self) -> list[ManifestFile]:
+    def _contents(self) -> tuple[list[ManifestFile], Summary]:
         added = [self._take_over(manifest) for manifest in self.staged if _has_files(manifest)]
-        return [*added, *self._take_out()]
+        taken_out, gone = self._take_out()
+        return [*added, *taken_out], self._tell(gone)
 
     def _take_over(self, manifest: ManifestFile) -> ManifestFile:
         new = self._new_manifest(manifest.content, manifest.partition_spec_id)
@@ -42,30 +43,29 @@ class Swap(RowDelta):
             forget_first_row_id(entry.data_file)
             yield entry.data_file
 
-    def _take_out(self) -> list[ManifestFile]:
-        """The head's files are named as deleted, so that expiry finds them.
+    def _take_out(self) -> tuple[list[ManifestFile], Sequence[LiveFile]]:
+        """Manifests that name the head's files as deleted, so that expiry finds them, and those files.
 
         Where its manifests cannot be read that is not possible: its files are then orphans.
         """
         try:
-            self.removed = tuple(live_files(self.table.io, self.head).values())
-            self.replaced = tuple(_deletes_of(self.removed))
+            gone = tuple(live_files(self.table.io, self.head).values())
             existing = known_manifests(self.table.io, self.head) if self.head else ()
-            return [
+            taken_out = [
                 write_removed(self._new_manifest(one.content, one.partition_spec_id), self.table.io, one)
                 for one in existing
                 if _has_files(one)
             ]
         except (Corrupt, Invalid, FileNotFoundError) as error:
             log.warning("what the table held cannot be listed; clean-orphans removes it", reason=str(error))
-            self.removed = self.replaced = ()
-            return []
+            return [], ()
+        return taken_out, gone
 
-    def _summarise(self) -> Summary:
+    def _tell(self, gone: Sequence[LiveFile]) -> Summary:
         added = count_changes((file for one in self.staged for file in self._files(one)), ())
         # Nothing of what was is left, so the totals are those of what is added.
         summary = update_snapshot_summaries(Summary(Operation.OVERWRITE, **added, **self.summary))
-        for name, count in count_changes((), self.replaced, self.removed).items():
+        for name, count in count_changes((), _deletes_of(gone), gone).items():
             summary[name] = count
         return summary
 

@@ -13,11 +13,12 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInst
 from pyiceberg.table import Table
 
 from icemirror.catalog_name import catalog_name, without_name
-from icemirror.errors import Invalid, Transient
+from icemirror.errors import Corrupt, Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.sql_address import missing_driver, missing_file, sqlite_path
 from icemirror.table_id import TableId
 from spark_job.columns.name_mapping import read_by_names
+from spark_job.iceberg.damaged_metadata import DamagedMetadata
 from spark_job.iceberg.failures import answered, named
 from spark_job.iceberg.open_catalog import open_catalog
 from spark_job.iceberg.own_properties import named_code, require_known_code
@@ -114,6 +115,8 @@ class Catalogs:
                 return self.lend(catalog, self.existing(catalog).load_table(table.parts))
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
+            except DamagedMetadata as error:
+                raise Corrupt(f"{table}: {error}") from None
             except FileNotFoundError as error:
                 raise Transient(f"{table}: its metadata file is not there: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
@@ -10,7 +10,7 @@ from pyiceberg.manifest import (
     DataFile,
     ManifestFile,
 )
-from pyiceberg.typedef import TableVersion
+from pyiceberg.typedef import Record, TableVersion
 
 # A file of deletes as a manifest names it: its path, and where in it a deletion vector begins.
 DeleteKey = tuple[str, int | None]
@@ -23,6 +23,11 @@ _LIST_PLACES = {field.name: place for place, field in enumerate(MANIFEST_LIST_FI
 def pad(record: DataFile | ManifestFile, fields: int) -> None:
     """A record of an older version has fewer fields; those of a newer one come last, as NULL."""
     record._data.extend([None] * (fields - len(record)))
+
+
+def values_of(record: Record) -> list[Any]:  # Any: of the types of its fields
+    """All values of a record, in their order."""
+    return record._data
 
 
 def _number(file: DataFile, name: str) -> int | None:

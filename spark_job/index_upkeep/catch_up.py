@@ -26,13 +26,13 @@ from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_upkeep.recount import with_distinct
-from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import Indices, are_among, concat_keys
 from spark_job.key_index.numbered import write_entries
 from spark_job.key_index.root import IndexedFile, Root
-from spark_job.key_index.segment import TOMBSTONE, Entries, Recipe, SegmentInfo
+from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.locate import Index, look_up
 from spark_job.runtime.engine import Engine
+from spark_job.runtime.work import NarrowWork
 from spark_job.write.vectors import deleted_positions
 
 # What the changelog does not tell, no merge undoes.
@@ -118,14 +118,14 @@ class IndexedShard:
 
 
 @dataclass(frozen=True)
-class CatchUpWork:
+class CatchUpWork(NarrowWork):
     """Indexes what others wrote and deleted; sent to the tasks."""
 
     name: str
     io: FileIO
     foreign: tuple[ForeignFile, ...]
     key_ids: tuple[int, ...]
-    recipe: Recipe
+    shape: ChangelogShape
     index: Index
     newest: tuple[int, ...]
     location: str
@@ -135,24 +135,9 @@ class CatchUpWork:
         """What is read: key columns, the weight of which is taken for eight bytes a row."""
         return tuple(ChangeFile(file.path, 8 * file.keys, file.keys, 0, 0) for file in self.foreign)
 
-    @property
-    def background(self) -> tuple[ChangeFile, ...]:
-        """Nothing."""
-        return ()
-
-    @property
-    def codec(self) -> KeyCodec:
-        """How keys are encoded."""
-        return self.recipe.codec
-
     def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
         """The mirror, and the field ids of its key."""
         return self.io, self.key_ids
-
-    @property
-    def target(self) -> FileIO:
-        """The mirror."""
-        return self.io
 
     def read(self, ordinals: range) -> Changes:
         """The keys of some files: of rows that came as upserts, of rows that were deleted as deletes."""
@@ -180,10 +165,6 @@ class CatchUpWork:
             row=rows.astype(np.uint32),
         )
 
-    def most_shards(self, wanted: int) -> int:
-        """As many as wanted: they write no data files."""
-        return wanted
-
     def merge(self, read: Callable[[], Changes]) -> IndexedShard:
         """Indexes a range of keys."""
         changes = read()
@@ -191,7 +172,7 @@ class CatchUpWork:
         came = changes.operation == Operation.UPSERT
         entries, removed = self._entries(changes.take(came), changes.take(~came))
         paths = {file.ordinal: file.path for file in self.foreign}
-        return IndexedShard(write_entries(self.io, self.location, entries, self.recipe, paths), removed)
+        return IndexedShard(write_entries(self.io, self.location, entries, self.shape.recipe, paths), removed)
 
     def _entries(self, rows: Changes, deleted: Changes) -> tuple[Entries, dict[int, int]]:
         """The new entries: rows with the order that their key had, tombstones for rows that were live until now."""
@@ -243,14 +224,8 @@ def caught_up(root: Root, difference: Difference, shards: list[IndexedShard], wr
         for ordinal, count in shard.removed.items():
             removed[ordinal] = removed.get(ordinal, 0) + count
     files = [_file_now(at, file, difference, removed) for at, file in enumerate(root.files)]
-    files += [
-        IndexedFile(path=file.path, rows=file.rows, live=file.rows - file.deleted) for file in difference.came
-    ]
-    segments = [
-        shard.segment.model_copy(update={"run": root.next_run, "written_at": written_at})
-        for shard in shards
-        if shard.segment
-    ]
+    files.extend(map(IndexedFile.of, difference.came))
+    segments = [shard.segment.in_run(root.next_run, written_at) for shard in shards if shard.segment]
     return root.model_copy(
         update={
             "segments": (*segments, *root.segments),
@@ -296,7 +271,7 @@ def catch_up(
         io=io,
         foreign=foreign_files(root, difference, deleted),
         key_ids=tuple(mirror.field_map[key_id] for key_id in shape.key_ids),
-        recipe=shape.recipe,
+        shape=shape,
         index=Index(io, root.segments, root.gone | difference.gone),
         newest=greatest_order(root, shape.sequence.parts + 1),
         location=location,

@@ -19,24 +19,23 @@ from icemirror.crash import reach
 from icemirror.errors import Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.change_file import ChangeFile
-from spark_job.changelog.read_sequences import read_sequences
+from spark_job.changelog.read_sequences import newest_order
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
 from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.distinct import distinct
-from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
+from spark_job.iceberg.written import written_before_commit
 from spark_job.index_upkeep.catch_up import IndexedShard, greatest_order
 from spark_job.index_upkeep.merged_then import merged_then
-from spark_job.key_index import orders as order_column
-from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64, Keys, are_among, concat_keys, last_not_above
 from spark_job.key_index.numbered import write_entries
 from spark_job.key_index.root import IndexedFile, Root
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.locate import Index, look_up
 from spark_job.runtime.engine import Engine
+from spark_job.runtime.work import NarrowWork
 from spark_job.write.vectors import deleted_positions
 
 ROW = 2
@@ -63,7 +62,7 @@ class Covered:
 
 
 @dataclass(frozen=True)
-class HealWork:
+class HealWork(NarrowWork):
     """Rebuilds one segment, or the whole index (`everything`: then a key without a row has none); sent to the tasks.
 
     The files are those of the changelog, then those of the mirror.
@@ -87,21 +86,6 @@ class HealWork:
         """What is read."""
         rows = [ChangeFile(file.path, 8 * file.rows, file.rows, 0, 0) for file in self.covered]
         return (*self.history, *rows)
-
-    @property
-    def background(self) -> tuple[ChangeFile, ...]:
-        """Nothing."""
-        return ()
-
-    @property
-    def codec(self) -> KeyCodec:
-        """How keys are encoded."""
-        return self.shape.codec
-
-    @property
-    def target(self) -> FileIO:
-        """The mirror."""
-        return self.io
 
     def source(self, file: ChangeFile) -> tuple[FileIO, tuple[int, ...]]:
         """Changelog or mirror, and the field ids of the key there."""
@@ -136,10 +120,6 @@ class HealWork:
             row=rows.astype(np.uint32),
         )
         return changes if file.whole else changes.take(kind == _DEAD_ROW)
-
-    def most_shards(self, wanted: int) -> int:
-        """As many as wanted: they write no data files."""
-        return wanted
 
     def merge(self, read: Callable[[], Changes]) -> IndexedShard:
         """Rebuilds a range of keys."""
@@ -274,16 +254,14 @@ class Healer:
         if root is None or not hurt:
             return mirror, ()
         segments, added = list(root.segments), list[SegmentInfo]()
-        try:
+        with written_before_commit(mirror.table.io) as written:
             for at in reversed(range(len(segments))):  # the oldest first: newer ones ask it
                 if segments[at].path in damaged:
                     work = self._work(mirror, root, segments[at], tuple(segments[at + 1 :]))
                     rebuilt = self._run(work, segments[at].run, segments[at].written_at)
                     segments[at : at + 1] = rebuilt
                     added.extend(rebuilt)
-        except BaseException:
-            discard(mirror.table.io, [segment.path for segment in added])
-            raise
+                    written += [segment.path for segment in rebuilt]
         return replace(mirror, root=root.model_copy(update={"segments": tuple(segments)})), tuple(added)
 
     def _rebuild(self, mirror: Mirror) -> tuple[Mirror, tuple[SegmentInfo, ...]]:
@@ -293,14 +271,14 @@ class Healer:
             snapshot_id=mirror.head.snapshot_id if mirror.head else 0,
             epoch=mirror.epoch,
             segments=(),
-            files=tuple(
-                IndexedFile(path=file.path, rows=file.rows, live=file.rows) for file in live.values()
-            ),
+            files=tuple(map(IndexedFile.of, live.values())),
         )
         work = self._work(mirror, root, None, ())
         root = _with_live_rows(root, work.covered)
         newest = (
-            greatest_order(mirror.root, len(work.newest)) if mirror.root else self._greatest(work.history)
+            greatest_order(mirror.root, len(work.newest))
+            if mirror.root
+            else newest_order(self.changelog_io, work.history, self.shape)
         )
         segments = self._run(replace(work, newest=newest), root.next_run, int(time.time() * 1000))
         root = root.model_copy(update={"segments": segments, "next_run": root.next_run + 1})
@@ -314,8 +292,7 @@ class Healer:
         )
         shards = self.engine.run(work) if work.files else []
         reach("healed")
-        update = {"run": run, "written_at": written_at}
-        return tuple(shard.segment.model_copy(update=update) for shard in shards if shard.segment)
+        return tuple(shard.segment.in_run(run, written_at) for shard in shards if shard.segment)
 
     def _work(
         self, mirror: Mirror, root: Root, lost: SegmentInfo | None, older: tuple[SegmentInfo, ...]
@@ -351,17 +328,6 @@ class Healer:
             location=self.location,
             everything=lost is None,
         )
-
-    def _greatest(self, history: Sequence[ChangeFile]) -> tuple[int, ...]:
-        """The newest change that was merged, by the changelog."""
-        nothing = (0,) * (self.shape.sequence.parts + 1)
-        return max((self._greatest_of(file) for file in history if file.events), default=nothing)
-
-    def _greatest_of(self, file: ChangeFile) -> tuple[int, ...]:
-        sequence = read_sequences(self.changelog_io, file, self.shape)
-        if not len(sequence):
-            return (0,) * (self.shape.sequence.parts + 1)
-        return (*order_column.greatest_order(sequence), file.sequence_number)
 
     def _history(self) -> tuple[ChangeFile, ...]:
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyiceberg.io import FileIO
 
 from icemirror.crash import reach
-from spark_job.iceberg.discard import discard
+from spark_job.iceberg.written import written_before_commit
 from spark_job.key_index.compaction import MergedPiece, Piece, is_move, merge_piece, plan_pieces
 from spark_job.key_index.root import Root
 from spark_job.key_index.segment import SegmentInfo
@@ -83,15 +83,13 @@ def plan_merge(
 def run_merge(merge: IndexMerge) -> list[MergedPiece]:
     """What the pieces became; on an error no file is left behind."""
     done: list[MergedPiece] = []
-    try:
+    with written_before_commit(merge.io) as written:
         for piece in merge.pieces:
             done.append(
                 merge_piece(merge.io, piece, merge.location, merge.paths, merge.gone, merge.expire_before)
             )
+            written += merged_paths(done[-1:])
             reach("index-merged")
-    except BaseException:
-        discard(merge.io, merged_paths(done))
-        raise
     return done
 
 

@@ -15,15 +15,13 @@ from icemirror.errors import Corrupt
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.keys import U64, Indices, Keys
 from spark_job.key_index.puffin import read_span
-from spark_job.key_index.ranges import RangeReader, is_remote, open_ranges
+from spark_job.key_index.ranges import RangeReader, is_remote
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo, payload_columns
 
 BLOCKS_AT_ONCE = 1024  # about 5 MB of blocks: memory that is not asked for anew
 _GAP_BLOCKS = 3  # read over gaps this small rather than seek …
 _REMOTE_GAP_BLOCKS = 48  # … or ask once more
 _MAX_DIRECTORY_BYTES = 1 << 30
-_SMALL_BYTES = 256 << 10  # such segments are read whole and remembered …
-_MOST_SMALL_BYTES = 32 << 20  # … as many as have so many bytes together
 
 _Bytes = bytes | memoryview
 
@@ -45,11 +43,6 @@ class Raw:
     full: list[_Bytes]
     tail: dict[str, NDArray[np.generic]] | None
 
-    def take(self, numbers: Indices) -> Raw:
-        """Some blocks of a segment of which all were read."""
-        full = [self.full[number] for number in numbers.tolist() if number < len(self.full)]
-        return Raw(self.segment, full, self.tail if len(full) < len(numbers) else None)
-
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
@@ -60,7 +53,6 @@ class Blocks:
 
 
 _directories: ReadOnce[Directory] = ReadOnce(256)
-_small: ReadOnce[Raw] = ReadOnce(_MOST_SMALL_BYTES, lambda raw: raw.segment.payload.length)
 
 
 def read_directory(io: FileIO, segment: SegmentInfo) -> Directory:
@@ -87,18 +79,6 @@ def _parse_directory(io: FileIO, segment: SegmentInfo) -> Directory:
 def read_blocks(source: RangeReader, segment: SegmentInfo, directory: Directory, numbers: Indices) -> Blocks:
     """Reads blocks by their ascending numbers, neighbours in one range."""
     return lay_out([read_raw(source, segment, directory, numbers)])
-
-
-def ask_blocks(io: FileIO, segment: SegmentInfo, directory: Directory, numbers: Indices) -> Raw:
-    """Blocks for a lookup. Those of small segments, which every merge asks, are remembered."""
-
-    def read(wanted: Indices) -> Raw:
-        with open_ranges(io, segment.path) as source:
-            return read_raw(source, segment, directory, wanted)
-
-    if segment.payload.length > _SMALL_BYTES:
-        return read(numbers)
-    return _small.get(segment.path, lambda: read(np.arange(segment.geometry.blocks))).take(numbers)
 
 
 def read_raw(source: RangeReader, segment: SegmentInfo, directory: Directory, numbers: Indices) -> Raw:

@@ -104,7 +104,7 @@ def merge_piece(
     if written is None:
         return MergedPiece(None, expired)
     written_at = max(one.written_at for one in piece.inputs)
-    return MergedPiece(written.model_copy(update={"run": piece.target, "written_at": written_at}), expired)
+    return MergedPiece(written.in_run(piece.target, written_at), expired)
 
 
 def _on_root(segment: SegmentInfo, entries: Entries, gone: frozenset[int]) -> Entries:

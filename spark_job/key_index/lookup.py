@@ -1,6 +1,7 @@
 """Finds keys in segments that do not overlap: directories, then only the touched blocks, then one binary search.
 
 All but reading is done for the segments together: what many small ones cost is little more than one large one does.
+Those that are remembered whole need none of it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from spark_job.key_index.blocks import (
     Blocks,
     Directory,
     Raw,
-    ask_blocks,
     lay_out,
     read_directory,
+    read_raw,
 )
 from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, last_not_above, not_above
+from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo
+from spark_job.key_index.whole import is_at_hand, is_worth_it, read_rows, search_rows
 from spark_job.round_trips import for_each
 
 
@@ -64,11 +67,20 @@ class _Asked:
 class _Touched:
     """The same: the keys that one of its blocks may hold, and which."""
 
-    of: int
-    segment: SegmentInfo
+    one: _Asked
     directory: Directory
     asked: Indices
     block: Indices
+
+    @property
+    def segment(self) -> SegmentInfo:
+        """The segment."""
+        return self.one.segment
+
+    @property
+    def is_much(self) -> bool:
+        """Whether so many blocks are touched that all of them may as well be read."""
+        return is_worth_it(self.segment, int(np.count_nonzero(np.diff(self.block, prepend=-1))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +97,42 @@ class _Chunk:
 def find_keys(io: FileIO, segments: Sequence[SegmentInfo], keys: Keys) -> Found:
     """Looks up keys, which must be ascending, in segments whose ranges do not overlap."""
     alike: dict[Hashable, list[_Asked]] = {}
+    whole: list[_Asked] = []
     ranges = keys.slices([(segment.first_key, segment.last_key) for segment in segments])
     for of, (segment, within) in enumerate(zip(segments, ranges, strict=True)):
         if within.start < within.stop:
-            alike.setdefault(segment.alike, []).append(_Asked(of, segment, within))
-    return _join([part for some in alike.values() for part in _find_alike(io, some, keys)])
+            some = whole if is_at_hand(segment) else alike.setdefault(segment.alike, [])
+            some.append(_Asked(of, segment, within))
+    parts = _find_whole(io, whole, keys)
+    return _join([*parts, *(part for some in alike.values() for part in _find_alike(io, some, keys))])
+
+
+def _find_whole(io: FileIO, some: Sequence[_Asked], keys: Keys) -> list[Found]:
+    """The answers of segments that are remembered whole, or shall be."""
+    return for_each(partial(_ask_whole, io, keys), some, some[0].segment.path) if some else []
+
+
+def _ask_whole(io: FileIO, keys: Keys, one: _Asked) -> Found:
+    with reading_segment(one.segment.path):
+        rows = read_rows(io, one.segment)
+    hits = search_rows(rows, keys.take(one.within))
+    of = np.full(len(hits.asked), one.of, dtype=np.intp)
+    return Found(hits.asked + one.within.start, of, hits.file, hits.pos, hits.entry)
 
 
 def _find_alike(io: FileIO, some: list[_Asked], keys: Keys) -> list[Found]:
     """The answers of segments whose blocks have one layout, chunk by chunk."""
     some = sorted(some, key=lambda one: one.within.start)
-    touched = for_each(partial(_touch, io, keys), some, some[0].segment.path)
+    every = for_each(partial(_touch, io, keys), some, some[0].segment.path)
+    found = _find_whole(io, [one.one for one in every if one.is_much], keys)
+    touched = [one for one in every if not one.is_much]
+    if not touched:
+        return found
     bases = np.cumsum([0, *(one.segment.geometry.blocks for one in touched)])
     asked = np.concatenate([one.asked for one in touched])
     block = np.concatenate([base + one.block for base, one in zip(bases[:-1], touched, strict=True)])
     is_next = np.diff(block, prepend=-1) > 0
     numbers, place = block[is_next], np.cumsum(is_next) - 1
-    found: list[Found] = []
     for start in range(0, len(numbers), BLOCKS_AT_ONCE):
         chunk = numbers[start : start + BLOCKS_AT_ONCE]
         first, end = np.searchsorted(place, [start, start + len(chunk)])
@@ -115,7 +146,7 @@ def _touch(io: FileIO, keys: Keys, one: _Asked) -> _Touched:
         directory = read_directory(io, one.segment)
     block = last_not_above(directory.first, keys.take(one.within))
     inside = np.flatnonzero(block >= 0)
-    return _Touched(one.of, one.segment, directory, inside + one.within.start, block[inside])
+    return _Touched(one, directory, inside + one.within.start, block[inside])
 
 
 def _read_chunk(io: FileIO, touched: Sequence[_Touched], bases: Indices, numbers: Indices) -> _Chunk:
@@ -134,15 +165,15 @@ def _read_chunk(io: FileIO, touched: Sequence[_Touched], bases: Indices, numbers
         blocks=lay_out(raws),
         layout=pieces[0][0].segment.layout,
         row=row,
-        of=np.repeat([one.of for one, _ in pieces], [len(own) for _, own in pieces]),
+        of=np.repeat([one.one.of for one, _ in pieces], [len(own) for _, own in pieces]),
         before=np.concatenate([one.directory.entries_before[own] for one, own in pieces]),
     )
 
 
 def _read_piece(io: FileIO, piece: tuple[_Touched, Indices]) -> Raw:
     one, numbers = piece
-    with reading_segment(one.segment.path):
-        return ask_blocks(io, one.segment, one.directory, numbers)
+    with reading_segment(one.segment.path), open_ranges(io, one.segment.path) as source:
+        return read_raw(source, one.segment, one.directory, numbers)
 
 
 def _search(chunk: _Chunk, keys: Keys, asked: Indices, place: Indices) -> Found:

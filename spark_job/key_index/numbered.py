@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from pyiceberg.io import FileIO
 
-from spark_job.iceberg.discard import discard
+from spark_job.iceberg.written import written_before_commit
 from spark_job.key_index.segment import TOMBSTONE, Entries, Recipe, SegmentInfo, write_segment
 
 
@@ -23,7 +23,7 @@ def write_entries(
     dead = int(ordinals[0] == TOMBSTONE)
     files = tuple(int(ordinal) for ordinal in ordinals[dead:])
     path = f"{location}/{uuid.uuid4()}.segment.puffin"
-    try:
+    with written_before_commit(io, [path]):
         return write_segment(
             io,
             path,
@@ -32,6 +32,3 @@ def write_entries(
             [paths[ordinal] for ordinal in files],
             files,
         )
-    except BaseException:
-        discard(io, [path])
-        raise

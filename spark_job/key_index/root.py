@@ -7,8 +7,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
 
 from icemirror.errors import REBUILD, Corrupt, Invalid
+from spark_job.iceberg.view import LiveFile
 from spark_job.immutable import ReadOnce
 from spark_job.key_index.puffin import Blob, read_blobs, read_span, write_puffin
 from spark_job.key_index.segment import SegmentInfo
@@ -29,6 +31,16 @@ class IndexedFile(BaseModel):
     rows: int
     live: int
     gone: bool = False
+
+    @classmethod
+    def added(cls, file: DataFile) -> IndexedFile:
+        """One that comes with the commit: all of its rows are live."""
+        return cls(path=file.file_path, rows=file.record_count, live=file.record_count)
+
+    @classmethod
+    def of(cls, file: LiveFile) -> IndexedFile:
+        """One that is there, less the rows that are deleted."""
+        return cls(path=file.path, rows=file.rows, live=file.rows - file.deleted)
 
 
 class Root(BaseModel):

@@ -92,6 +92,7 @@ class SegmentInfo(BaseModel):
     files: tuple[int, ...]
     run: int = 0
     written_at: int = 0
+
     key_ids: tuple[int, ...] = ()
     sequence_ids: tuple[int, ...] = ()
     geometry: Geometry
@@ -99,6 +100,10 @@ class SegmentInfo(BaseModel):
     directory: Span
     directory_crc: int
     orders: Span
+
+    def in_run(self, run: int, written_at: int) -> SegmentInfo:
+        """The segment as a part of a run, written then (milliseconds)."""
+        return self.model_copy(update={"run": run, "written_at": written_at})
 
     @property
     def alike(self) -> Hashable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from time import sleep
 from urllib.parse import unquote
 
 from pydantic import ValidationError
@@ -156,7 +157,7 @@ def staged_names(io: FileIO, index_place: str, before: float) -> set[str]:
     """
     reason = ""
     for attempt in range(_MOST_LOOKS):
-        time.sleep(min(attempt, 1))
+        sleep(min(attempt, 1))
         stages = [file for file in list_files(io, index_place) if file.path.endswith(SUFFIX)]
         try:
             return {

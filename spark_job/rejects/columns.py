@@ -73,7 +73,11 @@ def grow(
     kept = {source: target for source, target in known.items() if source < 0 or not by_name}
     growth = _Growth(kept, last_id, by_name)
     struct = growth.struct(StructType(*own, *changelog), before.schema.as_struct() if before else None)
-    return Columns(Schema(*struct.fields), growth.ids)
+    ours = {growth.ids[one] for one in Own}
+    fields = [one if one.field_id in ours else _optional(one) for one in struct.fields]
+    required = [one.field_id for one in fields if one.required]
+    key = [one for one in (before.schema.identifier_field_ids if before else ()) if one in required]
+    return Columns(Schema(*fields, identifier_field_ids=key), growth.ids)
 
 
 class _Growth:
@@ -130,6 +134,11 @@ class _Growth:
                 return MapType(key_id, key, value_id, value, value_required=False)
             case _:
                 return wanted if there is None or widens(there, wanted) else there
+
+
+def _optional(field: NestedField) -> NestedField:
+    """Also one that somebody else added, or made required: bad rows have anything."""
+    return field.model_copy(update={"required": False}) if field.required else field
 
 
 def _fits(there: IcebergType, wanted: IcebergType) -> bool:

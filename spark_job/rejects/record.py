@@ -16,15 +16,15 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from icemirror.crash import reach
-from icemirror.errors import CommitUnknown, Conflict, Contested, Invalid
+from icemirror.errors import CommitUnknown, Conflict, Invalid
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.rejected import Rejected
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.iceberg.discard import discard
 from spark_job.iceberg.mirror import CURSOR, REJECTED, RUN_ID
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.tables import Catalogs
+from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.index_location import index_location
 from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.plan import Slice
@@ -99,39 +99,34 @@ def _commit(
     run_id: str,
 ) -> None:
     """One snapshot. On a conflict its files are removed; while the outcome is unknown none is."""
-    table, io, metadata = target.table, target.table.io, target.metadata
-    written: list[str] = []
-    delta: RowDelta | None = None
+    table, metadata = target.table, target.metadata
     try:
-        reach("write-rejects")
-        files = _write(target, changelog, shape, part, rejected, written)
-        reach("rejects-written")
-        expiry = choose_expired(table)
-        delta = RowDelta(
-            table=table,
-            head=table.current_snapshot(),
-            snapshot_id=metadata.new_snapshot_id(),
-            data_files=files,
-            delete_files=(),
-            summary={
-                RUN_ID: run_id,
-                CURSOR: part.cursor.model_dump_json(),
-                REJECTED: str(len(rejected)),
-            },
-            properties=target.properties,
-            expired=expiry.snapshot_ids,
-            schema=target.new_schema,
-        )
-        reach("commit-rejects")
-        after = delta.commit()
-        reach("rejects-committed")
+        with written_for_commit(table.io) as written:
+            reach("write-rejects")
+            files = _write(target, changelog, shape, part, rejected, written)
+            reach("rejects-written")
+            expiry = choose_expired(table)
+            delta = RowDelta(
+                table=table,
+                head=table.current_snapshot(),
+                snapshot_id=metadata.new_snapshot_id(),
+                data_files=files,
+                delete_files=(),
+                summary={
+                    RUN_ID: run_id,
+                    CURSOR: part.cursor.model_dump_json(),
+                    REJECTED: str(len(rejected)),
+                },
+                properties=target.properties,
+                expired=expiry.snapshot_ids,
+                schema=target.new_schema,
+                written=written,
+            )
+            reach("commit-rejects")
+            after = delta.commit()
+            reach("rejects-committed")
     except CommitUnknown as error:
         raise CommitUnknown(f"{target.name}: {error}") from error
-    except Contested:
-        raise
-    except Exception:
-        discard(io, [*written, *(delta.written if delta else ())])
-        raise
     clean_up(table, expiry, after, index_location(metadata, None))
 
 

@@ -9,13 +9,14 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExists
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, StructType
 
 from icemirror.crash import reach
 from icemirror.errors import Invalid, Transient
 from icemirror.settings import TableSettings
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.field_map import dump_map, field_ids, load_map, renumber
+from spark_job.iceberg.column_types import least_version
 from spark_job.iceberg.create import BOUNDED
 from spark_job.iceberg.failures import answered
 from spark_job.iceberg.mirror import FIELD_MAP
@@ -49,7 +50,8 @@ class RejectsTable:
         if self.columns.schema.as_struct() == metadata.schema().as_struct():
             return None
         number = 1 + max(one.schema_id for one in metadata.schemas)
-        return Schema(*self.columns.schema.fields, schema_id=number)
+        columns = self.columns.schema
+        return Schema(*columns.fields, schema_id=number, identifier_field_ids=columns.identifier_field_ids)
 
     @property
     def metadata(self) -> TableMetadata:
@@ -76,24 +78,38 @@ def open_rejects(
     catalogs: Catalogs, settings: TableSettings, changelog: Table, shape: ChangelogShape
 ) -> RejectsTable:
     """The rejects table as it is now, made if need be."""
-    fields = _kept_fields(settings, changelog.schema(), shape)
+    fields = kept_fields(changelog.schema(), shape)
     owner = f"{settings.name} {changelog.metadata.table_uuid}"
     table = catalogs.load_rejects(settings) or _create(catalogs, settings, grow(fields), owner)
     standing = _require_ours(table, settings)
     last_id = table.metadata.last_column_id
     another = table.metadata.properties[REJECTS_OF] != owner
     columns = grow(fields, standing, last_id, by_name=another)
+    _require_version(table, columns.schema)
     sources = frozenset(field_ids(Schema(*fields).as_struct()))
     return RejectsTable(table, standing, columns, sources, owner)
 
 
-def _kept_fields(settings: TableSettings, schema: Schema, shape: ChangelogShape) -> list[NestedField]:
-    """Without the columns that must not reach the mirror; but with those that may be what is wrong."""
-    return [
-        field
-        for field in schema.fields
-        if field.field_id in shape.narrow_ids or not settings.columns.drops(field.name)
-    ]
+def kept_fields(schema: Schema, shape: ChangelogShape) -> list[NestedField]:
+    """Without the columns that must not reach the mirror; but with those that may be what is wrong.
+
+    Where something is left out, the writer's other columns are as well: an image of the row before would hold it.
+    """
+    if not shape.left_out:
+        return list(schema.fields)
+    kept = frozenset((*shape.row_ids, *shape.narrow_ids))
+    return [found for field in schema.fields if (found := _only(field, kept)) is not None]
+
+
+def _only(field: NestedField, kept: frozenset[int]) -> NestedField | None:
+    """A field, or as much of a struct as is kept."""
+    if field.field_id in kept:
+        return field
+    kind = field.field_type
+    if not isinstance(kind, StructType):
+        return None
+    inside = [found for one in kind.fields if (found := _only(one, kept)) is not None]
+    return field.model_copy(update={"field_type": StructType(*inside)}) if inside else None
 
 
 def _require_ours(table: Table, settings: TableSettings) -> Columns:
@@ -116,17 +132,29 @@ def _require_ours(table: Table, settings: TableSettings) -> Columns:
     return Columns(table.schema(), ids)
 
 
+def _require_version(table: Table, schema: Schema) -> None:
+    """Refuses columns of types that came with a later format than the table's."""
+    least = least_version(schema)
+    if least > table.metadata.format_version:
+        raise Invalid(
+            f"{'.'.join(table.name())}: is of format version {table.metadata.format_version}, and the changelog has "
+            f"columns of types that tables have from version {least} on. Upgrade it with an engine (`ALTER TABLE … SET "
+            f"TBLPROPERTIES ('format-version' = '{least}')`), or name another rejects_table."
+        )
+
+
 def _create(catalogs: Catalogs, settings: TableSettings, columns: Columns, owner: str) -> Table:
     """A new one; or one that somebody else made meanwhile."""
     name, catalog = str(settings.rejects_id), catalogs.get(settings.mirror_catalog)
-    if settings.format_version >= 3:
+    version = max(settings.format_version, least_version(columns.schema))
+    if version >= 3:
         require_free_names(name, columns.schema)
         allow_v3_metadata()
     with suppress(NamespaceAlreadyExistsError):  # somebody else's at the same moment
         catalog.create_namespace_if_not_exists(settings.rejects_id.namespace)
     properties = {
         **BOUNDED,
-        "format-version": str(settings.format_version),
+        "format-version": str(version),
         FIELD_MAP: dump_map(columns.ids),
         REJECTS_OF: owner,
     }

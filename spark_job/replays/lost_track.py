@@ -1,4 +1,4 @@
-"""A mirror whose cursor leads nowhere in the changelog that is there, and what the settings say to do then."""
+"""A mirror that cannot go on from where it stands, and what the settings say to do then."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class CursorExpired(Invalid):
     """The history of the changelog does not reach back to what was merged last."""
 
 
+class SourceTruncated(Invalid):
+    """An event says that all rows of the source are gone, and the mirror has not followed that yet."""
+
+
 class NoChangelog(Invalid):
     """The catalog has no such table."""
 
@@ -24,13 +28,13 @@ class ChangelogAway(NoChangelog):
     """It was there before, and its writer may be about to make it anew: whoever can wait looks again."""
 
 
-LostTrack = ChangelogMadeAnew | CursorExpired
+LostTrack = ChangelogMadeAnew | CursorExpired | SourceTruncated
 
 
 def is_rebuilt(table: TableSettings, lost: LostTrack) -> bool:
     """Whether the mirror is then built anew without anybody asking."""
     match lost:
-        case ChangelogMadeAnew():
+        case ChangelogMadeAnew() | SourceTruncated():
             return table.on_truncate == "rebuild"
         case CursorExpired():
             return table.on_expired_cursor == "rebuild"

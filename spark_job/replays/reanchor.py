@@ -37,6 +37,7 @@ def reanchored(mirror: Mirror, changelog: Table) -> Mirror | None:
         snapshot_id=oldest.snapshot_id,
         sequence_number=source.sequence_number + (1 if is_whole else 0),
         files_done=0,
+        truncated=source.truncated,
     )
     return replace(mirror, cursor=Cursor(sources=(moved,)))
 

@@ -19,7 +19,6 @@ from icemirror.cursor import Cursor, Source
 from icemirror.errors import (
     CommitUnknown,
     Conflict,
-    Contested,
     Corrupt,
     IcemirrorError,
     Invalid,
@@ -29,6 +28,7 @@ from icemirror.result import Position
 from icemirror.settings import TableSettings
 from icemirror.state.replay import ReplayProgress, ReplayStep
 from icemirror.telemetry.logs import get_log
+from spark_job.changelog.truncations import is_news
 from spark_job.columns.field_map import load_map
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named_for
@@ -47,18 +47,20 @@ from spark_job.iceberg.mirror import (
 )
 from spark_job.iceberg.swap import Swap
 from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.index_location import index_location
 from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.left import left_after
 from spark_job.pipeline import Pipeline
-from spark_job.replays.lost_track import CursorExpired
+from spark_job.replays.lost_track import CursorExpired, SourceTruncated
+from spark_job.replays.made_with import made_with
 from spark_job.replays.reanchor import reanchored
 from spark_job.replays.stage import Place, Stage, begin_stage, find_stage, fulfilled
 from spark_job.replays.stage_columns import built_columns
 from spark_job.replays.stage_files import left_over
 from spark_job.round_trips import for_each
 from spark_job.stock import Prepared, plan_table
-from spark_job.task import next_task
+from spark_job.task import Task, next_task
 from spark_job.unchanged.delete_mode import lacks_flagged, require_unflagged
 
 _MOST_ATTEMPTS = 8
@@ -129,7 +131,7 @@ def _find_stage(
     pipeline: Pipeline, table: TableSettings, mirror: Table, standing: Mirror | None, place: Place
 ) -> tuple[Stage, Prepared]:
     """The stage where it was left, and what it has not merged yet; a new one where that cannot be gone on with."""
-    found = find_stage(mirror, place)
+    found = find_stage(mirror, place, made_with(table))
     if found is not None:
         try:
             prepared = _survey(pipeline, table, found, standing)
@@ -139,7 +141,7 @@ def _find_stage(
         except Invalid as error:
             # The changelog was made anew, or what the stage had to merge next has expired.
             log.warning("the rebuild cannot go on, and begins anew", reason=str(error))
-    stage = begin_stage(mirror, place)
+    stage = begin_stage(mirror, place, made_with(table))
     prepared = _survey(pipeline, table, stage, standing)
     prepared.require_same_columns()
     head = prepared.changelog.current_snapshot()
@@ -215,6 +217,8 @@ def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, st
     cursor = staged.mirror.cursor if staged.mirror else None
     if cursor is None:
         return bool(staged.slices)  # even one without files: its commit is what can take the mirror's place
+    if waiting and _lacks_truncation(standing, cursor.source):
+        return True
     try:
         if standing is not None:
             known = replace(standing, former=frozenset())  # who asks for an old table means it
@@ -232,6 +236,29 @@ def _is_behind(pipeline: Pipeline, standing: Mirror | None, staged: Prepared, st
     return bool(waiting) and not _has_passed(cursor.source, goal)
 
 
+def _lacks_truncation(standing: Mirror | None, source: Source) -> bool:
+    """Whether the stage is without what came with the truncation for which it is built: readers see both, or none."""
+    truncated, known = source.truncated, standing.cursor.source if standing and standing.cursor else None
+    followed = known.truncated if known and known.uuid == source.uuid else None
+    if truncated is None or not is_news(truncated, followed):
+        return False
+    return not _has_passed(source, truncated.commit)
+
+
+def _up_to_goal(pipeline: Pipeline, staged: Prepared, goal: int) -> Prepared:
+    """What was there when the stage was begun, first: a truncation that came since is for the rebuild after this."""
+    if not staged.shape.truncates or not goal:
+        return staged
+    slices, _ = plan_table(staged.settings, staged.changelog, staged.mirror, pipeline.limits, up_to=goal)
+    cursor = staged.mirror.cursor if staged.mirror else None
+    if all(not part.files and part.cursor == cursor for part in slices):  # all of that is staged
+        return staged
+    now, all_that_wait = (
+        {file.path for part in parts for file in part.files} for parts in (slices, staged.slices)
+    )
+    return replace(staged, slices=slices, beyond=frozenset(all_that_wait - now))
+
+
 def _has_passed(source: Source, goal: int) -> bool:
     """Tables of format v1 number no commits: then nothing may wait."""
     return goal > 0 and (
@@ -245,7 +272,15 @@ def _merge(
     """One more slice into the stage."""
     if stage.before is not None:  # the row names a later one by now
         discard(mirror.io, [stage.before])
-    done = pipeline.carry_out(table, lambda: next_task(_survey(pipeline, table, stage, standing)))
+
+    def plan() -> Task:
+        return next_task(_up_to_goal(pipeline, _survey(pipeline, table, stage, standing), stage.goal))
+
+    try:
+        done = pipeline.carry_out(table, plan)
+    except SourceTruncated as error:
+        discard(mirror.io, [stage.path] if stage.path else [])  # else the next look goes on with it
+        raise Conflict(f"{table.name}: the rebuild begins anew. {error}") from error
     part = done.task.part
     if part is None:
         raise Conflict(f"{table.name}: nothing is left for the stage to merge")
@@ -281,8 +316,7 @@ def _swap(
     columns = built_columns(mirror.metadata, built.table.metadata)
     live = list(live_files(io, built.head).values())
     _require_files(io, table.name, live, root)
-    written, swap = [path], None
-    try:
+    with written_for_commit(io, [path]) as written:
         write_root(io, path, root)
         reach("swap-root-written")
         stamped = stamp(mirror, root, path, cursor, pipeline.run_id, changes_files=True, leaves_none=not live)
@@ -301,15 +335,11 @@ def _swap(
                 REBUILDS: " ".join([*fulfilled(mirror), stage.request][-_REBUILDS_KEPT:]),
             },
             staged=known_manifests(io, built.head) if built.head else (),
+            written=written,
         )
         reach("swap")
         swap.commit()
         reach("swapped")
-    except (CommitUnknown, Contested):
-        raise
-    except Exception:
-        discard(io, [*written, *(swap.written if swap else ())])
-        raise
     remember_root(path, root)
     log.info("mirror rebuilt", replay=stage.request, live_rows=root.live_rows, events=stage.events)
     _clean_up(stage, mirror, path)

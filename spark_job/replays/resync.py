@@ -20,12 +20,13 @@ from icemirror.errors import CommitUnknown, Conflict, Corrupt, IcemirrorError
 from icemirror.result import Advance, Rebuilt, Staged
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import get_log
+from spark_job.changelog.truncations import find_truncation, is_news
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.index_upkeep.index_location import index_location
 from spark_job.pipeline import Pipeline
-from spark_job.replays.lost_track import ChangelogMadeAnew, CursorExpired, is_rebuilt
+from spark_job.replays.lost_track import ChangelogMadeAnew, CursorExpired, SourceTruncated, is_rebuilt
 from spark_job.replays.rebuild import StageDamaged, advance_stage, survey_rebuild
 from spark_job.replays.stage import SUFFIX, Place
 from spark_job.stock import Prepared
@@ -40,7 +41,7 @@ def advance(pipeline: Pipeline, table: TableSettings) -> Advance:
     for _ in range(_MOST_ATTEMPTS):
         try:
             return pipeline.advance(table)
-        except (ChangelogMadeAnew, CursorExpired) as lost:
+        except (ChangelogMadeAnew, CursorExpired, SourceTruncated) as lost:
             if not is_rebuilt(table, lost):
                 raise
             reason = str(lost)
@@ -73,6 +74,20 @@ def take_stock(pipeline: Pipeline, table: TableSettings) -> Prepared:
     except (ChangelogMadeAnew, CursorExpired) as lost:
         if not is_rebuilt(table, lost):
             raise
+    return replace(survey_rebuild(pipeline, table), staged=True)
+
+
+def look_ahead(pipeline: Pipeline, table: TableSettings) -> Prepared:
+    """As `take_stock`, with a look for a truncation among what waits: the mirror is built anew for that, by policy."""
+    prepared = take_stock(pipeline, table)
+    mirror, shape = prepared.mirror, prepared.shape
+    if prepared.staged or mirror is None or mirror.head is None or table.on_truncate == "stop":
+        return prepared
+    ahead = find_truncation(
+        prepared.changelog.io, [file for part in prepared.slices for file in part.files], shape
+    )
+    if ahead is None or not is_news(ahead.truncation, shape.truncated):
+        return prepared
     return replace(survey_rebuild(pipeline, table), staged=True)
 
 

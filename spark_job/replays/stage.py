@@ -37,7 +37,8 @@ _LONGEST_REST_SECONDS = 24 * 3600.0
 class StageFile(BaseModel):
     """What is kept. `goal`: the number of the changelog's newest commit at the beginning; `before`: the file before.
 
-    `schema_id`: the mirror's schema at the beginning, from which that of the stage may have moved on.
+    `schema_id`: the mirror's schema at the beginning, from which that of the stage may have moved on. `made_with`: a
+    mark of the settings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,6 +50,7 @@ class StageFile(BaseModel):
     events: int
     before: str | None
     schema_id: int | None = None
+    made_with: str | None = None
     metadata: str
 
 
@@ -82,6 +84,7 @@ class Stage:
     path: str | None = None
     before: str | None = None
     schema_id: int | None = None
+    made_with: str | None = None
     fixed: bool = False
 
     @property
@@ -100,6 +103,7 @@ class Stage:
             events=self.events + events,
             before=before,
             schema_id=self.schema_id,
+            made_with=self.made_with,
             metadata=self.catalog.metadata.model_dump_json(),
         )
         with self.catalog.io.new_output(path).create(overwrite=self.fixed) as stream:
@@ -132,19 +136,21 @@ class Unlisted(NoopCatalog):
         return CommitTableResponse.model_validate({"metadata": self.metadata, "metadata-location": ""})
 
 
-def begin_stage(mirror: Table, place: Place) -> Stage:
+def begin_stage(mirror: Table, place: Place, made_with: str) -> Stage:
     """A stage without rows, for the mirror as it is defined now."""
     metadata = _emptied(mirror.metadata)
     catalog = Unlisted(mirror.name(), metadata, mirror.io)
     schema_id = metadata.current_schema_id
     if place.request is not None:
-        return Stage(catalog, place.request, goal=0, schema_id=schema_id)
+        return Stage(catalog, place.request, goal=0, schema_id=schema_id, made_with=made_with)
     request = f"{BY_POLICY}{uuid.uuid4()}"
-    return Stage(catalog, request, goal=0, path=place.path, schema_id=schema_id, fixed=True)
+    return Stage(
+        catalog, request, goal=0, path=place.path, schema_id=schema_id, made_with=made_with, fixed=True
+    )
 
 
-def find_stage(mirror: Table, place: Place) -> Stage | None:
-    """The stage in a file; None if it is gone, has rested too long, or the mirror is defined otherwise by now."""
+def find_stage(mirror: Table, place: Place, made_with: str) -> Stage | None:
+    """The stage in a file; None if it is gone, has rested too long, or mirror or settings are other ones by now."""
     if place.path is None:
         return None
     try:
@@ -152,7 +158,7 @@ def find_stage(mirror: Table, place: Place) -> Stage | None:
     except (FileNotFoundError, ValidationError):
         return None
     same = _is_same(metadata, _emptied(mirror.metadata), kept.schema_id)
-    if place.request not in (None, kept.request) or not same:
+    if place.request not in (None, kept.request) or not same or kept.made_with != made_with:
         return None
     if time.time() - kept.touched_at > _LONGEST_REST_SECONDS:
         return None
@@ -167,6 +173,7 @@ def find_stage(mirror: Table, place: Place) -> Stage | None:
         place.path,
         kept.before,
         kept.schema_id,
+        kept.made_with,
         fixed=place.by_policy,
     )
 

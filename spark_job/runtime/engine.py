@@ -21,11 +21,13 @@ from spark_job.distinct import distinct
 from spark_job.doubtful import NeedsHistory
 from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named
+from spark_job.iceberg.written import written_before_commit
 from spark_job.index_upkeep.index_merge import IndexMerge, merged_paths, run_merge
 from spark_job.key_index.codec import Encoding
 from spark_job.key_index.compaction import MergedPiece
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.keys import U64, Keys
+from spark_job.replays.lost_track import SourceTruncated
 from spark_job.runtime.interrupt import was_interrupted
 from spark_job.runtime.work import Done, Result, Work
 
@@ -153,6 +155,7 @@ _NAMED = {
         BadConfig,
         DamagedSegment,
         NeedsHistory,
+        SourceTruncated,
     )
 }
 
@@ -170,12 +173,10 @@ class InProcess:
             return [work.merge(lambda: work.read(everything))]
         parts = cut_by_key(work.read(everything), shard_bounds(work, self.shards))
         done: list[Result] = []
-        try:
+        with written_before_commit(work.target) as written:
             for part in filter(len, parts):
                 done += [work.merge(lambda part=part: part)]  # type: ignore[misc]  # bound now
-        except BaseException:
-            discard(work.target, [path for result in done for path in result.paths])
-            raise
+                written += done[-1].paths
         return done
 
     def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from pyiceberg.io import FileIO
 
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import Changes
 from spark_job.key_index.codec import KeyCodec
 
@@ -53,3 +54,29 @@ class Work(Protocol[Result]):
 
     def merge(self, read: Callable[[], Changes]) -> Result:
         """Merges what `read` gives: everything about a range of keys. Leaves no files behind when it fails."""
+
+
+class NarrowWork:
+    """What is the same in all work that writes no data files, and reads nothing beside its own."""
+
+    io: FileIO
+    shape: ChangelogShape
+
+    @property
+    def background(self) -> tuple[ChangeFile, ...]:
+        """Nothing."""
+        return ()
+
+    @property
+    def codec(self) -> KeyCodec:
+        """How keys are encoded."""
+        return self.shape.codec
+
+    @property
+    def target(self) -> FileIO:
+        """Where segments are written, if any."""
+        return self.io
+
+    def most_shards(self, wanted: int) -> int:
+        """As many as wanted."""
+        return wanted

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import Corrupt, Invalid, filled
 from icemirror.settings import TableSettings
 from spark_job.index_upkeep.inspect_index import unreadable_segments
 from spark_job.key_index.damage import DamagedSegment
@@ -56,13 +56,19 @@ def verify_table(
     subject = open_subject(pipeline, table)
     segments = subject.mirror.root.segments if subject.mirror.root else ()
     damaged = _check_segments(subject, options, progress)
-    findings = [*subject.findings, *finding(Kind.UNREADABLE, map(str, damaged))]
+    findings = [
+        *subject.findings,
+        *finding(Kind.UNREADABLE, (filled(str(one), table.name) for one in damaged)),
+    ]
     notes = list(subject.notes)
     if damaged:
         notes.append("rows could not be compared with the index, of which a part cannot be read")
-    with_keys = _compare_all if options.deep else _compare_some
-    look = _compare_rows if subject.shape.is_keyless else with_keys
-    looked = look(pipeline, subject, options, progress, readable=not damaged)
+    if subject.shape.is_keyless:
+        looked = _compare_rows(pipeline, subject, options, progress)
+    elif options.deep:
+        looked = _compare_all(pipeline, subject, options, progress, readable=not damaged)
+    else:
+        looked = _compare_some(subject, options, progress, readable=not damaged)
     findings += looked.findings
     notes += looked.notes
     mirror = subject.mirror
@@ -79,7 +85,7 @@ def verify_table(
             update={"data_files": len(subject.head_files), "segments": len(segments)}
         ),
         findings=tuple(findings),
-        notes=tuple(notes),
+        notes=tuple(filled(note, table.name) for note in notes),
         seconds=round(pipeline.clock() - began, 4),
     )
 
@@ -112,9 +118,7 @@ class _Looked:
     notes: Sequence[str] = ()
 
 
-def _compare_some(
-    pipeline: Pipeline, subject: Subject, options: Options, progress: Progress, *, readable: bool
-) -> _Looked:
+def _compare_some(subject: Subject, options: Options, progress: Progress, *, readable: bool) -> _Looked:
     if not readable or not subject.field_map:
         return _Looked()
     progress("sample", 0, 0)
@@ -138,9 +142,7 @@ def _compare_some(
     return _Looked(findings, Checked(rows=sampled.rows, entries=sampled.entries), theirs.notes)
 
 
-def _compare_rows(
-    pipeline: Pipeline, subject: Subject, options: Options, progress: Progress, *, readable: bool
-) -> _Looked:
+def _compare_rows(pipeline: Pipeline, subject: Subject, options: Options, progress: Progress) -> _Looked:
     """Of a table without a key: how many rows there are, or how often each is there."""
     if not options.deep or not subject.field_map or subject.history is None:
         return _Looked(compare_counts(subject))

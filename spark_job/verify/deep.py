@@ -25,11 +25,11 @@ from spark_job.columns.parquet_columns import column_names, open_parquet, read_c
 from spark_job.columns.projection import Projection
 from spark_job.distinct import distinct
 from spark_job.iceberg.view import LiveFile
-from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.damage import reading_segment
 from spark_job.key_index.keys import U64
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import TOMBSTONE, SegmentInfo
+from spark_job.runtime.work import NarrowWork
 from spark_job.unchanged.marker import Marker, markable
 from spark_job.verify.compare_rows import (
     ENTRY,
@@ -67,7 +67,7 @@ class MirrorFile:
 
 
 @dataclass(frozen=True)
-class DeepWork:
+class DeepWork(NarrowWork):
     """Compares; sent to the tasks. The files are those of the changelog, then the mirror's, then the segments.
 
     `compare_events`, `compare_entries`: which of the two comparisons are made.
@@ -94,16 +94,6 @@ class DeepWork:
         return (*self.history, *rows, *entries)
 
     @property
-    def background(self) -> tuple[ChangeFile, ...]:
-        """Nothing."""
-        return ()
-
-    @property
-    def codec(self) -> KeyCodec:
-        """How keys are encoded."""
-        return self.shape.codec
-
-    @property
     def key_ids(self) -> tuple[int, ...]:
         """The mirror's key columns."""
         return tuple(self.field_map[key_id] for key_id in self.shape.key_ids)
@@ -126,11 +116,6 @@ class DeepWork:
         """Changelog or mirror, and the field ids of the key there."""
         mirrored = any(one.path == file.path for one in self.mirrored)
         return (self.io, self.key_ids) if mirrored else (self.changelog_io, self.shape.key_ids)
-
-    @property
-    def target(self) -> FileIO:
-        """The mirror; nothing is written."""
-        return self.io
 
     def read(self, ordinals: range) -> Changes:
         """Events, rows and entries of some files, told apart by their operation."""
@@ -205,7 +190,9 @@ class DeepWork:
             batches = parquet.iter_batches(_BATCH_ROWS, columns=list(sources.values()))
             parts = [
                 digest_apart(
-                    project_rows(pa.Table.from_batches([batch]), sources, by, target), self._apart, marker
+                    project_rows(pa.Table.from_batches([batch]), len(batch), sources, by, target),
+                    self._apart,
+                    marker,
                 )
                 for batch in batches
             ]
@@ -227,10 +214,6 @@ class DeepWork:
             np.where(dead, 0, file).astype(np.uint32),
             np.where(dead, 0, entries.pos).astype(np.uint32),
         )
-
-    def most_shards(self, wanted: int) -> int:
-        """As many as wanted: they write no data files."""
-        return wanted
 
     def _compare_events(self, changes: Changes) -> Iterator[tuple[Kind, int, list[Spot]]]:
         return compare_changelog(changes, self._values, keeps_deleted=self.shape.keeps_deleted)

@@ -71,7 +71,7 @@ def open_subject(pipeline: Pipeline, table: TableSettings) -> Subject:
     except Corrupt as error:
         return _without_root(pipeline, table, loaded, str(error))
     changelog = pipeline.catalogs.load_changelog(table)
-    shape = row_shape(table, changelog, loaded)
+    shape = row_shape(table, changelog, mirror)
     mirror = with_map(table, changelog, shape, mirror)
     wrong = list(_wrong_cursor(changelog, mirror))
     findings += finding(Kind.CURSOR, wrong)

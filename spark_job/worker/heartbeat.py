@@ -63,4 +63,7 @@ class Heartbeat:
         except IcemirrorError as error:
             log.warning("heartbeat failed", reason=str(error))
             return True
+        except Exception as error:  # a thread that ended would let the lease of a sound slice run out
+            log.failure("heartbeat failed unexpectedly", error)
+            return True
         return not isinstance(answer, Exit)

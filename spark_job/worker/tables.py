@@ -46,7 +46,7 @@ class Tables:
 
     def _discover(self) -> None:
         try:
-            self._known, self._problem = discover_tables(self._settings), None
+            self._known, self._problem = discover_tables(self._settings, self._pipeline.catalogs), None
         except IcemirrorError as error:
             log.warning("discover failed", reason=str(error))
             failure = failure_of(error)
@@ -56,6 +56,10 @@ class Tables:
     def replay(self, name: str, replay: Replay) -> ReplayStep:
         """Does the next step of a replay."""
         return replay_step(self._pipeline, self._known.table(name), replay)
+
+    def timer(self) -> float:
+        """Seconds, in which the start of Spark takes no time."""
+        return self._pipeline.clock()
 
     def advance(self, name: str) -> Advance:
         """Merges the next slice of a table, or does the next step of building it anew."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from icemirror.crash import reach
 from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
 from icemirror.failure import failure_of
-from icemirror.result import Advance, ErrorResult, Merged, Rebuilt, Staged, UpToDate
+from icemirror.result import Advance, ErrorResult, UpToDate
 from icemirror.state.actions import Action, Idle
 from icemirror.state.apply import apply
 from icemirror.state.events import Event, Holder, Names, PassedBy, TurnEnded
@@ -66,6 +66,7 @@ class Surroundings:
 
     `advance` merges one slice of a table, or finds that there is none; `replay` does one step of what a person asked
     for. Both raise errors of `icemirror.errors`.
+    `timer`: seconds, in which the start of Spark takes no time.
     `tables` are those that the worker knows, and `blind` says why they may not be all; `stopping` turns true when it
     shall give back what it has and end; `report` hears of every failure.
     """
@@ -80,6 +81,7 @@ class Surroundings:
     replay: Callable[[str, Replay], ReplayStep] = _no_replay
     report: Callable[[BaseException], None] = _nothing
     clock: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
     longest_slice_seconds: float = _LONGEST_SLICE_SECONDS
@@ -95,7 +97,7 @@ def run_worker(me: Holder, around: Surroundings) -> None:
     with bind(run=me.run_id):
         while worker.doing is not Doing.END:
             if worker.doing is Doing.MERGE and worker.turn is not None:
-                turn = turn or Turn(worker.turn.table, me.run_id, around.clock)
+                turn = turn or Turn(worker.turn.table, me.run_id, around.clock, around.timer)
                 with bind(table=turn.table):
                     worker = _merge(worker, turn, around)
                 continue
@@ -191,25 +193,11 @@ def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOu
         around.report(error)
         turn.error = failure_of(error, _MORE)
         return MergeFailed(turn.error)
-    turn.position, turn.left = step.position or turn.position, None
-    match step:
-        case ReplayStep(progress, done, part):
-            turn.slices.extend([part] if part else [])
-            turn.rebuilt |= step.rebuilt
-            turn.rebuilt_from = progress.events if step.rebuilt else turn.rebuilt_from
-            return ReplayDone(progress) if done else SliceDone(progress)
-        case Merged():
-            turn.slices.append(step.slice)
-            turn.left = step.left
-            return SliceDone()
-        case Staged():
-            turn.left, turn.staged = step.left, True
-            return SliceDone()
-        case Rebuilt():
-            turn.rebuilt, turn.rebuilt_from = True, turn.rebuilt_from + step.events
-            return SliceDone()
-        case UpToDate():
-            return NothingLeft(step.head)
+    if isinstance(step, ReplayStep):
+        turn.note_replay(step)
+        return ReplayDone(step.progress) if step.done else SliceDone(step.progress)
+    turn.note(step)
+    return NothingLeft(step.head) if isinstance(step, UpToDate) else SliceDone()
 
 
 def _record(turn: Turn, around: Surroundings) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import REBUILD, Corrupt
 from spark_job.distinct import distinct, united
-from spark_job.iceberg.v3_fields import DeleteKey
+from spark_job.iceberg.v3_fields import DeleteKey, values_of
 from spark_job.iceberg.view import LiveDelete, LiveFile, replaced_deletes
 from spark_job.round_trips import for_each
 from spark_job.write.position_deletes import Positions, files_by_delete, read_position_deletes
@@ -74,7 +74,7 @@ def choose_taken(doomed: Mapping[str, Positions], live: Mapping[str, LiveFile]) 
 
 def _place(file: LiveFile) -> _Place:
     """The partition, as something that is compared quickly."""
-    return file.spec_id, *file.partition._data
+    return file.spec_id, *values_of(file.partition)
 
 
 def choose_tier(deletes: Sequence[LiveDelete], rows: int) -> list[LiveDelete]:

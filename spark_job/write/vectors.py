@@ -13,9 +13,9 @@ from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import REBUILD, Corrupt
 from spark_job.distinct import united
-from spark_job.iceberg.discard import discard
 from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.view import DELETED_PATH_ID, LiveDelete, LiveFile
+from spark_job.iceberg.written import written_before_commit
 from spark_job.key_index.puffin import Blob, Span, read_span, write_puffin
 from spark_job.round_trips import for_each
 from spark_job.write.deletion_vector import BLOB_TYPE, decode_vector, encode_vector, most_bytes
@@ -52,11 +52,8 @@ def write_vectors(
     location = locations.new_data_location(f"{uuid.uuid4()}-deletes.puffin")
     if written is not None:
         written.append(location)
-    try:
+    with written_before_commit(io, [location]):
         size, spans = write_puffin(io, location, blobs)
-    except BaseException:
-        discard(io, [location])
-        raise
     return [
         _describe(location, size, span, live[path], len(positions))
         for (path, positions), span in zip(merged.items(), spans, strict=True)

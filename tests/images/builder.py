@@ -49,9 +49,12 @@ class Builder:
         self._do("commit", "--quiet", made, _BASE)
         self._do("rm", made)
 
-    def _do(self, *arguments: str) -> str:
+    def _command(self, *arguments: str) -> list[str]:
         places = ["--root", str(self.folder / "store"), "--runroot", str(self.folder / "run")]
-        command = ["buildah", *places, "--storage-driver", "vfs", *arguments]
+        return ["buildah", *places, "--storage-driver", "vfs", *arguments]
+
+    def _do(self, *arguments: str) -> str:
+        command = self._command(*arguments)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-3000:]}"
         return done.stdout
@@ -68,6 +71,12 @@ class Container:
         """What the command printed."""
         given = [word for name, value in environ.items() for word in ("--env", f"{name}={value}")]
         return self.builder._do("run", "--isolation", "chroot", *given, self.name, "--", *command)
+
+    def begin(self, *command: str, **environ: str) -> subprocess.Popen[str]:
+        """The command, which goes on."""
+        given = [word for name, value in environ.items() for word in ("--env", f"{name}={value}")]
+        begun = self.builder._command("run", "--isolation", "chroot", *given, self.name, "--", *command)
+        return subprocess.Popen(begun, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def open_builder(folder: Path) -> Builder:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from icemirror import __version__
+from icemirror.settings.packed import VARIABLE, pack_config
 from tests.images.builder import Builder, open_builder
+from tests.images.first_changelog import config, make
+from tests.images.lambda_service import lambda_service
+
+WORDS = "{{range .OCIv1.Config.%s}}{{.}} {{end}}"
 
 
 @pytest.fixture(scope="module")
@@ -16,24 +20,8 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Builder:
     return open_builder(tmp_path_factory.mktemp("images"))
 
 
-MERGE = """
-import pyarrow as pa
-from pyiceberg.catalog import load_catalog
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
-catalog = load_catalog("default", type="sql", uri="sqlite:////tmp/lake/catalog.db", warehouse="file:///tmp/lake")
-catalog.create_namespace("shop")
-names = ("id", LongType()), ("cdc_operation", StringType()), ("sequence_number", LongType())
-fields = [NestedField(at, name, kind, required=True) for at, (name, kind) in enumerate(names, 1)]
-schema = Schema(*fields, identifier_field_ids=[1])
-rows = pa.table({"id": [1, 2], "cdc_operation": ["INSERT"] * 2, "sequence_number": [1, 2]}, schema=schema.as_arrow())
-catalog.create_table("shop.orders_changelog", schema).append(rows)
-"""
-CONFIG = """
-iceberg: {catalog: {type: sql, uri: "sqlite:////tmp/lake/catalog.db", warehouse: "file:///tmp/lake"}}
-tables: [{namespace: shop, changelog_table: orders_changelog, mirror_table: orders}]
-job: {spark_from_events: 0}
-"""
+LAKE = "/tmp/lake"  # noqa: S108 (inside of an image)
+ON_SPARK = "job: {spark_from_events: 0}"
 
 
 def test_the_trigger_is_small_and_runs_as_nobody(builder: Builder) -> None:
@@ -49,11 +37,35 @@ def test_the_trigger_is_small_and_runs_as_nobody(builder: Builder) -> None:
     assert "denied" in refused.lower()
 
 
-def test_the_job_merges_on_spark(builder: Builder, tmp_path: Path) -> None:
+FUNCTION = """
+iceberg: {catalog: {type: glue}}
+tables: [{changelog: raw.orders_changelog, mirror: shop.orders}]
+trigger: {state: {type: sqlite, path: /tmp/state.db}}
+"""
+
+
+def test_the_function_answers_lambda(builder: Builder) -> None:
+    image = builder.build("function")
+    inside = builder.start(image)
+    assert builder.inspect(image, "{{.OCIv1.Config.User}}") == "10001:10001"
+    command = " ".join(builder.inspect(image, WORDS % part) for part in ("Entrypoint", "Cmd")).split()
+    message = {"eventSource": "aws:sqs", "messageId": "1", "body": "nonsense"}
+    with lambda_service() as service:
+        told = {"AWS_LAMBDA_RUNTIME_API": service.address, "AWS_REGION": "eu-west-1"}
+        function = inside.begin(*command, **told, **{VARIABLE: pack_config(FUNCTION)})
+        answer = service.invoke({"Records": [message]})
+    said, _ = function.communicate(timeout=60)  # it ends with what it asks for events
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "1"}]}
+    assert "the event is not JSON" in said
+
+
+def test_the_job_merges_on_spark(builder: Builder) -> None:
     inside = builder.start(builder.build("job"))
-    inside.run("sh", "-c", f"mkdir -p /tmp/lake && printf '%s' '{CONFIG}' > /tmp/lake/icemirror.yaml")
-    inside.run("python", "-c", MERGE)
-    told = inside.run("icemirror", "merge", "--json", "-c", "/tmp/lake/icemirror.yaml")  # noqa: S108
+    inside.run(
+        "sh", "-c", f"mkdir -p {LAKE} && printf '%s' '{config(LAKE)}{ON_SPARK}' > {LAKE}/icemirror.yaml"
+    )
+    inside.run("python", "-c", make(LAKE))
+    told = inside.run("icemirror", "merge", "--json", "-c", f"{LAKE}/icemirror.yaml")
     assert json.loads(told)["outcome"] == "merged"
     assert json.loads(told)["live_rows"] == 2
     assert "usage" in inside.run(

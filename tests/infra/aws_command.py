@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import boto3
@@ -9,6 +10,7 @@ import jmespath
 from botocore import xform_name
 
 LISTS = ("states",)
+SERVICES = {"s3api": "s3"}
 
 
 def main(arguments: list[str]) -> int:
@@ -21,15 +23,22 @@ def main(arguments: list[str]) -> int:
         else:
             options[last].append(word)
     query = options.pop("query", None)
-    options.pop("output", None)
-    client = boto3.client(service)
+    as_json = options.pop("output", None) == ["json"]
+    client = boto3.client(SERVICES.get(service, service))
     method = operation.replace("-", "_")
     shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method]).input_shape
     names = {xform_name(name, "-"): name for name in shape.members}
-    given = {names[key]: value if key in LISTS else value[0] for key, value in options.items()}
+    given: dict[str, object] = {}
+    for option, words in options.items():
+        name = names[option]
+        is_json = shape.members[name].type_name == "structure"
+        given[name] = words if option in LISTS else json.loads(words[0]) if is_json else words[0]
     answer = getattr(client, method)(**given)
-    if query:
-        found = jmespath.search(query[0], answer)
+    answer.pop("ResponseMetadata")
+    found = jmespath.search(query[0], answer) if query else answer
+    if as_json:
+        print(json.dumps(found))
+    elif query:
         print("\t".join(found) if isinstance(found, list) else found)
     return 0
 

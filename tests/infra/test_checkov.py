@@ -24,6 +24,27 @@ from tests.services.processes import Unavailable
 from tests.unit.house.tracked import ROOT
 
 LOCK = ROOT / "requirements" / "checkov.txt"
+# checkov knows nothing of EMR Serverless.
+OUR_RULES = ROOT / "tests" / "infra" / "checkov"
+PLANTED = """
+resource "aws_sqs_queue" "planted" {
+  name = "planted"
+}
+
+resource "aws_emrserverless_application" "planted" {
+  name          = "planted"
+  type          = "SPARK"
+  release_label = "emr-7.13.0"
+
+  auto_stop_configuration {
+    enabled = false
+  }
+
+  image_configuration {
+    image_uri = "1.example/job:latest"
+  }
+}
+"""
 FRAMEWORKS = ("terraform", "kubernetes", "dockerfile")
 # Those of Terraform are beside the resources.
 REASONS = {
@@ -54,6 +75,7 @@ def judged(folder: Path) -> list[dict[str, object]]:
     except Unavailable as error:
         do_without(f"no checkov: {error}")
     options = ["-d", str(folder), "--skip-download", "--quiet", "--compact", "-o", "json"]
+    options += ["--external-checks-dir", str(OUR_RULES)]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "checkov.main", *options, "--framework", *FRAMEWORKS],
         env={**os.environ, "PYTHONPATH": str(site), "LOG_LEVEL": "ERROR"},
@@ -80,8 +102,7 @@ def test_nothing_is_found_without_a_reason(tmp_path: Path) -> None:
             (tmp_path / f"{overlay.replace('/', '-')}.yaml").write_text(rendered)
     except Unavailable as error:
         do_without(str(error))
-    planted = 'resource "aws_sqs_queue" "planted" {\n  name = "planted"\n}\n'
-    (tmp_path / "terraform" / "planted.tf").write_text(planted)
+    (tmp_path / "terraform" / "planted.tf").write_text(PLANTED)
     results = judged(tmp_path)
     assert {one["check_type"] for one in results} == set(FRAMEWORKS)
     failed = [
@@ -89,7 +110,10 @@ def test_nothing_is_found_without_a_reason(tmp_path: Path) -> None:
         for one in results
         for check in one["results"]["failed_checks"]  # type: ignore[index]
     ]
-    assert any("planted" in resource for _, resource, _ in failed), "it finds what is planted"
+    found = {rule for rule, resource, _ in failed if "planted" in resource}
+    ours = {yaml.safe_load(rule.read_text())["metadata"]["id"] for rule in OUR_RULES.glob("*.yaml")}
+    assert len(ours) == 4
+    assert found > ours, "it finds what is planted, by its own rules and by ours"
     left = [one for one in failed if one[0] not in REASONS and "planted" not in one[1]]
     assert left == []
-    assert set(REASONS) <= {found for found, _, _ in failed}, "a reason for what is not found any more"
+    assert set(REASONS) <= {rule for rule, _, _ in failed}, "a reason for what is not found any more"

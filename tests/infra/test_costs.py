@@ -8,6 +8,7 @@ import runpy
 from tests.unit.house.tracked import ROOT
 
 COSTS = runpy.run_path(str(ROOT / "scripts" / "costs.py"))
+WORKERS = ("worker_vcpu", "worker_memory_gb")
 TERRAFORM = ROOT / "infra" / "terraform"
 
 
@@ -23,6 +24,8 @@ def test_the_script_counts_what_terraform_makes() -> None:
     function = (TERRAFORM / "modules" / "trigger" / "main.tf").read_text()
     assert f"memory_size   = {COSTS['FUNCTION_GB'] * 1024:.0f}\n" in function
     variables = (TERRAFORM / "variables.tf").read_text()
+    workers = [re.search(rf"{name} += optional\(number, (\d+)\)", variables) for name in WORKERS]
+    assert [int(found[1]) for found in workers if found] == [COSTS["WORKER_VCPU"], COSTS["WORKER_GB"]]
     sweep = re.search(r'variable "sweep_minutes" \{.*?default +=(.*?)\n', variables, re.DOTALL)
     assert sweep
     assert COSTS["HOURS_OF_MONTH"] * 60 / float(sweep[1]) == COSTS["SWEEPS"]

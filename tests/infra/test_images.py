@@ -23,7 +23,7 @@ def stages() -> dict[str, str]:
     return dict(zip(found[2::3], found[3::3], strict=True))
 
 
-FINAL = ("trigger", "job", "job-emr")
+FINAL = ("trigger", "function", "job", "job-emr")
 
 
 @pytest.mark.parametrize("name", FINAL)
@@ -67,6 +67,24 @@ def test_bases_can_be_chosen_and_name_a_release() -> None:
     assert set(defaults) == {"PYTHON_BASE", "EMR_BASE"}
     for base in defaults.values():
         assert re.search(r"\d+\.\d+", base), base  # (EMR has its release in the name)
+
+
+def test_the_functions_image_runs_what_its_zip_runs() -> None:
+    command = re.search(r'^CMD \["(\S+)"\]$', stages()["function"], re.MULTILINE)
+    assert command
+    function = (ROOT / "infra" / "terraform" / "modules" / "trigger" / "main.tf").read_text(encoding="utf-8")
+    assert f'null : "{command[1]}"' in function
+
+
+def test_emrs_release_is_terraforms_and_has_the_python_of_the_package() -> None:
+    """AWS' own samples name 7.13 as one whose workers run Python 3.11; the image of 7.9 has none but 3.9."""
+    base = re.search(r"^ARG EMR_BASE=\S+/(emr-7\.(\d+)\.0)$", DOCKERFILE, re.MULTILINE)
+    assert base
+    variables = (ROOT / "infra" / "terraform" / "variables.tf").read_text(encoding="utf-8")
+    assert f'release_label    = optional(string, "{base[1]}")' in variables
+    assert int(base[2]) >= 13
+    package = (ROOT / "scripts" / "package.py").read_text(encoding="utf-8")
+    assert '"--job-python", default="3.11"' in package
 
 
 def test_the_jobs_entry_point_is_where_the_launcher_looks_for_it() -> None:

@@ -23,6 +23,8 @@ from tests.need import do_without
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
 from tests.services.processes import Unavailable
 from tests.services.test_kubernetes_launcher import DEFINITIONS, _is_served, wait_for
+from tests.unit.trigger.launcher_settings import KUBERNETES
+from tests.unit.trigger.test_kubernetes_launcher import APACHE, KUBEFLOW, created
 
 NAMESPACE = "icemirror"
 OVERLAYS = ("overlays/serve", "overlays/periodic")
@@ -113,6 +115,21 @@ def test_pods_are_restricted_and_the_namespace_takes_no_others(server: KubeApiSe
     wrong["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
     with pytest.raises(AssertionError, match="restricted"):
         server.call("POST", where, wrong)
+
+
+@pytest.mark.parametrize("api_version", [KUBEFLOW, APACHE])
+def test_pods_of_jobs_are_restricted(server: KubeApiServer, api_version: str, tmp_path: Path) -> None:
+    spec = created(tmp_path, KUBERNETES.replace("image:", f"api_version: {api_version}, image:"))["spec"]
+    where = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldValidation=Strict&dryRun=All"
+    for worker in ("driver", "executor"):
+        if api_version == APACHE:
+            template = spec[f"{worker}Spec"]["podTemplateSpec"]["spec"]
+        else:  # its operator puts it into the pod that Spark makes
+            template = {"containers": [{"name": "spark", "securityContext": spec[worker]["securityContext"]}]}
+        template["containers"][0]["image"] = "icemirror-job"
+        metadata = {"name": worker, "namespace": NAMESPACE}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template}
+        assert server.call("POST", where, pod)["kind"] == "Pod"
 
 
 def test_containers_have_limits_probes_and_a_root_that_nobody_writes() -> None:

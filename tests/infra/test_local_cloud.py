@@ -45,6 +45,13 @@ def test_only_this_machine_reaches_it_and_what_is_mounted_is_there() -> None:
             assert source == "/var/run/docker.sock" or (ROOT / source).is_file(), volume
 
 
+def test_spark_may_run_what_it_unpacks() -> None:
+    """Docker lets nothing in a tmpfs be run, unless told; Spark's compressors are libraries that Java unpacks."""
+    for name, service in SERVICES.items():
+        for place, _, options in (one.partition(":") for one in service.get("tmpfs", ())):
+            assert place != "/tmp" or "exec" in options.split(","), name  # noqa: S108
+
+
 def test_what_needs_a_licence_is_not_started_unasked() -> None:
     licensed = {name for name, one in SERVICES.items() if "TOKEN" in str(one.get("environment"))}
     assert licensed == {name for name, one in SERVICES.items() if one.get("profiles") == ["licensed"]}

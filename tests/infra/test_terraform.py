@@ -65,6 +65,20 @@ def test_a_module_says_what_it_takes_and_gives(module: Path) -> None:
     assert '">= 5.100, < 6.0"' in versions
 
 
+def test_the_folder_has_the_registrys_layout() -> None:
+    """Without a README a module below `modules` is a part of ours, and not offered by itself."""
+    for name in ("README.md", "main.tf", "variables.tf", "outputs.tf", "versions.tf"):
+        assert (OURS / name).is_file(), name
+    for example in (OURS / "examples").iterdir():
+        assert {"README.md", "main.tf"} <= {file.name for file in example.iterdir()}, example.name
+    assert not list((OURS / "modules").glob("*/README.md"))
+    shown = re.search(r"```hcl\n(.*?)```", (OURS / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert shown
+    given = set(re.findall(r"^  (\w+) +=", shown[1].partition("\n}\n")[0], re.MULTILINE)) - {"source"}
+    taken = {name for kind, name, _ in blocks(OURS) if kind == "variable"}
+    assert given <= taken
+
+
 def test_policies_are_text_that_can_be_judged() -> None:
     """A data source's document is known only to a real provider."""
     for file in OURS.rglob("*.tf"):

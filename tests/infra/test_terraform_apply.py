@@ -29,6 +29,7 @@ from icemirror.state.configured import open_store
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.store import Store
 from tests.infra.emr_server import ACCOUNT, emr_serverless
+from tests.infra.overrides import PROVIDER, QUARANTINE, REGION, UPGRADE
 from tests.infra.policies import allows, faults, statements
 from tests.infra.recorded_calls import Recorder
 from tests.infra.shown import lowered, of_type
@@ -40,22 +41,7 @@ from tests.services.ministack import Ministack, ministack
 from tests.unit.house.tracked import ROOT
 from trigger import handler as function
 
-AT, REGION, LAKE = "examples/minimal", "us-east-1", "example-lake"
-PROVIDER = f"""
-provider "aws" {{
-  region            = "{REGION}"
-  s3_use_path_style = true
-}}
-"""
-# One of the example's tables puts bad rows aside.
-QUARANTINE = """
-module "icemirror" {
-  tables = [
-    { changelog = "raw.orders_changelog", mirror = "shop.orders" },
-    { changelog = "raw.items_changelog", mirror = "shop.items", on_bad_row = "quarantine", on_truncate = "rebuild" },
-  ]
-}
-"""
+AT, LAKE = "examples/minimal", "example-lake"
 HEAD = "raw/orders_changelog/metadata/00001-a.metadata.json"
 # What a role may do that this run did not need: cures, and Lambda's own.
 RARELY = {
@@ -372,6 +358,23 @@ def drain(applied: Terraform, config: Path, folder: Path) -> None:
     command.chmod(0o755)
     environ = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "DRAIN_POLL_SECONDS": "0"}
     subprocess.run([OURS / "drain.sh", application], cwd=ROOT, env=environ, check=True, timeout=60)
+
+
+def test_what_is_started_is_changed_once_it_is_drained(
+    applied: Terraform, config: Path, tmp_path: Path
+) -> None:
+    (applied.folder / AT / "upgrade_override.tf").write_text(UPGRADE)
+    apply = ("apply", "-auto-approve", "-input=false", "-no-color")
+    with pytest.raises(AssertionError, match=r"CREATED.*STOPPED"):
+        applied.run(*apply, at=AT)
+    drain(applied, config, tmp_path)
+    applied.run(*apply, at=AT)
+    emr = boto3.client("emr-serverless")
+    application = applied.outputs(AT)["configuration"]["trigger"]["launcher"]["application_id"]
+    changed = emr.get_application(applicationId=application)["application"]
+    assert changed["autoStopConfiguration"]["idleTimeoutMinutes"] == 7
+    assert run(["--config", str(config), "resume", "--match", "*"]) == 0
+    emr.start_application(applicationId=application)  # as the next job would
 
 
 def test_destroying_leaves_nothing_but_data(applied: Terraform, config: Path, tmp_path: Path) -> None:

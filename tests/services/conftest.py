@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
@@ -16,6 +17,7 @@ from tests.services import processes
 from tests.services.azurite import Azurite, azurite
 from tests.services.gcs import FakeGcs, fake_gcs
 from tests.services.glue import Glue, glue
+from tests.services.hive_metastore import HiveMetastore, hive_metastore
 from tests.services.kafka_broker import Kafka, kafka
 from tests.services.nessie import Nessie, nessie
 from tests.services.postgres import Postgres, postgres
@@ -83,6 +85,19 @@ def postgres_server(start: Callable[[str, Start[Postgres]], Postgres]) -> Postgr
 @pytest.fixture(scope="session")
 def glue_server(start: Callable[[str, Start[Glue]], Glue]) -> Glue:
     return start("glue", glue)
+
+
+@pytest.fixture(scope="session")
+def hives(
+    start: Callable[[str, Start[HiveMetastore]], HiveMetastore],
+) -> Callable[[str], HiveMetastore]:
+    """A Hive Metastore by its version."""
+    return cache(lambda version: start(f"hive-{version}", hive_metastore(version)))
+
+
+@pytest.fixture(params=["3.1.3", "4.0.1"])
+def hive(request: pytest.FixtureRequest, hives: Callable[[str], HiveMetastore]) -> HiveMetastore:
+    return hives(request.param)
 
 
 @pytest.fixture(scope="session")

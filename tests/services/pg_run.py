@@ -165,6 +165,10 @@ def run_seed(server: Postgres, folder: Path, seed: int, steps: int = 8) -> Count
                 opened.run(f"TRUNCATE {TABLE}")
                 done["truncated"] += 1
             workload.step(chance.randint(1, 8), ddl=not truncates)
+            if not etl and chance.random() < 0.3:
+                opened.run(f"TRUNCATE {TABLE}")
+                done["truncated"] += 1
+                workload.step(chance.randint(0, 4), ddl=True)
             followed.drain()
             if truncates or step == steps - 1 or chance.random() < 0.7:
                 followed.lab.merge()

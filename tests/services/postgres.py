@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -81,34 +82,45 @@ def _embedded() -> Path:
 def postgres(folder: Path) -> Iterator[Postgres]:
     """A cluster of its own, reached over loopback without a password."""
     server = Postgres(free_port())
-    prefix = _as_nobody(folder)
-    programs = _reachable(binaries(), folder) if prefix else binaries()
-    data = folder / "data"
-    options = ["-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D", str(data)]
-    made = subprocess.run(
-        [*prefix, str(programs / "initdb"), *options], cwd=folder, capture_output=True, text=True, check=False
-    )
-    if made.returncode != 0:
-        raise DidNotStart(f"initdb: {made.stdout}{made.stderr}")
-    settings = [f"-p{server.port}", f"-h{HOST}", f"-k{folder}", "-cfsync=off", "-cwal_level=logical"]
-    command = [*prefix, str(programs / "postgres"), "-D", str(data), *settings]
-    with running(command, folder / "postgres.log", lambda: _takes_queries(server), cwd=folder):
-        yield server
+    with _home(folder) as (home, prefix):
+        programs = _reachable(binaries(), home) if prefix else binaries()
+        data = home / "data"
+        options = ["-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D", str(data)]
+        made = subprocess.run(
+            [*prefix, str(programs / "initdb"), *options],
+            cwd=home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if made.returncode != 0:
+            raise DidNotStart(f"initdb: {made.stdout}{made.stderr}")
+        settings = [f"-p{server.port}", f"-h{HOST}", f"-k{home}", "-cfsync=off", "-cwal_level=logical"]
+        command = [*prefix, str(programs / "postgres"), "-D", str(data), *settings]
+        with running(command, folder / "postgres.log", lambda: _takes_queries(server), cwd=home):
+            yield server
 
 
-def _as_nobody(folder: Path) -> Sequence[str]:
-    """PostgreSQL refuses to run as root: where the tests do (in a container), it gets another user."""
+@contextmanager
+def _home(folder: Path) -> Iterator[tuple[Path, Sequence[str]]]:
+    """Where PostgreSQL keeps its files, and what a command of its begins with.
+
+    It refuses to run as root: where the tests do (in a container), it gets another user, and a folder to which the way
+    is open. Those of pytest are closed again by every other pytest that begins.
+    """
     if os.geteuid() != 0:
-        return ()
-    nobody = pwd.getpwnam(_NOBODY)
-    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-    for parent in folder.parents:
-        if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
-            parent.chmod(parent.stat().st_mode | 0o001)
+        yield folder, ()
+        return
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         raise Unavailable("PostgreSQL does not run as root, and setpriv is not here")
-    return (setpriv, f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups")
+    nobody = pwd.getpwnam(_NOBODY)
+    with tempfile.TemporaryDirectory(prefix="icemirror-postgres-") as home:
+        os.chown(home, nobody.pw_uid, nobody.pw_gid)
+        yield (
+            Path(home),
+            (setpriv, f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"),
+        )
 
 
 def _reachable(programs: Path, folder: Path) -> Path:

@@ -32,4 +32,4 @@ def test_configuration_of_the_page_is_valid(tmp_path: Path, title: str, block: s
 
 
 def test_page_has_a_configuration_for_each_of_its_sections() -> None:
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 8

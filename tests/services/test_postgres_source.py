@@ -114,14 +114,38 @@ def test_a_key_that_was_renamed_before_a_truncate_is_another_one(tmp_path: Path,
     assert "its key is id, now it shall be" in refused(followed)
 
 
+@pytest.mark.parametrize("profile", [one for one in ALL if isinstance(one, Debezium)], ids=str)
+def test_debezium_tells_a_truncate_and_the_mirror_follows_it(
+    tmp_path: Path, world: Source, profile: Debezium
+) -> None:
+    followed = follow(tmp_path, world, profile)
+    world.run(f"INSERT INTO {TABLE} VALUES (4, 'd', NULL)")
+    world.run(f"TRUNCATE {TABLE}")
+    followed.drain()
+    assert followed.lab.merge().outcome == "rebuilt"
+    assert followed.check() == 0
+    with world.connection.cursor() as cursor:
+        cursor.execute(f"BEGIN; INSERT INTO {TABLE} VALUES (1, 'one', NULL); TRUNCATE {TABLE}")
+        cursor.execute(f"INSERT INTO {TABLE} VALUES (1, 'new', NULL), (2, 'new', NULL); COMMIT")
+    world.run(f"UPDATE {TABLE} SET name = 'newer' WHERE id = 2")
+    followed.drain()
+    followed.lab.merge()
+    assert followed.check() == 2
+    world.run(f"DELETE FROM {TABLE} WHERE id = 1")
+    followed.drain()
+    assert followed.lab.merge().outcome == "merged"
+    assert followed.check() == 1
+
+
 def test_debezium_tells_a_truncate_which_stops_until_the_source_is_copied_anew(
     tmp_path: Path, world: Source
 ) -> None:
-    followed = follow(tmp_path, world, Debezium())
+    followed = follow(tmp_path, world, Debezium(), "on_truncate: stop")
     world.run(f"INSERT INTO {TABLE} VALUES (4, 'd', NULL)")
     world.run(f"TRUNCATE {TABLE}")
     world.run(f"INSERT INTO {TABLE} VALUES (1, 'new', NULL)")
     assert "says that the source table was truncated ('t')" in refused(followed)
+    followed.lab = followed.lab.reconfigure(followed.changelog.profile.options)
     followed.changelog.make_anew()
     followed.changelog.copy()
     assert followed.lab.merge().outcome == "rebuilt"

@@ -71,7 +71,8 @@ def soak(campaign: Campaign, report: Report, seconds: float) -> bool:
     """Seeds until the time is over; False if any failed."""
     total, good = report.of(campaign.name), True
     try:
-        for told in tell_for(campaign, seconds, total.next_seed, tuple(total.failed)):
+        first = max(total.next_seed, campaign.first)
+        for told in tell_for(campaign, seconds, first, tuple(total.failed)):
             total.add(told)
             report.save()
             if told.why:

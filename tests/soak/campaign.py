@@ -15,7 +15,8 @@ def _nothing() -> None: ...
 class Campaign:
     """`run` takes a seed and perhaps the name of a planted mistake, counts what it saw, and raises what must not be.
 
-    `prepare` is called once in each process; `command` tells the story of a seed again.
+    `prepare` is called once in each process; `command` tells the story of a seed again. Seeds below `first` were run
+    while the campaign knew less.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Campaign:
     run: Callable[[int, str | None], Counter[str]]
     command: str
     prepare: Callable[[], None] = _nothing
+    first: int = 0
     processes: int = os.cpu_count() or 1
     most_seconds: float | None = None  # of the processor, for one seed
     patience_seconds: int = 600  # of the clock

@@ -9,6 +9,7 @@ from pyspark import SparkContext
 
 from spark_job.runtime.engine import OnSpark
 from spark_job.verify.check import Options, verify_table
+from tests.unit.merge import truncating
 from tests.unit.profiles.debezium import TEXT_KEY, Source
 from tests.unit.profiles.recording import Recording, mirror_rows
 
@@ -43,3 +44,18 @@ def test_values_and_keys_go_across_shards(tmp_path: Path, spark: SparkContext, o
     source.commit(*(source.row(key + 1000, 4, "d") for key in keys if key % 2))
     source.lab.merge()
     assert source.rows() == {key + 1000: ("d" if key % 2 else "c", f"body {key}") for key in keys}
+
+
+@MODES
+def test_a_truncation_is_met_in_a_task(tmp_path: Path, spark: SparkContext, one_task_events: int) -> None:
+    engine = OnSpark(spark, one_task_events=one_task_events)
+    lab = truncating.make(tmp_path, batch=100, engine=engine)
+    truncating.tell(lab, " ".join(f"I{key}@1" for key in range(60)))
+    lab.merge()
+    truncating.tell(lab, " ".join(f"U{key}@3" for key in range(40)), "T@4 I7@5=n I8@2")
+    assert lab.merge().outcome == "rebuilt"
+    assert lab.rows() == {7: "n"}
+    truncating.tell(lab, " ".join(f"U{key}@3" for key in range(40)), "I9@6=n")
+    (merged,) = lab.merge().slices
+    assert (merged.inserted, merged.stale) == (1, 40)
+    assert lab.rows() == {7: "n", 9: "n"}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from icemirror.aws_refusals import code_of, is_refused, making_client
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
 from icemirror.table_id import TableId
 from trigger.heads.source import Head, missing
@@ -13,7 +14,7 @@ from trigger.heads.source import Head, missing
 _AT_ONCE = 8  # of the ten connections that boto3's client has
 _METADATA_LOCATION = "metadata_location"
 _NOT_FOUND = "EntityNotFoundException"
-_REFUSED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
+_CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 3, 10, 3
 # PyIceberg's property for each argument of the client, the more specific one first.
 _ARGUMENTS = {
     "region_name": ("glue.region", "client.region"),
@@ -49,7 +50,7 @@ class GlueHeads:
             ):
                 found += [table["Name"] for table in page["TableList"] if _is_iceberg(table)]
         except Exception as error:
-            if _code(error) == _NOT_FOUND:
+            if code_of(error) == _NOT_FOUND:
                 return ()
             raise _named(error, f"the database {namespace}") from error
         return tuple(sorted(found))
@@ -64,7 +65,7 @@ class GlueHeads:
             database = ".".join(table.namespace)
             found = self._client.get_table(DatabaseName=database, Name=table.name, **self._catalog)
         except Exception as error:
-            if _code(error) == _NOT_FOUND:
+            if code_of(error) == _NOT_FOUND:
                 return missing(table, "Glue")
             return _named(error, f"the changelog {table}")
         location = found["Table"].get("Parameters", {}).get(_METADATA_LOCATION)
@@ -75,14 +76,22 @@ def open_glue(properties: Mapping[str, str]) -> GlueHeads:
     """The Glue catalog with these properties of PyIceberg's."""
     try:
         import boto3
+        from botocore.config import Config
     except ModuleNotFoundError:
         raise BadConfig("a Glue catalog needs boto3: pip install boto3") from None
-    session = boto3.session.Session(profile_name=properties.get("glue.profile-name"))
     given = {
         argument: next((properties[name] for name in names if name in properties), None)
         for argument, names in _ARGUMENTS.items()
     }
-    client = session.client("glue", **{name: value for name, value in given.items() if value})
+    patience = Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+    )
+    with making_client("the Glue catalog", "glue.region"):
+        session = boto3.session.Session(profile_name=properties.get("glue.profile-name"))
+        set_here = {name: value for name, value in given.items() if value}
+        client = session.client("glue", config=patience, **set_here)
     return GlueHeads(client, properties.get("glue.id"))
 
 
@@ -90,15 +99,9 @@ def _is_iceberg(table: Mapping[str, Any]) -> bool:
     return str(table.get("Parameters", {}).get("table_type", "")).lower() == "iceberg"
 
 
-def _code(error: Exception) -> str:
-    """Errors of AWS carry a code; anything else, a closed connection say, is no answer."""
-    response = getattr(error, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
-
-
 def _named(error: Exception, what: str) -> IcemirrorError:
     """The failure of a call, by what to do about it."""
-    code = _code(error)
-    if code.startswith(_REFUSED):
+    code = code_of(error) or type(error).__name__
+    if is_refused(error):
         return Invalid(f"Glue refused to show {what} ({code}): it needs glue:GetTable, and valid credentials")
-    return Transient(f"Glue did not answer about {what}: {code or type(error).__name__}")
+    return Transient(f"Glue did not answer about {what}: {code}")

@@ -15,9 +15,19 @@ from icemirror.table_id import TableId
 from trigger.heads.source import Head, missing
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Engine
+    from sqlalchemy.engine import URL, Engine
 
 _BUSY_SECONDS = 5.0
+_CONNECT_SECONDS = 5
+_TIMEOUT_BY_DRIVER = {
+    "postgresql": "connect_timeout",  # the usual drivers of SQLAlchemy's
+    "mysql": "connect_timeout",
+    "+psycopg": "connect_timeout",
+    "+psycopg2": "connect_timeout",
+    "+pymysql": "connect_timeout",
+    "+mysqldb": "connect_timeout",
+    "+pg8000": "timeout",
+}
 _VIEW = "VIEW"
 Record = Mapping[str, Any]  # a row of a database: its columns are of any type
 
@@ -140,18 +150,27 @@ def open_sql(uri: str, catalog: str) -> SqlHeads:
 
 def _engine(uri: str) -> Engine:
     try:
-        from sqlalchemy import create_engine
+        from sqlalchemy import create_engine, make_url
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
     except ModuleNotFoundError:
         raise BadConfig(
             "a SQL catalog other than SQLite needs SQLAlchemy and a driver: pip install 'icemirror[job]'"
         ) from None
     try:
-        return create_engine(uri, pool_pre_ping=True, pool_size=1)
+        arguments = connect_arguments(make_url(uri))
+        return create_engine(uri, pool_pre_ping=True, pool_size=1, connect_args=arguments)
     except ModuleNotFoundError as error:
         raise missing_driver(error.name) from None
     except (ArgumentError, NoSuchModuleError):
         raise BadConfig("the catalog's uri is no address of a database, dialect+driver://host/name") from None
+
+
+def connect_arguments(url: URL) -> dict[str, int]:
+    """How long a driver waits for a connection, where it is one whose way of saying that is known."""
+    name = _TIMEOUT_BY_DRIVER.get(url.drivername) or _TIMEOUT_BY_DRIVER.get(
+        f"+{url.drivername.partition('+')[2]}"
+    )
+    return {} if name is None or name in url.query else {name: _CONNECT_SECONDS}
 
 
 def _reason(error: Exception) -> str:

@@ -42,8 +42,8 @@ def start_job_run(settings: EmrServerlessLauncher, job: JobArguments, request: R
             {"classification": "spark-defaults", "properties": spark_properties(settings, job)}
         ]
     }
-    if settings.log_uri is not None:
-        overrides["monitoringConfiguration"] = {"s3MonitoringConfiguration": {"logUri": settings.log_uri}}
+    if monitoring := _monitoring(settings):
+        overrides["monitoringConfiguration"] = monitoring
     if settings.disk_key_arn is not None:
         overrides["diskEncryptionConfiguration"] = {"encryptionKeyArn": settings.disk_key_arn}
     return {
@@ -72,6 +72,16 @@ def start_job_run(settings: EmrServerlessLauncher, job: JobArguments, request: R
             **settings.tags,
         },
     }
+
+
+def _monitoring(settings: EmrServerlessLauncher) -> dict[str, Any]:
+    """Where logs go, and the key of those that EMR keeps for a month whatever is said."""
+    found: dict[str, Any] = {}
+    if settings.log_uri is not None:
+        found["s3MonitoringConfiguration"] = {"logUri": settings.log_uri}
+    if settings.log_key_arn is not None:
+        found["managedPersistenceMonitoringConfiguration"] = {"encryptionKeyArn": settings.log_key_arn}
+    return found
 
 
 def _tag(text: str) -> str:

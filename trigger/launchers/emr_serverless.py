@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from icemirror.aws_refusals import code_of, is_refused, making_client, text_of
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
 from icemirror.run_request import RunRequest
 from icemirror.settings.trigger import EmrServerlessLauncher
@@ -24,7 +25,6 @@ _RUN_ID = re.compile(r"[0-9a-z]+")
 _NOT_FOUND = "ResourceNotFoundException"
 _MISUSED = "ValidationException"
 _CONFLICT = "ConflictException"
-_REFUSED = ("AccessDenied", "UnrecognizedClient", "InvalidSignature", "ExpiredToken", "InvalidClientTokenId")
 # An application in one of these may still take jobs later.
 _NOT_YET = ("CREATING", "CREATED", "STARTING", "STARTED", "STOPPING", "STOPPED")
 _PAGE = 50
@@ -52,13 +52,13 @@ class EmrServerless:
             started = self._client.start_job_run(**start_job_run(self._settings, self._job, request))
             return str(started["jobRunId"])
         except Exception as error:
-            code = _code(error)
+            code = code_of(error)
             # The token was used before, with other arguments: those of an older release, or configuration.
             if code in (_CONFLICT, _MISUSED) and (known := self.find(request.token)) is not None:
                 return known
             if code == _MISUSED and (state := self._application_state()) in _NOT_YET:
                 raise Transient(
-                    f"EMR Serverless did not take the job: the application is {state}. {_text(error)}"
+                    f"EMR Serverless did not take the job: the application is {state}. {text_of(error)}"
                 ) from error
             raise self._named(error, "start a job") from error
 
@@ -80,7 +80,12 @@ class EmrServerless:
         if state is RunState.GONE:
             self._seen.pop(run_id, None)
         else:
-            self._seen[run_id] = (self._clock(), state)
+            now = self._clock()
+            # A run that leaves its slot is never asked about again.
+            self._seen = {
+                known: seen for known, seen in self._seen.items() if now - seen[0] < _ASK_AGAIN_SECONDS
+            }
+            self._seen[run_id] = (now, state)
         return state
 
     def log_of(self, run_id: str) -> str:
@@ -95,7 +100,7 @@ class EmrServerless:
             if found is not None and run_state(found["state"]) is not RunState.GONE:
                 self._client.cancel_job_run(applicationId=self._settings.application_id, jobRunId=found["id"])
         except Exception as error:
-            if _code(error) not in (_NOT_FOUND, _MISUSED):  # it has ended meanwhile
+            if code_of(error) not in (_NOT_FOUND, _MISUSED):  # it has ended meanwhile
                 raise self._named(error, f"cancel the job run {run_id}") from error
 
     def _look_up(self, run_id: str) -> dict[str, Any] | None:
@@ -105,7 +110,7 @@ class EmrServerless:
         try:
             answer = self._client.get_job_run(applicationId=self._settings.application_id, jobRunId=run_id)
         except Exception as error:
-            if _code(error) == _NOT_FOUND:
+            if code_of(error) == _NOT_FOUND:
                 return None
             raise self._named(error, f"ask about the job run {run_id}") from error
         run = answer["jobRun"]
@@ -146,10 +151,11 @@ class EmrServerless:
         """The failure of a call, by what to do about it."""
         if isinstance(error, IcemirrorError):
             return error
-        code, application = _code(error), self._settings.application_id
-        if code.startswith(_REFUSED):
+        code, application = code_of(error) or type(error).__name__, self._settings.application_id
+        if is_refused(error):
+            said = text_of(error) or f"{error}."
             return Invalid(
-                f"AWS refused to {what} on EMR Serverless ({code}): {_text(error)} The trigger needs "
+                f"AWS refused to {what} on EMR Serverless ({code}): {said} The trigger needs "
                 "emr-serverless:StartJobRun, GetJobRun, ListJobRuns, CancelJobRun, TagResource and GetApplication "
                 f"on the application {application}, iam:PassRole on {self._settings.execution_role_arn}, "
                 "and valid credentials"
@@ -160,10 +166,8 @@ class EmrServerless:
                 "trigger.launcher.application_id and region"
             )
         if code == _MISUSED:
-            return Invalid(f"EMR Serverless refused to {what}: {_text(error)} Check trigger.launcher")
-        return Transient(
-            f"EMR Serverless did not {what}: {code or type(error).__name__} {_text(error)}".rstrip()
-        )
+            return Invalid(f"EMR Serverless refused to {what}: {text_of(error)} Check trigger.launcher")
+        return Transient(f"EMR Serverless did not {what}: {code} {text_of(error)}".rstrip())
 
 
 def open_emr_serverless(settings: EmrServerlessLauncher, job: JobArguments) -> EmrServerless:
@@ -171,7 +175,6 @@ def open_emr_serverless(settings: EmrServerlessLauncher, job: JobArguments) -> E
     try:
         import boto3
         from botocore.config import Config
-        from botocore.exceptions import NoRegionError
     except ModuleNotFoundError:
         raise BadConfig(
             "trigger.launcher: emr-serverless needs boto3: pip install 'icemirror[aws]'"
@@ -181,22 +184,8 @@ def open_emr_serverless(settings: EmrServerlessLauncher, job: JobArguments) -> E
         read_timeout=_READ_SECONDS,
         retries={"mode": "standard", "max_attempts": _ATTEMPTS},
     )
-    try:
+    with making_client("trigger.launcher", "region"):
         client = boto3.client(
             "emr-serverless", region_name=settings.region, endpoint_url=settings.endpoint, config=patience
         )
-    except NoRegionError:
-        raise BadConfig("trigger.launcher: no AWS region: give region, or set AWS_REGION") from None
     return EmrServerless(client, settings, job)
-
-
-def _code(error: Exception) -> str:
-    """Errors of AWS carry a code; anything else, a closed connection say, is no answer."""
-    response = getattr(error, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
-
-
-def _text(error: Exception) -> str:
-    """What AWS says; of other errors nothing, since they may show what was sent."""
-    response = getattr(error, "response", None) or {}
-    return str(response.get("Error", {}).get("Message", "")).strip()

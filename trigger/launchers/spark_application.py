@@ -156,7 +156,7 @@ def _kubeflow(settings: KubernetesLauncher, job: JobArguments, request: RunReque
 
 
 def _apache(settings: KubernetesLauncher, job: JobArguments, request: RunRequest) -> Object:
-    pod = {"podTemplateSpec": {"metadata": {"labels": _labels(job, request)}, "spec": _pod_security()}}
+    labels = _labels(job, request)
     return {
         "pyFiles": settings.entry_point,
         "driverArgs": job.of(request),
@@ -166,12 +166,18 @@ def _apache(settings: KubernetesLauncher, job: JobArguments, request: RunRequest
             f"{PREFIX}container.image": settings.image,
             **_spark_conf(settings, job),
         },
-        "driverSpec": pod,
-        "executorSpec": pod,
+        "driverSpec": _apache_pod("driver", labels),
+        "executorSpec": _apache_pod("executor", labels),
         "applicationTolerations": {"ttlAfterStopMillis": int(settings.keep * 1000)},
     }
 
 
-def _pod_security() -> Object:
+def _apache_pod(worker: str, labels: Object) -> Object:
+    """What Spark makes a pod from: a namespace of restricted pods asks for some of it in each container."""
     of_pod = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile")
-    return {"securityContext": {key: _SECURITY[key] for key in of_pod}}
+    container = {
+        "name": f"spark-kubernetes-{worker}",  # Spark's own, for its first
+        "securityContext": {key: value for key, value in _SECURITY.items() if key not in of_pod},
+    }
+    spec = {"securityContext": {key: _SECURITY[key] for key in of_pod}, "containers": [container]}
+    return {"podTemplateSpec": {"metadata": {"labels": labels}, "spec": spec}}

@@ -35,4 +35,5 @@ def open_service(
         from trigger.listeners.sqs import SqsListener
 
         listeners.append(SqsListener(sources.sqs, desk))
-    return Service(intake, Rounds(intake.fleet, reporting, settings.merge_interval), listeners, pulse, bell)
+    rounds = Rounds(intake.fleet, reporting, settings.merge_interval, alive=lambda: pulse.touch(ROUNDS))
+    return Service(intake, rounds, listeners, pulse, bell)

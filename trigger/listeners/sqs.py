@@ -6,19 +6,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icemirror.errors import BadConfig, Transient
+from icemirror.aws_refusals import code_of, is_refused, making_client
+from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.settings.trigger import SqsSource
 from trigger.listeners.listener import Desk, backoff, pause, reason_of, say_failed
 
 _WAIT_SECONDS = 5  # also how long a stop may take
 _BATCH = 10
-_HOPELESS = (
-    "AccessDenied",
-    "InvalidClientTokenId",
-    "UnrecognizedClient",
-    "NonExistentQueue",
-    "QueueDoesNotExist",
-)
+_NO_QUEUE = ("NonExistentQueue", "QueueDoesNotExist")
 
 Message = Mapping[str, Any]  # of boto3's making
 
@@ -39,10 +34,13 @@ class SqsListener:
             try:
                 await self._poll()
                 failures = 0
+            except Invalid:
+                raise  # the state itself cannot be used
             except Exception as error:
-                if any(word in _code(error) for word in _HOPELESS):
+                code = code_of(error)
+                if is_refused(error) or any(word in code for word in _NO_QUEUE):
                     raise BadConfig(
-                        f"trigger.sources.sqs: {_code(error)}: check queue_url, and what we may do"
+                        f"trigger.sources.sqs: {code or error}: check queue_url and the permissions"
                     ) from error
                 self._desk.beat(self.name, False, reason_of(error))
                 say_failed(self.name, error)
@@ -88,10 +86,5 @@ def _open_client(source: SqsSource) -> Any:  # noqa: ANN401 (as above)
         read_timeout=_WAIT_SECONDS + 5,
         retries={"total_max_attempts": 1, "mode": "standard"},
     )
-    return boto3.client("sqs", region_name=source.region, endpoint_url=source.endpoint, config=limits)
-
-
-def _code(error: Exception) -> str:
-    """Errors of AWS carry a code."""
-    response = getattr(error, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
+    with making_client("trigger.sources.sqs", "region"):
+        return boto3.client("sqs", region_name=source.region, endpoint_url=source.endpoint, config=limits)

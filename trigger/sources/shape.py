@@ -56,7 +56,7 @@ def read_as(model: type[Model], document: Document, kind: str) -> Model:
         wrong = error.errors(include_url=False, include_context=False, include_input=False)[0]
         # A key in the path may be the sender's own text; the fields of our models are plain words.
         path = ".".join(str(part) for part in wrong["loc"] if isinstance(part, int) or part.isascii())[:120]
-        raise Refused(Reason.MALFORMED, f"no {kind} as it should be: {path}: {wrong['msg']}") from None
+        raise Refused(Reason.MALFORMED, f"malformed {kind}: {path}: {wrong['msg']}") from None
 
 
 def dotted(name: str) -> tuple[str, ...]:

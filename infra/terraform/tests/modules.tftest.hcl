@@ -9,7 +9,7 @@ run "spark_is_capped_private_and_pinned" {
   variables {
     name               = "shop"
     account_id         = "123456789012"
-    release_label      = "emr-7.10.0"
+    release_label      = "emr-7.13.0"
     architecture       = "arm64"
     maximum            = { vcpu = 16, memory_gb = 64, disk_gb = 200 }
     idle_minutes       = 5
@@ -57,7 +57,7 @@ run "a_public_subnet_is_refused" {
   variables {
     name               = "shop"
     account_id         = "123456789012"
-    release_label      = "emr-7.10.0"
+    release_label      = "emr-7.13.0"
     architecture       = "x86_64"
     maximum            = { vcpu = 16, memory_gb = 64, disk_gb = 200 }
     idle_minutes       = 5
@@ -163,7 +163,7 @@ run "jobs_have_no_other_processors" {
   variables {
     name               = "shop"
     account_id         = "123456789012"
-    release_label      = "emr-7.10.0"
+    release_label      = "emr-7.13.0"
     architecture       = "aarch64"
     maximum            = { vcpu = 16, memory_gb = 64, disk_gb = 200 }
     idle_minutes       = 5
@@ -224,4 +224,84 @@ run "bad_rows_go_into_no_changelog" {
   }
 
   expect_failures = [var.rejects_tables]
+}
+
+run "buckets_that_begin_alike_have_rules_of_their_own" {
+  command = plan
+
+  module {
+    source = "./modules/events"
+  }
+
+  variables {
+    name                     = "icemirror-of-a-long-named-place"
+    account_id               = "123456789012"
+    queue_arn                = "arn:aws:sqs:eu-central-1:123456789012:shop-events"
+    function_arn             = "arn:aws:lambda:eu-central-1:123456789012:function:shop"
+    application_id           = "00f1"
+    changelogs               = [{ bucket = "company-data-lake-of-production-eu", prefix = "raw/" }, { bucket = "company-data-lake-of-production-us", prefix = "raw/" }]
+    databases                = ["raw"]
+    s3                       = true
+    own_bucket_notifications = false
+    glue                     = false
+  }
+
+  assert {
+    condition     = length(distinct([for rule in aws_cloudwatch_event_rule.this : rule.name])) == 3
+    error_message = "A rule whose name was cut replaces another's."
+  }
+  assert {
+    condition     = alltrue([for rule in aws_cloudwatch_event_rule.this : length(rule.name) <= 64])
+    error_message = "A rule's name has 64 letters at most."
+  }
+  assert {
+    condition     = length(aws_s3_bucket_notification.this) == 0
+    error_message = "Notifications of a bucket are left alone, unless asked for."
+  }
+}
+
+run "alarms_see_what_is_seldom_told" {
+  command = plan
+
+  module {
+    source = "./modules/observability"
+  }
+
+  variables {
+    name               = "shop"
+    function_name      = "shop-function"
+    region             = "eu-central-1"
+    application_id     = "00f1"
+    queue_names        = { events = "shop-events", dead_letters = "shop-dead" }
+    sweep_minutes      = 20
+    log_retention_days = 30
+    alarms             = { lag_seconds = 900, turn_seconds = 3600, vcpu = 12 }
+    kms_key_arn        = "arn:aws:kms:eu-central-1:123456789012:key/k"
+  }
+
+  # Where fewer points are there than an alarm wants, `ignore` keeps the state that it had.
+  assert {
+    condition     = alltrue([for name in ["lag", "quarantine", "turn"] : aws_cloudwatch_metric_alarm.this[name].treat_missing_data == "ignore" && aws_cloudwatch_metric_alarm.this[name].period >= 20 * 60])
+    error_message = "What each sweep tells is there in each period."
+  }
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["sweep"].metric_name == "lag_seconds" && aws_cloudwatch_metric_alarm.this["sweep"].statistic == "SampleCount" && aws_cloudwatch_metric_alarm.this["sweep"].treat_missing_data == "breaching"
+    error_message = "Calls of the function are no sweeps: one that was told of commits may never have looked."
+  }
+  assert {
+    condition     = alltrue([for name in ["errors"] : aws_cloudwatch_metric_alarm.this[name].dimensions.FunctionName == "shop-function"]) && strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "shop-function")
+    error_message = "The function is the one that was made."
+  }
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.cost.evaluation_periods * one(aws_cloudwatch_metric_alarm.cost.metric_query).period == 3 * 3600 && aws_cloudwatch_metric_alarm.cost.datapoints_to_alarm < aws_cloudwatch_metric_alarm.cost.evaluation_periods
+    error_message = "EMR's metric falls to nothing now and then, while workers work."
+  }
+  assert {
+    condition     = strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "{AWS/EMRServerless,ApplicationId,ApplicationName}")
+    error_message = "A search that names no set of dimensions finds the metrics of every job that ever was."
+  }
+  assert {
+    condition     = aws_cloudwatch_log_group.trigger.kms_key_id == var.kms_key_arn && aws_cloudwatch_log_group.trigger.retention_in_days == 30
+    error_message = "Logs are encrypted with the key, and kept for as long as was said."
+  }
 }

@@ -23,6 +23,7 @@ run "one_thing_wrong_with_each" {
     architecture       = "riscv"
     network            = { subnet_ids = [], security_group_ids = ["sg-1"] }
     kms_key_arn        = "alias/key"
+    lake_key_arns      = ["alias/lake"]
     sweep_minutes      = 60
     log_retention_days = 10
   }
@@ -34,6 +35,7 @@ run "one_thing_wrong_with_each" {
     var.architecture,
     var.network,
     var.kms_key_arn,
+    var.lake_key_arns,
     var.sweep_minutes,
     var.log_retention_days,
   ]
@@ -82,6 +84,16 @@ run "nothing_to_mirror" {
     var.discover,
     var.settings,
   ]
+}
+
+run "workers_that_emr_has_not" {
+  command = plan
+
+  variables {
+    spark = { worker_vcpu = 2, worker_memory_gb = 18 }
+  }
+
+  expect_failures = [var.spark]
 }
 
 run "disks_without_a_key" {

@@ -63,6 +63,16 @@ run "little" {
     error_message = "Without a key, disks are encrypted with EMR's own."
   }
   assert {
+    condition = output.configuration.job.spark["spark.driver.cores"] == "2" && output.configuration.job.spark["spark.executor.cores"] == "2" && alltrue([
+      for worker in ["driver", "executor"] : tonumber(trimsuffix(output.configuration.job.spark["spark.${worker}.memory"], "g")) * (1 + tonumber(output.configuration.job.spark["spark.emr-serverless.memoryOverheadFactor"])) == 8
+    ])
+    error_message = "Workers of jobs are as large as was said: EMR's own are twice that, and do not fit those that wait."
+  }
+  assert {
+    condition     = output.configuration.job.spark["spark.executor.instances"] == "1" && output.configuration.job.spark["spark.dynamicAllocation.initialExecutors"] == "1"
+    error_message = "A job does not begin with three executors that it does not need."
+  }
+  assert {
     condition     = jsonencode(output.configuration.tables) == jsonencode([{ changelog = "raw.orders_changelog", mirror = "shop.orders", primary_keys = ["id"] }])
     error_message = "What was not given is not in the configuration."
   }
@@ -149,16 +159,25 @@ run "much" {
       trigger_image = "1.example/trigger@sha256:0000000000000000000000000000000000000000000000000000000000000000"
       job_image     = "1.example/job@sha256:0000000000000000000000000000000000000000000000000000000000000000"
     }
-    network     = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-1"] }
-    kms_key_arn = "arn:aws:kms:eu-central-1:123456789012:key/k"
-    events      = { glue = true, own_bucket_notifications = true, msk = { cluster_arn = "arn:aws:kafka:eu-central-1:123456789012:cluster/c/u-1", topics = ["t"] } }
-    settings    = { merge_interval = "30m", trigger = { max_wait = "2m", max_concurrent_jobs = 2 } }
-    spark       = { warm_drivers = 1, warm_executors = 2, encrypt_disks = true }
+    network       = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-1"] }
+    kms_key_arn   = "arn:aws:kms:eu-central-1:123456789012:key/k"
+    lake_key_arns = ["arn:aws:kms:eu-central-1:123456789012:key/lake"]
+    events        = { glue = true, own_bucket_notifications = true, msk = { cluster_arn = "arn:aws:kafka:eu-central-1:123456789012:cluster/c/u-1", topics = ["t"] } }
+    settings      = { merge_interval = "30m", job = { linger = "5m", spark = { "spark.driver.memory" = "10g", "spark.log.level" = "WARN" } }, trigger = { max_wait = "2m", max_concurrent_jobs = 2 } }
+    spark         = { worker_vcpu = 4, worker_memory_gb = 16, warm_drivers = 1, warm_executors = 2, encrypt_disks = true }
   }
 
   assert {
     condition     = output.configuration.merge_interval == "30m" && output.configuration.trigger.max_concurrent_jobs == 2 && output.configuration.trigger.state.type == "dynamodb"
     error_message = "Further settings are in the configuration, beside ours."
+  }
+  assert {
+    condition     = output.configuration.job.linger == "5m" && output.configuration.job.spark["spark.driver.memory"] == "10g" && output.configuration.job.spark["spark.log.level"] == "WARN" && output.configuration.job.spark["spark.driver.cores"] == "4"
+    error_message = "What is said of jobs goes before what Terraform says."
+  }
+  assert {
+    condition     = alltrue([for worker in ["driver", "executor"] : module.maintenance[0].run.ConfigurationOverrides.ApplicationConfiguration[0].Properties["spark.${worker}.cores"] == "4"])
+    error_message = "Maintenance has workers like all jobs."
   }
   assert {
     condition     = output.configuration.trigger.launcher.entry_point == "local:///opt/icemirror/icemirror_job.py" && length(output.configuration.trigger.launcher.archives) == 0
@@ -177,11 +196,23 @@ run "much" {
     error_message = "Whoever reads or writes needs the key."
   }
   assert {
+    condition     = output.configuration.trigger.launcher.log_key_arn == var.kms_key_arn && module.maintenance[0].run.ConfigurationOverrides.MonitoringConfiguration.ManagedPersistenceMonitoringConfiguration.EncryptionKeyArn == var.kms_key_arn
+    error_message = "What EMR itself keeps of logs is encrypted with the key."
+  }
+  assert {
+    condition     = alltrue([for role in ["trigger", "scheduler"] : strcontains(output.policies[role], "kms:DescribeKey")]) && !strcontains(output.policies.job, "kms:DescribeKey")
+    error_message = "EMR takes no job for encrypted disks from those who may not describe the key."
+  }
+  assert {
+    condition     = alltrue([for role in ["job", "maintenance"] : strcontains(output.policies[role], "key/lake")]) && !strcontains(output.policies.trigger, "key/lake")
+    error_message = "Those who read the lake, and they alone, use the lake's own keys."
+  }
+  assert {
     condition     = output.configuration.trigger.launcher.disk_key_arn == var.kms_key_arn && module.maintenance[0].run.ConfigurationOverrides.DiskEncryptionConfiguration.EncryptionKeyArn == var.kms_key_arn
     error_message = "Disks of all jobs are encrypted with the key."
   }
   assert {
-    condition     = strcontains(output.policies.trigger, "topic/c/u-1/t") && strcontains(output.policies.trigger, "group/c/u-1/shop")
+    condition     = strcontains(output.policies.trigger, "\"kafka:DescribeCluster\"") && strcontains(output.policies.trigger, "topic/c/u-1/t") && strcontains(output.policies.trigger, "group/c/u-1/shop")
     error_message = "The trigger reads its topics, in its own group."
   }
   assert {

@@ -12,6 +12,7 @@ from tests.sim.engine import (
     bugs_of_replay,
     bugs_of_resync,
     bugs_of_soft_deletes,
+    bugs_of_truncation,
 )
 from tests.sim.engine.bugs_of_merge import FOUR_BITS
 from tests.sim.engine.planting import BUGS, Bug
@@ -29,4 +30,5 @@ __all__ = [
     "bugs_of_replay",
     "bugs_of_resync",
     "bugs_of_soft_deletes",
+    "bugs_of_truncation",
 ]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from spark_job.compaction import compact, move_rows
-from tests.sim.engine.planting import BUGS, Bug, plant
+from spark_job.iceberg.written import written_before_commit
+from tests.sim.engine.planting import BUGS, plant
 
 _before = frozenset(BUGS)
 
@@ -66,10 +67,9 @@ def epoch_not_raised_when_rows_move(next_root: Any) -> Any:
     return wrong
 
 
-BUGS["files of an unknown compaction discarded"] = Bug(
-    (
-        (compact, "CommitUnknown", lambda _kind: KeyError),
-        (compact, "Contested", lambda _kind: KeyError),
-    )
-)
+@plant((compact, "written_for_commit"))
+def files_of_an_unknown_compaction_discarded(_keeps: Any) -> Any:
+    return written_before_commit
+
+
 NAMES = frozenset(BUGS) - _before

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_job import commit_slice, pipeline, stock
+from spark_job import commit_slice, merge_slice, stock
 from spark_job.iceberg import lineage
 from spark_job.index_upkeep import catch_up, heal
 from spark_job.key_index import compaction
@@ -32,7 +32,7 @@ def oldest_wins_in_an_index_merge(newest: Any) -> Any:
     return lambda parts: newest(parts[::-1])
 
 
-@plant((pipeline, "apply_merge"))
+@plant((merge_slice, "apply_merge"))
 def trimmed_range_off_by_one(apply: Any) -> Any:
     def wrong(segments: Any, *arguments: Any) -> Any:
         before = {one.path: one.first_key for one in segments}
@@ -48,7 +48,7 @@ def trimmed_range_off_by_one(apply: Any) -> Any:
     return wrong
 
 
-@plant((pipeline, "apply_merge"))
+@plant((merge_slice, "apply_merge"))
 def merged_segments_put_last(apply: Any) -> Any:
     def wrong(segments: Any, *arguments: Any) -> Any:
         merged = apply(segments, *arguments)
@@ -141,7 +141,7 @@ def damaged_segment_dropped(_heal: Any) -> Any:
     return wrong
 
 
-@plant((heal, "greatest_order"), (heal.Healer, "_greatest"))
+@plant((heal, "greatest_order"), (heal, "newest_order"))
 def rows_of_others_have_order_zero_once_all_is_rebuilt(_greatest: Any) -> Any:
     return lambda *_arguments: (0, 0, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_job import append_rows, pipeline
+from spark_job import append_rows, merge_slice
 from tests.sim.engine.planting import BUGS, plant
 
 _before = frozenset(BUGS)
@@ -19,7 +19,7 @@ def last_row_without_a_key_forgotten(in_order: Any) -> Any:
     return wrong
 
 
-@plant((pipeline, "counted"))
+@plant((merge_slice, "counted"))
 def rows_without_a_key_that_others_removed_still_counted(_counted: Any) -> Any:
     return lambda mirror: mirror
 

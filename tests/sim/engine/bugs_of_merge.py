@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from icemirror.errors import CommitUnknown, Conflict
-from spark_job import collapse, commit_slice, locate, pipeline, shard, stock
+from spark_job import collapse, commit_slice, locate, merge_slice, shard, stock
 from spark_job.columns import row_columns
 from spark_job.iceberg import lineage, mirror, row_delta
 from spark_job.iceberg.discard import discard
@@ -41,7 +42,7 @@ def unknown_outcome_taken_for_a_failure(_look: Any) -> Any:
     return wrong
 
 
-@plant((pipeline, "commit_slice"))
+@plant((merge_slice, "commit_slice"))
 def commit_retried_without_looking(commit: Any) -> Any:
     def wrong(mirrored: Any, *arguments: Any) -> Any:
         try:
@@ -53,7 +54,7 @@ def commit_retried_without_looking(commit: Any) -> Any:
     return wrong
 
 
-@plant((pipeline, "commit_slice"))
+@plant((merge_slice, "commit_slice"))
 def cursor_not_moved(commit: Any) -> Any:
     def wrong(mirrored: Any, part: Any, *arguments: Any) -> Any:
         return commit(mirrored, replace(part, cursor=mirrored.cursor or part.cursor), *arguments)
@@ -61,7 +62,7 @@ def cursor_not_moved(commit: Any) -> Any:
     return wrong
 
 
-@plant((pipeline, "commit_slice"))
+@plant((merge_slice, "commit_slice"))
 def files_discarded_after_success(commit: Any) -> Any:
     def wrong(mirrored: Any, part: Any, shards: Any, *arguments: Any) -> Any:
         outcome = commit(mirrored, part, shards, *arguments)
@@ -71,17 +72,17 @@ def files_discarded_after_success(commit: Any) -> Any:
     return wrong
 
 
-@plant((commit_slice, "discard"))
-def files_of_a_lost_race_left_behind(_discard: Any) -> Any:
-    return lambda _io, _paths: None
+@plant((commit_slice, "written_for_commit"))
+def files_of_a_lost_race_left_behind(_removes: Any) -> Any:
+    return lambda _io, paths: nullcontext(list(paths))
 
 
-@plant((pipeline.Pipeline, "_merge"))
+@plant((merge_slice.SliceMerger, "merge"))
 def slice_merged_twice(merge: Any) -> Any:
-    def wrong(self: Any, prepared: Any, part: Any, *arguments: Any) -> Any:
-        merged = merge(self, prepared, part, *arguments)
-        fresh = self.prepare(prepared.settings)
-        merge(self, replace(prepared, mirror=fresh.mirror), part, *arguments)
+    def wrong(self: Any, prepared: Any, part: Any, attempt: Any) -> Any:
+        merged = merge(self, prepared, part, attempt)
+        fresh = mirror.read_mirror(self.catalogs.load_mirror(prepared.settings), prepared.settings.name)
+        merge(self, replace(prepared, mirror=fresh), part, attempt)
         return merged
 
     return wrong
@@ -158,7 +159,7 @@ BUGS["history accepted that does not reach the cursor"] = Bug(((lineage, "_begin
 
 @plant((stock, "plan_slices"))
 def files_done_ignored(plan: Any) -> Any:
-    return lambda uuid, snapshots, _done, limits: plan(uuid, snapshots, {}, limits)
+    return lambda uuid, snapshots, _done, *rest: plan(uuid, snapshots, {}, *rest)
 
 
 @plant((lineage, "_is_append"))

@@ -8,10 +8,11 @@ from unittest.mock import patch
 import numpy as np
 
 from icemirror.errors import Conflict
-from spark_job import collapse, pipeline, shard
+from spark_job import collapse, merge_slice, shard
 from spark_job.changelog.rejected import Rejected
+from spark_job.iceberg.written import written_before_commit
 from spark_job.rejects import record
-from tests.sim.engine.planting import BUGS, Bug, plant
+from tests.sim.engine.planting import BUGS, plant
 
 _before = frozenset(BUGS)
 
@@ -35,12 +36,12 @@ def rejected_and_merged(split: Any) -> Any:
     return wrong
 
 
-@plant((pipeline, "gather_rejected"))
+@plant((merge_slice, "gather_rejected"))
 def bad_rows_left_out(_gather: Any) -> Any:
     return lambda _parts: Rejected()
 
 
-@plant((pipeline, "gather_rejected"))
+@plant((merge_slice, "gather_rejected"))
 def bad_rows_of_a_shard_left_out(gather: Any) -> Any:
     return lambda parts: gather(parts[1:] if len(parts) > 1 else parts)
 
@@ -67,7 +68,7 @@ def good_rows_numbered_anew(sift: Any) -> Any:
     return wrong
 
 
-@plant((pipeline, "commit_slice"))
+@plant((merge_slice, "commit_slice"))
 def rejects_taken_back_when_the_mirror_is_overtaken(commit_slice: Any) -> Any:
     """As if they belonged to the attempt."""
 
@@ -94,11 +95,11 @@ def rejects_without_a_fence(row_delta: Any) -> Any:
     return wrong
 
 
-@plant((pipeline.Pipeline, "_merge"))
+@plant((merge_slice.SliceMerger, "merge"))
 def rejects_after_the_mirror(merge: Any) -> Any:
     def wrong(self: Any, *given: Any) -> Any:
         waiting: list[tuple[Any, ...]] = []
-        with patch.object(pipeline, "record_rejects", lambda *told: waiting.append(told)):
+        with patch.object(merge_slice, "record_rejects", lambda *told: waiting.append(told)):
             merged = merge(self, *given)
         for told in waiting:
             record.record_rejects(*told)
@@ -107,7 +108,9 @@ def rejects_after_the_mirror(merge: Any) -> Any:
     return wrong
 
 
-BUGS["files of unknown rejects discarded"] = Bug(
-    ((record, "CommitUnknown", lambda _kind: KeyError), (record, "Contested", lambda _kind: KeyError))
-)
+@plant((record, "written_for_commit"))
+def files_of_unknown_rejects_discarded(_keeps: Any) -> Any:
+    return written_before_commit
+
+
 NAMES = frozenset(BUGS) - _before

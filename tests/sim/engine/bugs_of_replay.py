@@ -105,7 +105,7 @@ BUGS["epoch not raised by a rebuild"] = Bug(((rebuild, "greatest_epoch", instead
 
 @plant((swap.Swap, "_take_out"))
 def rebuild_leaves_the_old_rows(_take_out: Any) -> Any:
-    return lambda self: list(known_manifests(self.table.io, self.head))
+    return lambda self: (list(known_manifests(self.table.io, self.head)), ())
 
 
 @plant((rebuild, "left_over"))

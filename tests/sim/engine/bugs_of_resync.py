@@ -26,7 +26,7 @@ def readers_see_nothing_until_it_is_built(behind: Any) -> Any:
 
 @plant((swap.Swap, "_take_out"))
 def rows_of_the_old_changelog_survive(_take_out: Any) -> Any:
-    return lambda self: list(known_manifests(self.table.io, self.head))
+    return lambda self: (list(known_manifests(self.table.io, self.head)), ())
 
 
 @plant((rebuild, "stamp"))
@@ -41,7 +41,7 @@ def cursor_lost_between_stage_and_swap(stamp: Any) -> Any:
 
 @plant((rebuild, "find_stage"))
 def rebuild_restarts_for_ever(find: Any) -> Any:
-    return lambda mirror, place: None if place.by_policy else find(mirror, place)
+    return lambda mirror, place, mark: None if place.by_policy else find(mirror, place, mark)
 
 
 @plant((stock, "require_same_changelog"), (pipeline, "require_same_changelog"))

@@ -16,10 +16,11 @@ from tests.sim.engine import snapshots
 from tests.sim.engine.setting import SAME, Key, Setting, arrow_schema
 
 Order = tuple[int, int, int]  # the two parts of the sequence, and the changelog's commit
+Place = tuple[int, int, int, int, int]  # and the file in it, and the row
 # v, c, x as text (NaN equals NaN), and whether it is flagged as deleted, where deletes keep their rows
 Row = tuple[int, str | None, str, bool | None]
 
-_OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
+_OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "T": "TRUNCATE"}
 _SPOILT = {"null-operation": None, "unknown-operation": "UPSERT"}
 _CATEGORIES = ("p", "q", None)
 _NUMBERS = (0.0, -0.0, float("nan"), None)
@@ -50,6 +51,11 @@ class Event:
         return self.old is not None and self.operation != "D" and self.old != self.key
 
     @property
+    def truncates(self) -> bool:
+        """It says that all rows are gone, and has no key itself."""
+        return self.operation == "T"
+
+    @property
     def row(self) -> Row | None:
         """What the mirror should have, if this event wins."""
         return None if self.operation == "D" else row_of(self.v, self.c, self.x)
@@ -65,9 +71,16 @@ class File:
     path: str = ""
 
     @property
-    def good(self) -> Iterator[Event]:
-        """Those that can be merged."""
-        return (event for event in self.events if not event.bad)
+    def good(self) -> Iterator[tuple[Place, Event]]:
+        """Those that can be merged, with their places in the order of events."""
+        for row, event in enumerate(self.events):
+            if not event.bad:
+                yield (event.lsn, event.ordinal, self.commit, self.number, row), event
+
+    @property
+    def truncation(self) -> Place | None:
+        """The last truncation."""
+        return max((place for place, event in self.good if event.truncates), default=None)
 
 
 @dataclass
@@ -126,6 +139,8 @@ class Journal:
 
     def _put_in_order(self, event: Event) -> Event:
         """The event; a newer one if it is older than a delete of its key."""
+        if event.truncates:
+            return event
         if (event.lsn, event.ordinal) < self.deleted.get(event.key, (0, 0)):
             self.clock += 1
             event = replace(event, lsn=self.clock)
@@ -175,7 +190,10 @@ def _made_partial(event: Event, setting: Setting, dice: random.Random) -> Event:
 def as_arrow(setting: Setting, events: list[Event]) -> pa.Table:
     """A file of these events."""
     columns: dict[str, list[object]] = {
-        name: [event.key[at] if event.bad != "null-key" or at else None for event in events]
+        name: [
+            None if event.truncates or (event.bad == "null-key" and not at) else event.key[at]
+            for event in events
+        ]
         for at, name in enumerate(setting.key_names)
     }
     columns |= {name: [getattr(event, name) for event in events] for name in "vcx"}

@@ -23,6 +23,7 @@ from tests.sim.engine.memory_io import MemoryIO
 from tests.sim.engine.oracle import NOTHING, State
 from tests.sim.engine.reader import Contents, Divergence, Place, Reader
 from tests.sim.engine.setting import Key, Setting
+from tests.sim.engine.truncated import floor_after_merge, floor_after_rebuild, truncation_of
 from tests.sim.engine.unchanged import effects
 
 CURSOR, EPOCH, LIVE_ROWS, ROOT, REPLAY = (
@@ -114,14 +115,16 @@ class Judge:
         parent = self._built_on(commit.before)
         healed = commit.healed or parent.unseen
         uuid, position, merged = self._position(summary[CURSOR], sure=not moved and not commit.late)
-        journal = self._journals.get(uuid, Journal())
+        journal, told = self._journals.get(uuid, Journal()), truncation_of(summary[CURSOR])
         stays = position == parent.position if replayed or moved else position <= parent.position
         if replayed.startswith((FULL, BY_POLICY)):
             if merged < parent.merged and uuid == parent.uuid:
                 raise Divergence(f"rebuilt up to {merged} files, although {parent.merged} were merged")
             if uuid and parent.uuid and self._age(uuid) < self._age(parent.uuid):
                 raise Divergence(f"rebuilt from {uuid}, which was dropped before {parent.uuid} was made")
-            state = self.before(None).after_merge(journal.files[:merged], merged, position)
+            floor = floor_after_rebuild(parent, told, journal.files[:merged], same=uuid == parent.uuid)
+            state = replace(self.before(None), floor=floor, followed=told)
+            state = state.after_merge(journal.files[:merged], merged, position)
             healed |= journal.rewritten
         elif parent.uuid not in ("", uuid):
             raise Divergence(f"merged from {uuid} on what was of {parent.uuid}")
@@ -130,6 +133,8 @@ class Judge:
         ):
             raise Divergence(f"the cursor moved from {parent.position} to {position}")
         else:
+            floor = floor_after_merge(parent, told, journal, merged)
+            parent = replace(parent, floor=floor, followed=told)
             files = journal.files[parent.merged : merged]
             history = journal.files[: parent.merged]
             state = parent.after_merge(files, merged, position, history)
@@ -239,7 +244,8 @@ class Judge:
     def _history(self, state: State) -> dict[Key, Order]:
         """The greatest event of each key that is merged."""
         history: dict[Key, Order] = {}
-        for one in effects(self._journals[state.uuid].files[: state.merged] if state.uuid else []):
+        files = self._journals[state.uuid].files[: state.merged] if state.uuid else []
+        for one in effects(files, state.floor):
             history[one.key] = max(history.get(one.key, NOTHING), one.order)
         return history
 
@@ -256,7 +262,8 @@ class Judge:
             least = min(true or NOTHING, known) if known else true
             if loose and got is None and known is None and key not in state.rows:
                 continue
-            if loose and got is not None and (least or NOTHING)[:2] <= got[:2] <= state.greatest[:2]:
+            most = max(state.greatest[:2], (state.floor or NOTHING)[:2])
+            if loose and got is not None and (least or NOTHING)[:2] <= got[:2] <= most:
                 continue
             raise Divergence(
                 f"after a rebuild, {key} has the order {got}, not {true} ({known} in the changelog)"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tests.sim.engine.journal import File, Order, Row
+from icemirror.cursor import Truncation
+from tests.sim.engine.journal import File, Order, Place, Row
 from tests.sim.engine.kept import kept_row
 from tests.sim.engine.setting import SAME, Key
 from tests.sim.engine.unchanged import Effect, effects, look_back
@@ -25,7 +26,7 @@ class State:
     `touched`: keys whose order is not the changelog's, because others wrote or deleted their rows. `expired`: orders of
     tombstones that the index has let go, and of which the changelog still tells. `unseen`: damage hid from the judge
     which tombstones the last merge let go. `uuid`: the changelog that was merged; none where nothing of any is. `soft`:
-    deletes keep their rows.
+    deletes keep their rows. `floor`: the truncation before which no event counts, and `followed` as the cursor has it.
     """
 
     merged: int = 0
@@ -37,6 +38,8 @@ class State:
     unseen: bool = False
     uuid: str = ""
     soft: bool = False
+    floor: Place | None = None
+    followed: Truncation | None = None
 
     @property
     def greatest(self) -> Order:
@@ -64,7 +67,7 @@ class State:
         orders = {**dict.fromkeys(self.rows, greatest), **self.orders}
         standing = {**self.expired, **orders}
         rows, touched, expired = dict(self.rows), set(self.touched), dict(self.expired)
-        told, partial = effects(files), set[Effect]()
+        told, partial = effects(files, self.floor), set[Effect]()
         for one in told:
             if one.order < orders.get(one.key, expired.get(one.key, NOTHING)):
                 continue
@@ -84,10 +87,17 @@ class State:
         for one in partial:
             if self.soft:
                 counting = [other for other in told if other.order >= standing.get(one.key, NOTHING)]
-                rows[one.key] = kept_row(one, counting, self.rows.get(one.key), [*effects(history), *told])
+                rows[one.key] = kept_row(
+                    one, counting, self.rows.get(one.key), [*effects(history, self.floor), *told]
+                )
                 continue
             v, _, x, flag = rows[one.key]
-            rows[one.key] = (v, self._unchanged(one, told, effects([*history, *files]), standing), x, flag)
+            rows[one.key] = (
+                v,
+                self._unchanged(one, told, effects([*history, *files], self.floor), standing),
+                x,
+                flag,
+            )
         return replace(
             self,
             merged=merged,

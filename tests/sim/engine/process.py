@@ -15,11 +15,11 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
-from spark_job import commit_slice, immutable, pipeline
+from spark_job import commit_slice, immutable, merge_slice, pipeline
 from spark_job.compaction import choose, compact
 from spark_job.immutable import forget_everything
 from spark_job.index_upkeep import catch_up
-from spark_job.key_index import blocks, compaction, lookup, scan, segment, tiers
+from spark_job.key_index import blocks, compaction, lookup, scan, segment, tiers, whole
 from tests.sim.engine.setting import Setting
 
 _WITH_BLOCKS = (blocks, lookup, scan, segment)
@@ -133,7 +133,7 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
                     set_to(module, name, value)
         for module in _WITH_BLOCKS:
             set_to(module, "BLOCK_ROWS", setting.block_rows)
-        for module in (commit_slice, catch_up, compact, pipeline):
+        for module in (commit_slice, catch_up, compact, merge_slice, pipeline):
             set_to(module, "time", clock)
         set_to(uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
         set_to(choose, "FAN_IN", setting.data_fan_in)
@@ -144,6 +144,10 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
         set_to(tiers, "_WORK_FOR_ENTRY", 1)
         for module in (tiers, compaction):
             set_to(module, "PIECE_ENTRIES", setting.piece_entries)
+        for limit in (
+            ("_SMALL_BYTES", "_LARGE_BYTES") if seed % 2 else ()
+        ):  # segments are asked by their blocks
+            set_to(whole, limit, 0)
         for cache in list(immutable._every) if seed % 4 == 1 else ():
             set_to(cache, "_most", _FEW)
         restart()

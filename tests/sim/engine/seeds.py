@@ -17,8 +17,13 @@ REGRESSIONS: tuple[int, ...] = (
     2868,  # a replay of a changelog that is shown without its snapshots
     2954,  # and without those that are to be replayed
     2262,  # a rebuild is begun anew after an upgrade, and has merged more with its first slice than before
+    4247892540,  # put back to a history that was rolled back, others write there, and all before that expires
     182436953,  # two at the same stage of a re-sync
     4248632661,  # rolled back to before an emptying re-sync, compacted by others, and all before that expires
+    71581,  # a rebuild goes up to a commit whose snapshot has expired, and was taken to have merged more
+    71599,  # and then did not get on
+    72481,  # a stale look at another changelog with a truncation, while the mirror follows an empty one
+    71932,  # a first merge that has followed a truncation ahead of it is rebuilt
     4266258408,  # a file that a compaction wrote, rejected from under two numbers of commits
 )
 
@@ -127,4 +132,14 @@ FOUND_BY: dict[str, int] = {
     "row of the mirror not asked at a soft delete": 60002,
     "update before a soft delete not asked": 60007,
     "values lost at a soft delete": 60002,
+    "events before a truncation count": 70006,
+    "first truncation of a file taken for its last": 70024,
+    "first truncation taken for the last": 70006,
+    "rows after a truncation go with it": 70006,
+    "swapped before what came with the truncation": 70051,
+    "ties with a truncation go with it": 70006,
+    "truncation followed without a rebuild": 70006,
+    "truncation lost where a rebuild goes on elsewhere": 70159,
+    "truncation not kept with the cursor": 70006,
+    "truncation passed over": 70006,
 }

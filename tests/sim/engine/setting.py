@@ -49,6 +49,7 @@ sequence_column: [file, lsn]
 sequence_format: {file: binlog-file, lsn: postgres-lsn}
 unchanged_value: "~"
 on_missing_value: set-null"""
+_TRUNCATING = "operation_values: {insert: [INSERT], update: [UPDATE], delete: [DELETE], truncate: [TRUNCATE]}"
 PARTITIONS = ("", 'partition_by: ["bucket[2](c)"]', 'partition_by: ["c"]')
 
 
@@ -79,6 +80,7 @@ class Setting:
     rejects: bool = False  # bad rows are among the events, and are put aside
     soft: bool = False  # deletes keep their rows
     orderly: bool = False  # and nothing comes that is older than a delete of its key
+    truncates: bool = False  # truncations of the source are among the events
 
     @classmethod
     def of_seed(cls, seed: int, dice: random.Random) -> Setting:
@@ -140,7 +142,7 @@ class Setting:
         """Of the changelog: key, a number that tells revisions apart, a category, a value with NULL and NaN."""
         if self.partial:
             return _partial_schema(self.kind)
-        return _schema(self.kind, self.keyless, self.rejects)
+        return _schema(self.kind, self.keyless, self.rejects or self.truncates)
 
     @property
     def settings(self) -> Settings:
@@ -153,8 +155,12 @@ class Setting:
             options = f"{options}\non_expired_cursor: rebuild"
         if self.keyless:
             options = f"{options}\nappend_only: true"
+        if self.rejects or self.truncates:
+            options += f"\nprimary_keys: [{', '.join(self.key_names)}]"
         if self.rejects:
-            options += f"\non_bad_row: quarantine\nprimary_keys: [{', '.join(self.key_names)}]"
+            options += "\non_bad_row: quarantine"
+        if self.truncates:
+            options += f"\n{_TRUNCATING}"
         if self.soft:
             options += "\ndelete_mode: soft"
         return _settings(options, f"batch_size: {self.batch_size}\n")
@@ -167,7 +173,7 @@ class Setting:
 
 
 @cache
-def _schema(kind: str, keyless: bool = False, rejects: bool = False) -> Schema:
+def _schema(kind: str, keyless: bool = False, loose: bool = False) -> Schema:
     key = _KINDS[kind][0]
     values: tuple[tuple[str, IcebergType], ...] = (
         ("v", LongType()),
@@ -175,7 +181,7 @@ def _schema(kind: str, keyless: bool = False, rejects: bool = False) -> Schema:
         ("x", DoubleType()),
     )
     schema = changelog_schema(*key, *values, keys=[] if keyless else [name for name, _ in key])
-    if not rejects:
+    if not loose:
         return schema
     return Schema(*(field.model_copy(update={"required": False}) for field in schema.fields))
 
@@ -201,7 +207,8 @@ _arrow: dict[tuple[str, bool, bool, bool, bool, int], pa.Schema] = {}
 
 def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:
     """A schema with field ids, converted once for each kind of key."""
-    key = setting.kind, setting.partial, setting.keyless, setting.rejects, mirror, len(schema.fields)
+    loose = setting.rejects or setting.truncates
+    key = setting.kind, setting.partial, setting.keyless, loose, mirror, len(schema.fields)
     if key not in _arrow:
         _arrow[key] = schema_to_pyarrow(schema)
     return _arrow[key]

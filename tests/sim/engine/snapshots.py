@@ -29,13 +29,13 @@ from spark_job.iceberg.seams import (
     NewManifest,
     _Writer,
     allow_v3_metadata,
-    list_manifests,
     next_row_id,
     read_entries,
     write_added,
     write_list,
 )
 from spark_job.iceberg.v3_fields import delete_key, manifest_first_row_id
+from tests.manifests import list_manifests
 from tests.sim.engine.memory_io import MemoryIO
 
 _entries: dict[tuple[str, int | None], list[ManifestEntry]] = {}

@@ -14,6 +14,7 @@ from tests.sim.engine.bugs import (
     bugs_of_replay,
     bugs_of_resync,
     bugs_of_soft_deletes,
+    bugs_of_truncation,
 )
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.setting import (
@@ -25,6 +26,7 @@ from tests.sim.engine.story import (
     FIRST_WITH_REJECTS,
     FIRST_WITH_REPLAYS,
     FIRST_WITH_RESYNCS,
+    FIRST_WITH_TRUNCATIONS,
     FIRST_WITHOUT_KEYS,
     run_seed,
 )
@@ -44,7 +46,11 @@ def run(seed: int, bug: str | None = None) -> Counter[str]:
 
 
 ENGINE = Campaign(
-    "engine", "the whole merge in memory, through faults and other writers", run, "python -m tests.sim.engine"
+    "engine",
+    "the whole merge in memory, through faults and other writers",
+    run,
+    "python -m tests.sim.engine",
+    first=100_000,  # whatever came into the simulation later is in seeds from here on
 )
 
 
@@ -65,6 +71,8 @@ def first_seed_that_finds(name: str, most: int = MOST_SEEDS) -> int | None:
         first, step = FIRST_WITH_REJECTS, 3
     elif name in bugs_of_soft_deletes.NAMES:
         first, step = FIRST_WITH_SOFT_DELETES, 5
+    elif name in bugs_of_truncation.NAMES:
+        first, step = FIRST_WITH_TRUNCATIONS, 9
     for seed in range(first, first + step * most, step):
         try:
             run_seed(seed, BUGS[name])

@@ -9,6 +9,7 @@ from tests.sim.engine.rejects import SpoiltReplayedWorld, SpoiltWorld
 from tests.sim.engine.replays import ReplayedWorld
 from tests.sim.engine.resyncs import ResyncedWorld
 from tests.sim.engine.setting import FIRST_WITH_PARTIAL_EVENTS
+from tests.sim.engine.truncations import TruncatedReplayedWorld, TruncatedWorld
 from tests.sim.engine.world import STEPS, World
 
 # Stories of the seeds before those are told without.
@@ -16,11 +17,14 @@ FIRST_WITH_REPLAYS = 1000
 FIRST_WITH_REJECTS = 9000
 FIRST_WITH_RESYNCS = 40_001
 FIRST_WITHOUT_KEYS = 50_003
+FIRST_WITH_TRUNCATIONS = 70_006
 
 
 def world_of(seed: int, bug: Bug | None = None) -> World:
     """What a seed is about: from some on every other one has replays in it, every third one bad rows, later ones
-    resyncs, or no keys."""
+    resyncs, or no keys, or truncations."""
+    if seed >= FIRST_WITH_TRUNCATIONS and seed % 9 == 4:
+        return TruncatedWorld(seed, bug) if seed % 2 else TruncatedReplayedWorld(seed, bug)
     if seed >= FIRST_WITH_RESYNCS and seed % 4 == 1:
         return ResyncedWorld(seed, bug)
     if seed >= FIRST_WITHOUT_KEYS and seed % 8 == 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.sim.engine.journal import Event, File, Order
+from tests.sim.engine.journal import Event, File, Order, Place
 from tests.sim.engine.setting import SAME, Key
 
 
@@ -18,24 +18,27 @@ class Effect:
     order: Order
     arrival: int
     ends: bool
+    place: Place = (0, 0, 0, 0, 0)
 
 
 def effects_of(file: File, arrival: int = 0) -> Iterator[Effect]:
     """Those of a file's events: one that changes a key is the end of the old one."""
-    for event in file.good:
+    for place, event in file.good:
+        if event.truncates:
+            continue
         order = (event.lsn, event.ordinal, file.commit)
         if event.moves and event.old is not None:
-            yield Effect(event.old, event, order, arrival, ends=True)
-        yield Effect(event.key, event, order, arrival, ends=event.operation == "D")
+            yield Effect(event.old, event, order, arrival, ends=True, place=place)
+        yield Effect(event.key, event, order, arrival, ends=event.operation == "D", place=place)
         arrival += 1
 
 
-def effects(files: Iterable[File]) -> list[Effect]:
-    """Those of many files, in the order in which they came."""
+def effects(files: Iterable[File], floor: Place | None = None) -> list[Effect]:
+    """Those of many files, in the order in which they came; none before the truncation that is followed."""
     found: list[Effect] = []
     for file in files:
         found += effects_of(file, found[-1].arrival + 1 if found else 0)
-    return found
+    return [one for one in found if floor is None or one.place > floor]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
 
-from spark_job import pipeline
+from spark_job import merge_slice
 from spark_job.columns import evolution, evolve
 from spark_job.columns.evolution import Evolution
 from tests.sim.engine.planting import Bug
@@ -113,7 +113,7 @@ _PLACES: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "columns mapped by name": (evolution, "evolve", _columns_mapped_by_name),
     "old schema used for rows": (Evolution, "applied", _old_schema_used_for_rows),
     "schema change committed apart from the rows": (
-        pipeline,
+        merge_slice,
         "commit_slice",
         _schema_change_committed_apart,
     ),

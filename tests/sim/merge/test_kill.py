@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.v3_fields import DeleteKey, delete_key
 from spark_job.key_index.root import read_root
 from spark_job.runtime.engine import InProcess
+from tests.manifests import list_manifests
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.sim.merge.forked import merge, run_forked

@@ -11,7 +11,7 @@ FOUND_BY: dict[str, int] = {
     "deletion vector not compared with its checksum": 3,
     "rows of a file not counted": 5,
     "manifest that was cut taken for a shorter one": 7,
-    "directory of a segment not compared with its checksum": 22,
+    "directory of a segment not compared with its checksum": 109,
     "root not compared with its checksum": 62,
     "places beyond the end of a file asked for": 64,
     "blocks of the index not compared with their checksums": 483,

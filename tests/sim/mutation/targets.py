@@ -9,8 +9,9 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.seams import read_entries
 from spark_job.key_index.root import read_root
+from tests.manifests import list_manifests
 
 
 class Class(StrEnum):

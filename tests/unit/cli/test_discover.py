@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError, ServiceUnavailableError
 
 from icemirror.cli.main import run
+from icemirror.settings import load_settings
+from spark_job.discover import is_absent
+from spark_job.worker.tables import Tables
 from tests.unit.merge.lab import Lab
 
 
@@ -40,6 +45,35 @@ def test_a_pattern_that_matches_is_not_spoken_of(config: Path, capfd: pytest.Cap
         shown = capfd.readouterr()
         assert "matches" not in shown.err
         assert "lab.world" in shown.out
+
+
+@pytest.mark.parametrize("command", ["plan", "status", "maintain"])
+def test_a_namespace_that_is_not_there_yet_is_a_note_and_others_go_on(
+    config: Path, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    both = "[{namespace: nons, match: '*_changelog'}, {namespace: lab, match: '*_changelog'}]"
+    config.write_text(config.read_text().replace("[{namespace: lab, match: '*_chnagelog'}]", both))
+    assert run([command, "-c", str(config)]) == 0
+    shown = capfd.readouterr()
+    assert "discover: no table of nons matches *_changelog" in shown.err
+    assert "error" not in shown.err
+    assert "lab.world" in shown.out + shown.err
+
+
+def test_a_worker_serves_the_other_namespaces(config: Path) -> None:
+    both = "[{namespace: nons, match: '*_changelog'}, {namespace: lab, match: '*_changelog'}]"
+    config.write_text(config.read_text().replace("[{namespace: lab, match: '*_chnagelog'}]", both))
+    tables = Tables(load_settings(config, os.environ), "run")
+    assert tables.names() == {"lab.world"}
+    assert tables.blind() is None
+
+
+def test_only_a_namespace_that_is_not_there_is_passed_over() -> None:
+    hive = type("UnknownDBException", (Exception,), {})
+    assert is_absent(NoSuchNamespaceError("nons"))
+    assert is_absent(hive())
+    assert not is_absent(ServiceUnavailableError("away"))
+    assert not is_absent(ForbiddenError("no"))
 
 
 def test_checking_a_configuration_asks_no_catalog(tmp_path: Path) -> None:

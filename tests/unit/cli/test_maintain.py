@@ -13,6 +13,8 @@ import pytest
 from icemirror.cli.main import run
 from icemirror.settings.quantities import parse_seconds
 from icemirror.telemetry.redaction import forget_secrets, register_secret
+from spark_job.iceberg import tables
+from spark_job.iceberg.open_catalog import open_catalog
 from spark_job.worker.worker import _LONGEST_SLICE_SECONDS
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge import foreign
@@ -114,6 +116,45 @@ def test_among_all_tables_one_without_a_mirror_is_skipped_with_a_note(
         assert "Skipped." in shown.err
 
 
+def test_an_error_that_nobody_expected_stops_its_own_table_only(
+    lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def fail(load: Any, name: str, **_: Any) -> None:
+        asked.append(name)
+        raise ZeroDivisionError("the value of a row")
+
+    monkeypatch.setattr("spark_job.maintenance.orphans.clean_orphans", fail)
+    twice = lab.settings.tables * 2
+    monkeypatch.setattr("icemirror.cli.maintain.choose_tables", lambda *_: twice)
+    assert run(["maintain", "--json"]) == 1
+    expired, first, _, second = printed(capsys)
+    assert expired["snapshots"] > 0, "what was done before is told"
+    assert asked == ["lab.world", "lab.world"]
+    assert first == second
+    assert first["error"]["kind"] == "unexpected"
+    assert "ZeroDivisionError" in first["error"]["message"]
+    assert "the value of a row" not in first["error"]["message"]
+
+
+def test_all_tables_share_one_set_of_catalogs(
+    lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def counted(name: str, *given: Any) -> Any:
+        opened.append(name)
+        return open_catalog(name, *given)
+
+    monkeypatch.setattr(tables, "open_catalog", counted)
+    three = lab.settings.tables * 3
+    monkeypatch.setattr("icemirror.cli.maintain.choose_tables", lambda *_: three)
+    assert run(["maintain", "--json"]) == 0
+    assert run(["maintain", "index", "--json"]) == 0
+    assert len(opened) == 2, "one for each command"
+
+
 def test_secrets_in_errors_are_masked(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.catalog.drop_table("lab.world")
     register_secret("no mirror")
@@ -161,3 +202,11 @@ def test_compact_puts_small_files_together(
     foreign.append(lab.mirror, [(99, "theirs")])
     assert run(["maintain", "compact"]) == 0
     assert "compact after that" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["expire", "compact", "index"])
+def test_an_age_is_refused_where_it_has_no_effect(
+    lab: Lab, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    assert run(["maintain", action, "--older-than", "48h"]) == 2
+    assert f"--older-than is for clean-orphans, not for {action}" in capsys.readouterr().err

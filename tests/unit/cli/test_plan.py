@@ -67,6 +67,36 @@ def test_a_changed_schema_stops_a_strict_merge_where_events_wait_and_not_before(
     assert lab.try_merge().outcome == "failed"
 
 
+def test_why_a_merge_stops_is_told_where_no_schema_change_tells_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path, options="delete_mode: soft")
+    lab.tell("I1@1 D1@2")
+    lab.merge()
+    lab.reconfigure()
+    assert run(["plan", "-c", str(tmp_path / "icemirror.yaml")]) == 0
+    shown = " ".join(capfd.readouterr().out.split())
+    assert "with the next events it stops: lab.world: was merged with delete_mode: soft" in shown
+    lab.tell("I2@2")
+    assert run(["plan", "-c", str(tmp_path / "icemirror.yaml")]) == 3
+    told = capfd.readouterr()
+    assert "stops:  " not in told.out
+    assert "error: lab.world: was merged with delete_mode: soft" in " ".join(told.err.split())
+
+
+def test_a_catalog_that_is_away_is_told_for_each_table_by_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "icemirror.yaml"
+    config.write_text(
+        f"iceberg: {{catalog: {{type: sql, uri: 'sqlite:///{tmp_path}/none.db', warehouse: 'file://{tmp_path}'}}}}\n"
+        "tables: [{changelog: raw.o, mirror: shop.o}, {changelog: raw.p, mirror: shop.p}]\n"
+    )
+    assert run(["plan", "-c", str(config)]) == 4
+    lines = capfd.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in lines] == ["shop.o", "shop.p"]
+
+
 def test_a_missing_driver_is_bad_configuration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "icemirror.yaml"
     config.write_text(
@@ -119,7 +149,7 @@ def test_an_empty_mirror_that_a_failed_first_merge_left_is_merged_into(
     lab.merge()
     lab.catalog.drop_table("lab.world")
     prepared = lab.pipeline.prepare(lab.table)
-    lab.pipeline._ensure_mirror(prepared)
+    lab.pipeline.merger.ensure_mirror(prepared)
     assert "lab.world fills the mirror, which is empty 1 1" in plan(tmp_path, capfd)[1]
     assert lab.merge().live_rows == 1
 

@@ -53,6 +53,7 @@ def test_there_is_a_lock_for_each_input() -> None:
         "build.txt",
         "dev.txt",
         "lambda.txt",
+        "lambda-image.txt",
         "trigger.txt",
         "job.txt",
         "ministack.txt",

@@ -52,12 +52,12 @@ from spark_job.iceberg.avro import _Encoder
 from spark_job.iceberg.seams import (
     NewList,
     NewManifest,
-    list_manifests,
     read_entries,
     write_added,
     write_list,
     write_merged,
 )
+from tests.manifests import list_manifests
 
 IO = PyArrowFileIO()
 CODECS = ["null", "deflate", "gzip", "zstandard", "bzip2"]

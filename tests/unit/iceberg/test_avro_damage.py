@@ -15,7 +15,8 @@ from pyiceberg.table import Table
 from icemirror.errors import Corrupt, Transient
 from spark_job.iceberg import avro
 from spark_job.iceberg.avro import _Encoder
-from spark_job.iceberg.seams import NewList, list_manifests, read_entries, write_list
+from spark_job.iceberg.seams import NewList, read_entries, write_list
+from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
 
 

@@ -10,8 +10,9 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from icemirror.cursor import Source
 from icemirror.errors import Invalid
-from spark_job.iceberg.seams import NewManifest, list_manifests, read_entries, write_merged
+from spark_job.iceberg.seams import NewManifest, read_entries, write_merged
 from spark_job.iceberg.v3_fields import delete_key
+from tests.manifests import list_manifests
 from tests.unit.iceberg.histories import added, head_id, in_order
 from tests.unit.iceberg.samples import (
     SCHEMA,

@@ -19,6 +19,7 @@ from pyiceberg.catalog.rest.response import TokenResponse
 
 from icemirror.errors import Conflict, Corrupt, IcemirrorError, Invalid, Transient
 from spark_job.iceberg.failures import answered, name_error, named
+from spark_job.iceberg.forbidden import own_words
 from spark_job.iceberg.open_catalog import hide_answers
 
 
@@ -126,6 +127,16 @@ NAMED: dict[str, tuple[Exception, type[IcemirrorError], str]] = {
     "requests": (requests.exceptions.ConnectionError("no route"), Transient, "no route"),
     "database": (sqlalchemy.exc.OperationalError("s", {}, Exception("locked")), Transient, "locked"),
 }
+
+
+def test_words_of_a_database_are_one_line_without_statement_and_parameters() -> None:
+    refused = Exception("connection refused\n\tIs the server running on that host?\n")
+    error = sqlalchemy.exc.OperationalError("UPDATE t SET a = ?", {"a": "secret"}, refused)
+    assert own_words(error) == "connection refused Is the server running on that host?"
+    wrapped = RuntimeError(str(error))  # as PyIceberg, and our own errors, may carry it
+    assert own_words(wrapped).endswith("running on that host?")
+    pending = sqlalchemy.exc.PendingRollbackError("rolled back", code="7s2a")
+    assert own_words(pending) == "rolled back"
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pyiceberg.table.update import (
     TableUpdate,
     update_table_metadata,
 )
+from pyiceberg.typedef import IcebergBaseModel
 
 from spark_job.iceberg import lean_metadata
 from spark_job.iceberg.seams import allow_v3_metadata
@@ -109,6 +111,39 @@ def test_metadata_are_read_as_pyiceberg_reads_them(version: int, snapshots: int)
     assert ours.model_dump_json() == theirs.model_dump_json()
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("options", [{}, {"exclude_none": True}, {"exclude_none": False}, {"indent": 1}])
+def test_metadata_are_written_as_pyiceberg_writes_them(version: int, options: dict[str, Any]) -> None:
+    for snapshots in (0, 3, 4, 2, 5):
+        odd = document(version, snapshots)
+        odd["properties"] |= {"a": '"snapshots":[]', "snapshots": "[]", "ü": "\n"}
+        for one in odd.get("snapshots", []):
+            one["summary"]["x"] = f'{snapshots} "snapshots":[] \u2028 ü'
+        metadata = read(odd)
+        for _ in range(2):
+            theirs = IcebergBaseModel.model_dump_json(metadata, **options)
+            assert metadata.model_dump_json(**options) == theirs
+
+
+@pytest.mark.parametrize("place", ["nowhere", '"'])
+def test_where_the_place_of_the_snapshots_is_not_certain_pyiceberg_writes_them(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = read(document(2, 3))
+    monkeypatch.setattr(lean_metadata, "_NO_SNAPSHOTS", place)
+    assert metadata.model_dump_json() == IcebergBaseModel.model_dump_json(metadata)
+
+
+def test_a_snapshot_of_the_same_id_is_written_as_it_is() -> None:
+    first = read(document(2, 3))
+    text = first.model_dump_json()
+    other = first.snapshots[1].model_copy(update={"manifest_list": "file:///other"})
+    changed = first.model_copy(update={"snapshots": [first.snapshots[0], other, first.snapshots[2]]})
+    for metadata in (changed, first, changed):
+        assert metadata.model_dump_json() == IcebergBaseModel.model_dump_json(metadata)
+    assert first.model_dump_json() == text
+
+
 def test_a_snapshot_that_is_known_is_the_same_object() -> None:
     first, second = read(document(2, 3)), read(document(2, 4))
     assert all(one is other for one, other in zip(first.snapshots, second.snapshots, strict=False))
@@ -184,6 +219,28 @@ def test_texts_that_look_like_keys_are_none() -> None:
     }
     for _ in range(2):
         assert read(odd) == lean_metadata._parse_raw(json.dumps(odd))
+
+
+@pytest.mark.parametrize("name", ["snapshots", "snapshot-log", "table-uuid"])
+@pytest.mark.parametrize("inside", ["snapshots", "snapshot-log", "metadata-log", "extra"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_key_of_the_same_name_elsewhere_is_not_taken_for_it(name: str, inside: str, first: bool) -> None:
+    """Nobody writes such metadata; whatever is read of them is what PyIceberg reads."""
+    odd = document(2, 3)
+    other = "0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5c" if name == "table-uuid" else [odd[name][0]]
+    holder = odd.pop(inside, None)
+    holder = [{**one, name: other} for one in holder] if holder else [{name: other}]
+    odd = {inside: holder, **odd} if first else {**odd, inside: holder}
+    for text in (json.dumps(odd), json.dumps(document(2, 4)), json.dumps(odd)):
+        assert outcome(TableMetadataUtil.parse_raw, text) == outcome(lean_metadata._parse_raw, text)
+
+
+def outcome(parse: Callable[[str], TableMetadata], text: str) -> TableMetadata | str:
+    """What is read, or why it is not."""
+    try:
+        return parse(text)
+    except ValidationError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize("text", ["[{},,{}]", "[,]", "[1 2]", "[", "[{}", "[{} {}]", "[NaN]"])

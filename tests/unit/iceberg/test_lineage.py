@@ -16,10 +16,10 @@ from spark_job.iceberg import lineage
 from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.seams import (
     NewList,
-    list_manifests,
     read_entries,
     write_list,
 )
+from tests.manifests import list_manifests
 from tests.sim.engine.memory_io import MemoryIO
 from tests.unit.iceberg.histories import added, head_id
 from tests.unit.iceberg.samples import (

@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from spark_job.iceberg import manifests
 from spark_job.iceberg.avro import NOTHING, Decoded
-from spark_job.iceberg.manifests import known_manifests
-from spark_job.iceberg.seams import NewList, list_manifests, list_manifests_after, write_list
+from spark_job.iceberg.manifests import known_list, known_manifests
+from spark_job.iceberg.seams import NewList, list_manifests_after, write_list
 from spark_job.immutable import forget_everything
+from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
 
 
@@ -67,6 +68,24 @@ def test_the_same_bytes_of_another_schema_are_read_anew(table: Table, three: lis
     path = _write(table, "b", three)
     other = Decoded(["wrong"] * 3, found.schema + " ", found.content, found.starts)
     assert _values(list_manifests_after(table.io, path, other).records) == _values(found.records)
+
+
+def test_what_is_asked_of_all_manifests_is_right_whatever_a_list_became(table: Table) -> None:
+    dice = random.Random(6)
+    forget_everything()
+    every = [manifest_of(table, 7, data_files(table, number)) for number in range(6)]
+    for number, one in enumerate(every):
+        one[3], one[4], one[5] = dice.choice([*ManifestContent, ManifestContent.DATA]), number, number
+    listed: list[ManifestFile] = []
+    for number in range(60):
+        kept = listed[dice.randrange(3) :]
+        listed = dice.choice([[*dice.choices(every, k=dice.randrange(3)), *kept], kept[:-1]])
+        found = known_list(table.io, _snapshot(_write(table, str(number), listed)))
+        assert found.numbers.tolist() == [one.sequence_number for one in found.manifests]
+        assert found.has_deletes == any(one.content is ManifestContent.DELETES for one in listed)
+        for least in range(7):
+            expected = [one for one in found.manifests if (one.sequence_number or 0) >= least]
+            assert found.since(least) == expected
 
 
 def test_the_newest_list_of_a_table_is_what_the_next_is_compared_with(

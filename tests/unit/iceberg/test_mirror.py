@@ -11,8 +11,8 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from icemirror.cursor import Cursor, Source
 from icemirror.errors import Corrupt, IcemirrorError, Invalid
 from spark_job.iceberg.mirror import read_mirror, stamp
-from spark_job.iceberg.seams import list_manifests
 from spark_job.key_index.root import IndexedFile, Root, write_root
+from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import (
     SCHEMA,
     UnsteadyCatalog,

@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Operation
 
 from icemirror.errors import CommitUnknown, Conflict, Contested
 from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.seams import list_manifests
+from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import (
     SCHEMA,
     UnsteadyCatalog,

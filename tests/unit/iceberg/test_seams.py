@@ -49,12 +49,12 @@ from spark_job.iceberg.parquet_writer import ParquetFiles
 from spark_job.iceberg.seams import (
     NewList,
     NewManifest,
-    list_manifests,
     refused_updates,
     write_added,
     write_list,
     write_merged,
 )
+from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import (
     SCHEMA,
     UnsteadyCatalog,

@@ -18,7 +18,6 @@ from icemirror.errors import Invalid
 from spark_job.iceberg.seams import (
     NewManifest,
     allow_v3_metadata,
-    list_manifests,
     next_row_id,
     read_entries,
     write_merged,
@@ -30,6 +29,7 @@ from spark_job.iceberg.v3_fields import (
     manifest_first_row_id,
     referenced_data_file,
 )
+from tests.manifests import list_manifests
 from tests.mirrors import upgrade_like_java
 from tests.unit.iceberg.samples import (
     SCHEMA,

@@ -10,7 +10,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Corrupt
 from spark_job.iceberg.failures import named
-from spark_job.key_index import blocks
+from spark_job.key_index import whole
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.damage import DamagedSegment, reading_segment
 from spark_job.key_index.lookup import find_keys
@@ -56,7 +56,8 @@ def test_a_damaged_block_is_corrupt_and_its_neighbours_are_right_or_refused_with
 ) -> None:
     """A small segment is read whole, so that whoever asks it finds any damage."""
     if not small:
-        monkeypatch.setattr(blocks, "_SMALL_BYTES", 0)
+        monkeypatch.setattr(whole, "_SMALL_BYTES", 0)
+        monkeypatch.setattr(whole, "_LARGE_BYTES", 0)
     codec = CASES[name]
     segment, entries = make_segment(io, tmp_path, codec)
     shape = segment.geometry

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_job.key_index import lookup, scan
+from spark_job.key_index import lookup, scan, whole
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.lookup import find_keys
 from spark_job.key_index.orders import read_orders
@@ -35,6 +35,20 @@ from tests.unit.key_index.samples import (
 )
 
 TOP = 2**64 - 1
+WAYS = {
+    "whole": (),
+    "whole if much is asked": ("_SMALL_BYTES",),
+    "by blocks": ("_SMALL_BYTES", "_LARGE_BYTES"),
+}
+
+
+@pytest.fixture(params=list(WAYS.values()), ids=list(WAYS))
+def _every_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Segments that are remembered whole, and others."""
+    with pytest.MonkeyPatch.context() as patches:
+        for limit in request.param:
+            patches.setattr(whole, limit, 0)
+        yield
 
 
 def check_answers(
@@ -67,6 +81,7 @@ def around(numbers: Sequence[int], codec: KeyCodec, random: np.random.Generator)
     return sorted(number for number in near | ends if number >= 0 and number & mask == number)
 
 
+@pytest.mark.usefixtures("_every_way")
 @pytest.mark.parametrize("codec", CODECS, ids=str)
 @pytest.mark.parametrize("size", [*SIZES, 5000])
 def test_lookups_equal_a_dictionary(tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec, size: int) -> None:
@@ -77,6 +92,7 @@ def test_lookups_equal_a_dictionary(tmp_path: Path, io: PyArrowFileIO, codec: Ke
     check_answers(io, segment, entries, codec, around(numbers, codec, random))
 
 
+@pytest.mark.usefixtures("_every_way")
 @pytest.mark.parametrize("codec", [ORDERED_64, ORDERED_128], ids=str)
 @pytest.mark.parametrize("rows", SIZES)
 def test_lookups_in_exactly_this_many_runs_equal_a_dictionary(
@@ -107,6 +123,7 @@ _SMALL = st.lists(
 )
 
 
+@pytest.mark.usefixtures("_every_way")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     numbers=_SMALL,
@@ -135,12 +152,14 @@ def test_any_keys_any_places_any_questions(
     check_answers(io, segment, entries, codec, questions)
 
 
+@pytest.mark.usefixtures("_every_way")
 def test_absent_keys_below_above_and_between_are_not_found(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries([10, 11, 20], [0, 0, 0], [0, 1, 2])
     segment = store(io, tmp_path, entries, ORDERED_64)
     assert not len(find_keys(io, [segment], make_keys(ORDERED_64, [0, 9, 12, 19, 21, TOP])).asked)
 
 
+@pytest.mark.usefixtures("_every_way")
 def test_a_key_with_the_right_low_and_a_wrong_high_half_is_not_found(
     tmp_path: Path, io: PyArrowFileIO
 ) -> None:
@@ -150,6 +169,7 @@ def test_a_key_with_the_right_low_and_a_wrong_high_half_is_not_found(
     assert found.asked.tolist() == [1]
 
 
+@pytest.mark.usefixtures("_every_way")
 def test_a_run_does_not_reach_into_the_next_high_half(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries(range(2**64 - 6, 2**64), [0] * 6, range(6), ORDERED_128)
     segment = store(io, tmp_path, entries, ORDERED_128)
@@ -158,23 +178,27 @@ def test_a_run_does_not_reach_into_the_next_high_half(tmp_path: Path, io: PyArro
     assert find_keys(io, [segment], make_keys(ORDERED_128, asked)).asked.tolist() == [1]
 
 
+@pytest.mark.usefixtures("_every_way")
 def test_the_last_row_of_a_file_of_four_billion_is_found(tmp_path: Path, io: PyArrowFileIO) -> None:
     entries = row_entries(range(8), [0] * 8, range(2**32 - 8, 2**32))
     segment = store(io, tmp_path, entries, ORDERED_64)
     assert find_keys(io, [segment], make_keys(ORDERED_64, [7])).pos.tolist() == [2**32 - 1]
 
 
+@pytest.mark.usefixtures("_every_way")
 def test_the_same_key_may_be_asked_for_twice(tmp_path: Path, io: PyArrowFileIO) -> None:
     segment = store(io, tmp_path, row_entries([4, 9], [1, 2], [5, 6]), ORDERED_64)
     found = find_keys(io, [segment], make_keys(ORDERED_64, [4, 4, 5, 9, 9]))
     assert (found.asked.tolist(), found.pos.tolist()) == ([0, 1, 3, 4], [5, 5, 6, 6])
 
 
+@pytest.mark.usefixtures("_every_way")
 def test_no_keys_give_no_answers(tmp_path: Path, io: PyArrowFileIO) -> None:
     segment = store(io, tmp_path, row_entries([4], [1], [5]), ORDERED_64)
     assert not len(find_keys(io, [segment], make_keys(ORDERED_64, [])).asked)
 
 
+@pytest.mark.usefixtures("_every_way")
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 @pytest.mark.parametrize("codec", [ORDERED_64, HASHED], ids=str)
 def test_answers_do_not_depend_on_how_many_blocks_are_read_at_once(
@@ -293,6 +317,7 @@ def test_any_blocks_of_a_small_segment_are_answered_from_memory(
         assert answers == [known[number] for number in asked]
 
 
+@pytest.mark.usefixtures("_every_way")
 @pytest.mark.parametrize("at_once", [1, 3, 1024])
 @pytest.mark.parametrize("codec", CODECS, ids=str)
 def test_segments_that_do_not_overlap_are_asked_together(
@@ -328,3 +353,21 @@ def test_segments_that_do_not_overlap_are_asked_together(
         )
     }
     assert answers == {number: known[number] for number in asked if number in known}
+
+
+@pytest.mark.parametrize("codec", [ORDERED_64, ORDERED_128, HASHED], ids=str)
+def test_a_segment_of_which_many_blocks_are_asked_for_is_remembered_whole(
+    tmp_path: Path, io: PyArrowFileIO, codec: KeyCodec
+) -> None:
+    random = np.random.default_rng(3)
+    numbers = random_numbers(codec, 100 * BLOCK_ROWS, random)
+    backwards = range(len(numbers))[::-1]  # no runs
+    segment = store(io, tmp_path, row_entries(numbers, [0] * len(numbers), backwards, codec), codec)
+    assert segment.payload.length > whole._SMALL_BYTES
+    counting = CountingFileIO()
+    find_keys(counting, [segment], make_keys(codec, numbers[: 12 * BLOCK_ROWS : BLOCK_ROWS]))
+    assert counting.read_bytes < segment.payload.length / 5
+    find_keys(io, [segment], make_keys(codec, numbers[:: 7 * BLOCK_ROWS]))
+    Path(segment.path).rename(tmp_path / "elsewhere")
+    found = find_keys(io, [segment], make_keys(codec, numbers[5::1000]))
+    assert found.pos.tolist() == list(backwards[5::1000])

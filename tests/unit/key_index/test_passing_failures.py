@@ -9,7 +9,7 @@ import pytest
 
 from icemirror.errors import Transient
 from spark_job.iceberg.failures import named
-from spark_job.key_index import blocks
+from spark_job.key_index import whole
 from spark_job.key_index.lookup import find_keys
 from spark_job.key_index.orders import encode_orders, read_orders
 from spark_job.key_index.puffin import Blob, Span, read_blobs, read_span, write_puffin
@@ -48,7 +48,8 @@ def test_blobs_that_storage_does_not_give_are_tried_again(tmp_path: Path, short:
 def test_blocks_that_storage_does_not_give_are_tried_again(
     tmp_path: Path, short: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "_SMALL_BYTES", 0)  # a small segment would be remembered whole
+    for limit in ("_SMALL_BYTES", "_LARGE_BYTES"):  # it would be remembered whole
+        monkeypatch.setattr(whole, limit, 0)
     entries = row_entries(list(range(0, 200, 2)), [0] * 100, list(range(100)), ORDERED_64)
     segment = store(FailingFileIO(0), tmp_path, entries, ORDERED_64)
     keys = make_keys(ORDERED_64, [8])

@@ -13,10 +13,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
-from spark_job.iceberg.seams import NewList, NewManifest, _Writer, list_manifests, write_list
+from spark_job.iceberg.seams import NewList, NewManifest, _Writer, write_list
 from spark_job.key_index.root import Root, write_root
 from spark_job.maintenance.own_places import OwnPlaces
 from spark_job.maintenance.unreferenced import Unreferenced, find_unreferenced
+from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
 from tests.unit.key_index.samples import ORDERED_64, row_entries, store
 

@@ -78,7 +78,7 @@ def rows_table(schema: Schema, rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 def append_files(table: Table, *files: pa.Table) -> int:
     """One snapshot with these files, which are written and listed as they are, good or bad; its id."""
-    listed = [_write_file(table, file) for file in files]
+    listed = [write_file(table, file) for file in files]
     if table.metadata.format_version >= 3:  # which PyIceberg does not write
         snapshot_id = table.metadata.new_snapshot_id()
         RowDelta(table, table.current_snapshot(), snapshot_id, listed, (), {}, {}).commit()
@@ -90,7 +90,8 @@ def append_files(table: Table, *files: pa.Table) -> int:
     return append.snapshot_id
 
 
-def _write_file(table: Table, file: pa.Table) -> DataFile:
+def write_file(table: Table, file: pa.Table) -> DataFile:
+    """A file that no snapshot lists yet."""
     path = f"{table.location()}/data/{uuid4()}.parquet"
     output = table.io.new_output(path)
     with output.create() as stream:

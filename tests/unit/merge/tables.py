@@ -14,9 +14,10 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.view import live_files
 from spark_job.write.deletes import write_deletes
+from tests.manifests import list_manifests
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab
 

@@ -29,8 +29,12 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Invalid
+from icemirror.result import Staged
 from spark_job.columns.absent import absent_values, initial_defaults
+from spark_job.replays.resync import advance
 from tests.oracle.value_pools import VALUE_COLUMNS
+from tests.unit.merge.anew import made_anew
+from tests.unit.merge.evolving import change, rows, say
 from tests.unit.merge.lab import Lab, append_files, events, rows_table, sequence_text
 
 SCALARS = {
@@ -179,3 +183,26 @@ def test_a_file_without_key_operation_or_sequence_is_refused_by_name(tmp_path: P
     assert error is not None
     assert error.kind == "invalid"
     assert "part of key, operation or sequence" in error.message
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize(
+    ("options", "last"),
+    [("unchanged_value: SAME", "U1@2"), ("delete_mode: soft", "D1@2")],
+    ids=["left as it was", "deleted, but kept"],
+)
+def test_a_row_that_keeps_its_values_keeps_the_default_of_a_column_that_it_never_had(
+    tmp_path: Path, options: str, last: str, staged: bool
+) -> None:
+    options = f"{options}\nformat_version: 3\npartition_by: [id]"
+    lab = Lab.make(tmp_path, options=options, tail="batch_size: 1\n", changelog_version=3)
+    say(lab, "I1@1", name="a")
+    lab.merge()
+    if staged:
+        lab = made_anew(lab)
+        say(lab, "I1@1", name="a")
+        assert isinstance(advance(lab.pipeline, lab.table), Staged)
+    change(lab, lambda to: to.add_column("city", StringType(), default_value="paris"))
+    say(lab, last, name="b", city="SAME")
+    assert lab.merge().outcome == ("rebuilt" if staged else "merged")
+    assert [(row["id"], row["city"]) for row in rows(lab)] == [(1, "paris")]

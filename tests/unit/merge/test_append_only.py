@@ -108,6 +108,18 @@ def test_an_event_that_is_no_insert_is_refused_by_name(tmp_path: Path, operation
     assert lab.mirror.metadata_location == before
 
 
+@pytest.mark.parametrize("options", [ON, "primary_keys: [name]"], ids=["without a key", "with one"])
+def test_of_a_long_text_in_the_place_of_an_operation_only_the_beginning_is_told(
+    tmp_path: Path, options: str
+) -> None:
+    lab = make(tmp_path, options)
+    lab.commit(told(("a", 1), operation="x" * 500_000))
+    error = lab.try_merge().error
+    assert error is not None
+    assert f"'{'x' * 40}…'" in error.message
+    assert len(error.message) < 2000
+
+
 def test_updates_are_added_as_rows_where_the_settings_say_so(tmp_path: Path) -> None:
     lab = make(
         tmp_path, f"{ON}\noperation_values: {{insert: [INSERT, UPDATE], update: [], delete: [DELETE]}}"
@@ -116,6 +128,28 @@ def test_updates_are_added_as_rows_where_the_settings_say_so(tmp_path: Path) -> 
     lab.commit(told(("a", 2), operation="UPDATE"))
     lab.merge()
     assert rows(lab) == Counter({("a", 1): 1, ("a", 2): 1})
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["with the column", "before it came"])
+def test_rows_of_a_full_load_of_dms_need_no_operation(tmp_path: Path, kept: bool) -> None:
+    columns = [NestedField(1, "name", StringType()), NestedField(2, "amount", LongType())]
+    with_operation = Schema(*columns, NestedField(3, "Op", StringType()))
+    lab = Lab.make(tmp_path, with_operation, options=f"{ON}\nprofile: dms")
+    lab.commit(rows_table(with_operation if kept else Schema(*columns), [{"name": "a", "amount": 1}]))
+    lab.commit(rows_table(with_operation, [{"name": "b", "amount": 2, "Op": "I"}]))
+    lab.merge()
+    assert rows(lab) == Counter({("a", 1): 1, ("b", 2): 1})
+    assert_verified(lab)
+
+
+def test_rows_say_when_they_came(tmp_path: Path) -> None:
+    lab = make(tmp_path, f"{ON}\nmetadata_columns: {{synced_at: s, created_at: c}}")
+    lab.commit(told(("a", 1), ("a", 1)))
+    lab.merge()
+    read = lab.mirror.scan().to_arrow()
+    assert read["s"].null_count == 0
+    assert read["s"] == read["c"]
+    assert_verified(lab)
 
 
 def test_a_changelog_without_a_key_says_how_to_go_on(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_null_key_is_refused_with_file_and_row(tmp_path: Path, io: PyArrowFile
     schema = changelog_schema(("id", LongType()), ("name", StringType()), keys=())
     good = {"name": "x", "cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
     table = rows_table(schema, [{"id": 1, **good}, {"id": None, **good}])
-    with pytest.raises(Invalid, match=r"\.parquet: the key is NULL in row 1.*Roll the changelog back"):
+    with pytest.raises(Invalid, match=r"\.parquet: the key is NULL in row 1.*Make the changelog anew"):
         read(tmp_path, io, table)
 
 

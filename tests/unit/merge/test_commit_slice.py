@@ -193,7 +193,7 @@ def test_a_shard_whose_rows_entries_and_removals_do_not_add_up_commits_nothing(
 def test_the_root_counts_on_and_puts_new_segments_first(started: Lab) -> None:
     mirror, part = prepared(started)
     shards = started.pipeline.engine.run(
-        started.pipeline._work(started.pipeline.prepare(started.table), mirror, part, location(started))
+        started.pipeline.merger.work(started.pipeline.prepare(started.table), mirror, part, location(started))
     )
     assert mirror.root is not None
     (old,) = mirror.root.files
@@ -245,7 +245,7 @@ def test_a_lost_race_removes_its_own_files_and_no_others(
     mirror, part = prepared(started)
     before = started.files_on_disk()
     shards = started.pipeline.engine.run(
-        started.pipeline._work(started.pipeline.prepare(started.table), mirror, part, location(started))
+        started.pipeline.merger.work(started.pipeline.prepare(started.table), mirror, part, location(started))
     )
     own = started.files_on_disk() - before
     theirs: set[str] = set()

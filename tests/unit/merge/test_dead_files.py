@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from pyiceberg.typedef import Record
 
-from spark_job.iceberg.seams import list_manifests
 from spark_job.iceberg.view import LiveDelete, LiveFile, live_files
 from spark_job.write.dead_files import choose_dead, deletes_only_of
+from tests.manifests import list_manifests
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge.lab import Lab
 

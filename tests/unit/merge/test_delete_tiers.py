@@ -9,9 +9,10 @@ import pytest
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.typedef import Record
 
-from spark_job.iceberg.seams import list_manifests, read_entries
+from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.view import LiveDelete, LiveFile, live_files
 from spark_job.write.delete_tiers import choose_taken, choose_tier
+from tests.manifests import list_manifests
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge.lab import Lab
 

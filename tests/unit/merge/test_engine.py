@@ -14,6 +14,7 @@ from icemirror.errors import Contested, IcemirrorError, Transient
 from spark_job.changelog.bad_rows import BadRows
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.compaction.move_rows import AstrayRow
+from spark_job.iceberg.damaged_metadata import DamagedMetadata
 from spark_job.index_upkeep.index_location import index_location
 from spark_job.replays.lost_track import ChangelogAway, ChangelogMadeAnew, CursorExpired, NoChangelog
 from spark_job.replays.rebuild import StageDamaged
@@ -31,7 +32,7 @@ def next_work(lab: Lab) -> SliceWork:
     """The work of the next slice of a table whose mirror exists."""
     ready = lab.pipeline.prepare(lab.table)
     assert ready.mirror is not None
-    return lab.pipeline._work(ready, ready.mirror, ready.slices[0], str(lab.folder / "index"))
+    return lab.pipeline.merger.work(ready, ready.mirror, ready.slices[0], str(lab.folder / "index"))
 
 
 @given(st.lists(st.integers(0, TOP), max_size=30), st.lists(st.integers(0, TOP), max_size=4).map(sorted))
@@ -240,6 +241,6 @@ def test_every_error_that_a_task_may_raise_is_the_same_on_the_driver() -> None:
     shared = ("icemirror.errors", "spark_job.")
     ours = {one for one in kinds(IcemirrorError) if one.__module__.startswith(shared)}
     lost_track = {ChangelogMadeAnew, CursorExpired, NoChangelog, ChangelogAway}
-    by_the_driver_alone = {IcemirrorError, Contested, AstrayRow, StageDamaged, *lost_track}
+    by_the_driver_alone = {IcemirrorError, Contested, AstrayRow, StageDamaged, DamagedMetadata, *lost_track}
     told_by_who_reads_a_file = {BadRows}  # with the file and what to do, as invalid
     assert ours - by_the_driver_alone - told_by_who_reads_a_file == set(engine._NAMED.values())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyiceberg.manifest import ManifestContent
 
-from spark_job.iceberg.seams import NewManifest, list_manifests, write_merged, write_removed
+from spark_job.iceberg.seams import NewManifest, write_merged, write_removed
+from tests.manifests import list_manifests
 from tests.unit.merge.lab import Lab
 
 

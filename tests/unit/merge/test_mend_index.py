@@ -9,12 +9,12 @@ import pytest
 
 from icemirror.cli.main import run
 from spark_job.iceberg.mirror import CURSOR, read_mirror
-from spark_job.iceberg.seams import list_manifests
 from spark_job.immutable import forget_everything
 from spark_job.index_upkeep.mend_index import mend_index
 from spark_job.key_index import tiers
 from spark_job.key_index.root import Root
 from spark_job.verify.check import Options, verify_table
+from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import commit_snapshot
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab, local_path
@@ -118,7 +118,7 @@ def test_a_mirror_that_is_empty_yet_is_no_error(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     lab.tell("I1@1")
     prepared = lab.pipeline.prepare(lab.table)
-    lab.pipeline._ensure_mirror(prepared)
+    lab.pipeline.merger.ensure_mirror(prepared)
     done = mend_index(lab.pipeline, lab.table, dry_run=False)
     assert (done.segments, done.commits, done.waits) == (0, 0, False)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import BooleanType, IcebergType, LongType, StringType, TimestamptzType
 
 from icemirror.errors import Invalid
 from spark_job.explain.explain import explain_key
@@ -152,3 +152,32 @@ def test_they_stay_where_the_changelog_is_made_anew(tmp_path: Path) -> None:
     assert after.keys() == {1, 9}
     assert after[1]["created"] == before[1]["created"] < after[9]["created"]
     assert_sound(lab)
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "kind", "why"),
+    [
+        (ALL, "synced", TimestamptzType(), "metadata_columns names synced_at synced"),
+        (ALL, "seq", StringType(), "metadata_columns names source_sequence seq"),
+        (
+            "delete_mode: soft",
+            "_is_deleted",
+            BooleanType(),
+            "delete_mode: soft flags rows in column _is_deleted",
+        ),
+    ],
+)
+def test_a_column_with_that_name_in_a_changelog_made_anew_is_refused_and_not_taken_for_it(
+    tmp_path: Path, options: str, name: str, kind: IcebergType, why: str
+) -> None:
+    lab = make(tmp_path, options)
+    before = rows(lab)
+    lab = anew.made_anew(lab, changelog_schema(("id", LongType()), (name, kind)))
+    say(lab, "I1@1")
+    with pytest.raises(Invalid, match=why):
+        anew.steps(lab)
+    assert rows(lab) == before
+    other = lab.reconfigure("metadata_columns: {synced_at: s, source_sequence: q}\ndeleted_column: gone")
+    anew.steps(other)
+    assert name in other.mirror.schema().column_names
+    assert_sound(other)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +47,11 @@ def test_a_cursor_names_changelog_snapshot_and_sequence_number() -> None:
     (one,) = plan_slices("u", [snapshot(3, 1)], {}, NO_LIMIT)
     assert one.cursor.source == Source(uuid="u", snapshot_id=3, sequence_number=30, files_done=None)
     assert (one.events, one.bytes) == (1, 1)
+
+
+def test_a_plan_that_ends_before_the_commit_of_its_snapshot_does_not_take_that_for_merged() -> None:
+    expired = replace(snapshot(3, 5, 5), sequence_number=20, last=False)
+    assert plan(expired) == [(["3/0", "3/1"], 3, 2)]
 
 
 def test_a_slice_is_cut_by_events() -> None:

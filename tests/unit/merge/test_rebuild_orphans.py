@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +89,6 @@ def test_orphans_are_kept_beside_a_stage_that_cannot_be_read(
     replay_step(lab.pipeline, lab.table, FULL)
     (stage,) = (lab.folder / "warehouse").rglob("*.stage.metadata.json")
     stage.write_text(stage.read_text().replace('"version":1', '"version":2', 1))
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(orphans, "sleep", lambda _: None)
     with pytest.raises(Transient, match=r"nothing was deleted.*newer icemirror"):
         clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=600)

@@ -24,15 +24,16 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from icemirror.settings import load_settings
-from spark_job.changelog.shape import resolve_shape
 from spark_job.columns.field_map import field_ids, renumber
+from spark_job.columns.row_columns import row_shape
 from spark_job.rejects.columns import Columns, Own, grow
-from spark_job.rejects.table import _kept_fields
-from tests.mirrors import write_config
-from tests.unit.merge.lab import ID_AND_NAME
+from spark_job.rejects.table import kept_fields
+from tests.unit.merge.evolving import change, say
+from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
+from tests.unit.merge.spoilt import rejects
 
 OWN = len(Own)
+BAD = {"id": 9, "cdc_operation": "UPSERT", "sequence_number": sequence_text(9)}
 
 
 def field(number: int, name: str, kind: IcebergType, *, required: bool = True) -> NestedField:
@@ -141,7 +142,55 @@ def test_a_column_of_icemirrors_that_somebody_dropped_comes_back() -> None:
 
 
 def test_excluded_columns_are_left_out_unless_they_are_what_may_be_wrong(tmp_path: Path) -> None:
-    settings = load_settings(write_config(tmp_path, "columns: {include: [id]}"), {}).tables[0]
-    shape = resolve_shape(settings, ID_AND_NAME)
-    kept = [one.name for one in _kept_fields(settings, ID_AND_NAME, shape)]
+    lab = Lab.make(tmp_path, options="columns: {include: [id]}")
+    shape = row_shape(lab.table, lab.changelog, None)
+    kept = [one.name for one in kept_fields(lab.changelog.schema(), shape)]
     assert kept == ["id", "cdc_operation", "sequence_number"]
+
+
+def test_an_excluded_column_stays_out_under_another_name(tmp_path: Path) -> None:
+    schema = changelog_schema(("id", LongType()), ("name", StringType()), ("ssn", StringType()))
+    lab = Lab.make(tmp_path, schema, options="on_bad_row: quarantine\ncolumns: {exclude: [ssn]}")
+    say(lab, "I1@1", name="a", ssn="secret")
+    lab.merge()
+    change(lab, lambda to: to.rename_column("ssn", "social"))
+    lab.commit(rows_table(lab.changelog.schema(), [{**BAD, "name": "b", "social": "secret"}]))
+    lab.merge()
+    (aside,) = rejects(lab).scan().to_arrow().to_pylist()
+    assert aside["name"] == "b"
+    assert "secret" not in str(aside)
+
+
+def test_an_included_column_stays_in_under_another_name(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, options="on_bad_row: quarantine\ncolumns: {include: [name]}")
+    say(lab, "I1@1", name="a")
+    lab.merge()
+    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("more", StringType()))
+    lab.commit(rows_table(lab.changelog.schema(), [{**BAD, "title": "b", "more": "c"}]))
+    lab.merge()
+    (aside,) = rejects(lab).scan().to_arrow().to_pylist()
+    assert aside["title"] == "b"
+    assert "more" not in aside
+
+
+def test_an_image_of_the_row_before_does_not_bring_an_excluded_value_in(tmp_path: Path) -> None:
+    image = StructType(NestedField(10, "id", LongType()), NestedField(11, "ssn", StringType()))
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "ssn", StringType()),
+        NestedField(3, "before", image),
+        NestedField(4, "__op", StringType()),
+        NestedField(5, "__source_lsn", LongType()),
+        NestedField(6, "__before_ssn", StringType()),
+        identifier_field_ids=[1],
+    )
+    options = "profile: debezium\nconnector: postgres\non_bad_row: quarantine"
+    bad = {"id": 1, "ssn": "secret", "before": {"id": 2, "ssn": "secret"}, "__before_ssn": "secret"}
+    for at, more in enumerate(["", "columns: {exclude: [ssn]}", "columns: {include: [id]}"]):
+        (tmp_path / str(at)).mkdir()
+        lab = Lab.make(tmp_path / str(at), schema, options=f"{options}\n{more}")
+        lab.commit(rows_table(lab.changelog.schema(), [{**bad, "__op": "z", "__source_lsn": 7}]))
+        lab.merge()
+        (aside,) = rejects(lab).scan().to_arrow().to_pylist()
+        assert (aside["before"]["id"], aside["__op"], aside["__source_lsn"]) == (2, "z", 7)
+        assert ("secret" in str(aside)) == (more == "")

@@ -8,8 +8,10 @@ from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
+from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
+    BooleanType,
     DecimalType,
     FixedType,
     IntegerType,
@@ -19,12 +21,14 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
 )
 
 from spark_job.maintenance.orphans import clean_orphans
+from tests.unit.merge.evolving import change
 from tests.unit.merge.lab import ID_AND_NAME, Lab, changelog_schema, local_path, rows_table, sequence_text
 from tests.unit.merge.spoilt import make, rejected, rejects, spoilt
 
@@ -74,6 +78,36 @@ def test_values_of_every_type_survive(tmp_path: Path) -> None:
     assert aside[0]["s"] == VALUES["s"]
 
 
+NANOS = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "op", StringType()),
+    NestedField(3, "at", TimestamptzNanoType()),
+    identifier_field_ids=[1],
+)
+
+
+def test_a_sequence_of_a_type_that_only_the_changelogs_format_has_is_there_too(tmp_path: Path) -> None:
+    options = "profile: generic\noperation_column: op\nsequence_column: at\non_bad_row: quarantine"
+    lab = Lab.make(tmp_path, NANOS, options=options, changelog_version=3)
+    lab.commit(rows_table(NANOS, [{"id": 1, "op": "INSERT", "at": 5}, {"id": 2, "op": "?", "at": 7}]))
+    lab.merge()
+    assert (lab.mirror.metadata.format_version, rejects(lab).metadata.format_version) == (2, 3)
+    assert rejects(lab).scan().to_arrow()["at"].cast(pa.int64()).to_pylist() == [7]
+
+
+def test_a_table_of_an_older_format_is_refused_by_name_where_it_lacks_a_type(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, options="on_bad_row: quarantine", changelog_version=3)
+    lab.commit(spoilt("X1@1"))
+    lab.merge()
+    change(lab, lambda to: to.add_column("cdc_at", TimestamptzNanoType()))
+    told = lab.reconfigure("on_bad_row: quarantine\ndelete_column: cdc_at")
+    lab.commit(spoilt("X2@2"))
+    error = told.try_merge().error
+    assert error is not None
+    assert "lab.world_rejects: is of format version 2" in error.message
+    assert "from version 3 on" in error.message
+
+
 def test_a_column_that_came_later_is_there_too(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit(spoilt("I1@1 X2@1=a"))
@@ -117,6 +151,23 @@ def test_old_snapshots_expire_with_new_ones(tmp_path: Path) -> None:
     assert len(rejects(lab).metadata.snapshots) <= 2
     assert len(rejected(lab)) == 5
     assert len(list(local_path(rejects(lab).location()).rglob("snap-*.avro"))) <= 2
+
+
+def test_columns_that_somebody_made_required_may_be_null_again(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    lab.commit(spoilt("X1@1=a"))
+    lab.merge()
+    with rejects(lab).update_schema(allow_incompatible_changes=True) as update:
+        update.update_column("id", required=True)
+        update.add_column("settled", BooleanType(), required=True, default_value=False)
+        update.update_column("icemirror_file", required=True)
+        update.set_identifier_fields("icemirror_file")
+    lab.commit(spoilt("I?@2=b"))
+    lab.merge()
+    assert rejected(lab) == [("null-key", "b"), ("unknown-operation", "a")]
+    schema = rejects(lab).schema()
+    assert [one.name for one in schema.fields if one.required] == ["icemirror_file"]
+    assert schema.identifier_field_names() == {"icemirror_file"}
 
 
 def test_somebody_may_delete_what_is_settled(tmp_path: Path) -> None:

@@ -12,13 +12,16 @@ from pyiceberg.types import IcebergType, LongType, StringType
 
 from icemirror.errors import Invalid, Transient
 from icemirror.result import Rebuilt, Staged, UpToDate
+from icemirror.state.replay import Replay
 from spark_job.maintenance.orphans import clean_orphans
+from spark_job.replays.replay import replay_step
 from spark_job.replays.resync import advance
 from spark_job.runtime.engine import InProcess
 from spark_job.verify.check import Options, verify_table
 from spark_job.worker.tables import Tables
 from tests.unit.merge.anew import OLD, lose_history, made_anew, make, steps
-from tests.unit.merge.lab import ID_AND_NAME, changelog_schema, events
+from tests.unit.merge.lab import ID_AND_NAME, Lab, changelog_schema, events
+from tests.unit.merge.spoilt import spoilt
 
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
@@ -257,3 +260,37 @@ def test_a_rebuild_goes_on_when_what_it_was_to_merge_next_expires(tmp_path: Path
     later = {100 + at: f"I{100 + at}@9" for at in range(1, len(told) + 1)}
     assert lab.rows() == {1: "b", 2: "b", 4: "I4@2", 5: "I5@2", 6: "I6@3", 7: "I7@3", **later}
     assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_rebuild_begins_anew_when_settings_that_decide_its_rows_change(tmp_path: Path, asked: bool) -> None:
+    """What was put aside, or written with a placeholder, would stay so in the part that is built already."""
+    before = "on_bad_row: quarantine"
+    values = "operation_values: {insert: [INSERT], update: [UPDATE, UPSERT], delete: [DELETE]}"
+    lab = Lab.make(tmp_path, options=before, tail="batch_size: 1\n")
+    lab.tell("I1@1")
+    lab.merge()
+    if not asked:
+        lab = made_anew(lab)
+    lab.commit(spoilt("X1@2=a"))
+    lab.commit(spoilt("I2@3=SAME"))
+    lab.commit(spoilt("I3@4"))
+    if asked:
+        lab.merge()
+    progress = None
+
+    def step(lab: Lab) -> bool:
+        nonlocal progress
+        if not asked:
+            return isinstance(advance(lab.pipeline, lab.table), Staged)
+        done = replay_step(lab.pipeline, lab.table, Replay("r", 0.0, full=True, progress=progress))
+        progress = done.progress
+        return not done.done
+
+    assert step(lab)
+    assert step(lab)
+    mended = lab.reconfigure(f"{before}\n{values}", "batch_size: 1\n")
+    while step(mended):
+        pass
+    mended.merge()
+    assert mended.rows() == {1: "a", 2: "SAME", 3: "I3@4"}

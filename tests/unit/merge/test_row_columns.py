@@ -150,6 +150,18 @@ def test_names_that_would_be_one_are_refused(tmp_path: Path) -> None:
         lab.pipeline.advance(lab.table)
 
 
+def test_the_mirrors_own_columns_are_lower_case_too(tmp_path: Path) -> None:
+    options = (
+        "name_case: lower\ndelete_mode: soft\ndeleted_column: Gone\nmetadata_columns: {synced_at: Synced}"
+    )
+    lab = make(tmp_path, options)
+    assert lab.mirror.schema().column_names == ["id", "name", "ssn", "synced", "gone"]
+    change(lab, lambda to: to.add_column("SYNCED", StringType()))
+    say(lab, "U1@2", name="new")
+    with pytest.raises(Invalid, match="metadata_columns names synced_at synced, but"):
+        lab.pipeline.advance(lab.table)
+
+
 def test_a_table_whose_names_are_lower_case_already_is_adopted(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, MIXED, options="name_case: lower")
     say(lab, "I1@1", Name="x", Home={"Zip": 1, "City": "A"})

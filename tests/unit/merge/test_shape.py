@@ -66,6 +66,41 @@ def test_columns_that_were_renamed_on_a_clash_are_the_last_two(
     assert (found.operation_id, found.sequence.field_ids, found.row_ids) == (operation, (sequence,), rows)
 
 
+@pytest.mark.parametrize(
+    ("columns", "added", "operation", "sequence"),
+    [
+        (("id", "cdc_operation", "sequence_number"), ("extra",), 2, 3),
+        (("id", "cdc_operation", "sequence_number"), ("cdc_operation_1",), 2, 3),
+        (("id", "cdc_operation", "sequence_number"), ("sequence_number_1",), 2, 3),
+        (("id", "cdc_operation", "sequence_number"), ("cdc_operation_1", "sequence_number_1"), 2, 3),
+        (("id", "cdc_operation", "cdc_operation_1", "sequence_number"), ("extra",), 3, 4),
+        (("id", "cdc_operation", "cdc_operation_1", "sequence_number"), ("extra", "cdc_operation_2"), 3, 4),
+        (
+            ("id", "cdc_operation", "sequence_number", "cdc_operation_1", "sequence_number_1"),
+            ("extra", "cdc_operation_2", "more"),
+            4,
+            5,
+        ),
+    ],
+)
+def test_columns_that_the_source_adds_later_are_never_taken_for_the_writers(
+    tmp_path: Path, columns: tuple[str, ...], added: tuple[str, ...], operation: int, sequence: int
+) -> None:
+    made = schema(*columns, keys=columns)
+    first = len(columns) + 1
+    later = [NestedField(at, name, StringType()) for at, name in enumerate(added, first)]
+    for fields in ((*made.fields, *later), (made.fields[0], *later, *made.fields[1:])):
+        found = shape(tmp_path, Schema(*fields, identifier_field_ids=[1]))
+        assert (found.operation_id, found.sequence.field_ids) == (operation, (sequence,))
+        assert {one.field_id for one in later} < {*found.row_ids}
+
+
+def test_the_operation_is_found_beside_a_sequence_of_another_name(tmp_path: Path) -> None:
+    columns = schema("id", "cdc_operation", "cdc_operation_1", "cdc_sequence_number", "extra")
+    found = shape(tmp_path, columns, "sequence_column: cdc_sequence_number")
+    assert (found.operation_id, found.row_ids) == (3, (1, 2, 5))
+
+
 def test_a_column_that_only_looks_like_a_renamed_one_is_part_of_the_row(tmp_path: Path) -> None:
     columns = ("id", "cdc_operation_name", "sequence_number_x", "cdc_operation", "sequence_number")
     assert shape(tmp_path, schema(*columns)).row_ids == (1, 2, 3)

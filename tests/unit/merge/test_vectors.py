@@ -20,13 +20,14 @@ from pyiceberg.table import Table
 
 from icemirror.errors import Corrupt
 from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.seams import allow_v3_metadata, list_manifests
+from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.v3_fields import content_span, referenced_data_file
 from spark_job.iceberg.view import LiveFile, live_files, replaced_deletes
 from spark_job.key_index.puffin import write_puffin
 from spark_job.write import deletes, vectors
 from spark_job.write.data_files import write_rows
 from spark_job.write.deletes import write_deletes
+from tests.manifests import list_manifests
 from tests.mirrors import upgrade_like_java
 from tests.unit.merge.lab import local_path
 from tests.unit.merge.test_deletes import SCHEMA, make_table

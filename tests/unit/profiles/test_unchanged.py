@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
+from pyiceberg.types import StringType
 
 from icemirror.state.replay import Replay
 from spark_job import shard
@@ -18,6 +19,8 @@ from spark_job.unchanged import old_values
 from spark_job.unchanged.look_back import read_at_places
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge import foreign
+from tests.unit.merge.evolving import change
+from tests.unit.merge.lab import rows_table
 from tests.unit.merge.test_replay import missed
 from tests.unit.profiles.debezium import SAME, SCHEMA, TEXT_KEY, Source
 
@@ -59,6 +62,20 @@ def test_a_value_is_kept_from_an_event_of_the_same_slice(tmp_path: Path, schema:
     assert len(source.lab.merge().slices) == 1
     assert source.rows() == {1: ("d", "new"), 2: ("b", "old"), 3: ("b", "first")}
     require_whole(source)
+
+
+@pytest.mark.parametrize("merged", [False, True], ids=["in one slice", "from the mirror's row"])
+def test_a_column_that_came_after_the_row_is_null_in_it(tmp_path: Path, merged: bool) -> None:
+    source = Source(tmp_path)
+    source.commit(*(source.row(key, key, "a", "b", op="c") for key in range(1, 6)))
+    if merged:
+        source.lab.merge()
+    change(source.lab, lambda to: to.add_column("more", StringType()))
+    later = [{**source.row(key, key + 9, "n", "b"), "more": SAME} for key in (2, 4)]
+    source.lab.commit(rows_table(source.lab.changelog.schema(), later))
+    source.lab.merge()
+    assert source.rows() == {key: ("n" if key in (2, 4) else "a", "b") for key in range(1, 6)}
+    assert source.lab.mirror.scan().to_arrow()["more"].null_count == 5
 
 
 def test_a_value_is_kept_through_any_number_of_events(tmp_path: Path) -> None:

@@ -9,7 +9,10 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType, StructType
 
+from spark_job.explain.explain import explain_key
+from tests.unit.merge.evolving import assert_sound, change, rebuild, rows
 from tests.unit.merge.lab import Lab, rows_table
+from tests.unit.merge.spoilt import rejected
 from tests.unit.profiles.debezium import SCHEMA, Source
 
 
@@ -26,8 +29,18 @@ def nullable(source: Source, *rows: dict[str, object]) -> pa.Table:
     return rows_table(table, rows)
 
 
-def test_a_truncation_stops_the_table_by_name_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_truncation_is_followed(tmp_path: Path) -> None:
     source = Source(tmp_path)
+    source.commit(source.row(1, 1, body="b", op="c"))
+    source.lab.merge()
+    rows = [source.row(2, 2, body="b", op="c"), source.row(None, 3, None, None, op="t")]
+    source.lab.commit(nullable(source, *rows, source.row(3, 4, body="b", op="c")))
+    assert source.lab.merge().outcome == "rebuilt"
+    assert source.rows() == {3: ("n", "b")}
+
+
+def test_a_truncation_stops_the_table_by_name_before_anything_is_written(tmp_path: Path) -> None:
+    source = Source(tmp_path, "on_truncate: stop")
     source.commit(source.row(1, 1, body="b", op="c"))
     source.lab.merge()
     before = source.lab.mirror.metadata_location, source.lab.files_on_disk()
@@ -62,6 +75,44 @@ def test_a_row_without_operation_that_has_a_sequence_is_no_tombstone(tmp_path: P
     assert "unknown operation NULL in row 1" in said(source.lab)
 
 
+def test_a_tombstone_is_one_whatever_stands_beside_it(tmp_path: Path) -> None:
+    source = Source(tmp_path, "on_bad_row: quarantine")
+    source.commit(
+        source.row(1, 4, body="b"),
+        source.row(2, None, None, None, op=None),
+        source.row(3, 5, "bad", op=None),
+        source.row(4, None, None, None, op=None),
+    )
+    source.lab.merge()
+    assert source.rows() == {1: ("n", "b")}
+    assert rejected(source.lab) == [("null-operation", "bad")]
+
+
+@pytest.mark.parametrize("kind", [StringType(), BooleanType()], ids=str)
+def test_without_operations_a_tombstone_tells_neither_order_nor_whether_it_is_gone(
+    tmp_path: Path, kind: StringType | BooleanType
+) -> None:
+    schema = Schema(*SCHEMA.fields[:4], NestedField(5, "__deleted", kind), SCHEMA.fields[5])
+    false, true = ("false", "true") if isinstance(kind, StringType) else (False, True)
+    source = Source(tmp_path, "primary_keys: [id]", schema)
+
+    def row(key: int, lsn: int | None, deleted: object) -> dict[str, object]:
+        return {"id": key, "name": "n", "body": "b", "__source_lsn": lsn, "__deleted": deleted}
+
+    source.commit(row(1, 1, false), row(2, 1, false), row(1, 2, true), row(1, None, None), row(2, None, None))
+    source.lab.merge()
+    assert source.rows() == {2: ("n", "b")}
+    source.commit(row(2, None, false))
+    assert "__source_lsn is NULL in row 0" in said(source.lab)
+
+
+def test_a_row_that_the_source_does_not_mark_as_deleted_is_no_tombstone(tmp_path: Path) -> None:
+    schema = Schema(*SCHEMA.fields[:4], NestedField(5, "gone", BooleanType()), SCHEMA.fields[5])
+    source = Source(tmp_path, "primary_keys: [id]\nupsert_only: true\ndelete_column: gone", schema)
+    source.commit({"id": 1, "name": "n", "body": "b", "__source_lsn": None, "gone": None})
+    assert "__source_lsn is NULL in row 0" in said(source.lab)
+
+
 def test_rows_after_one_that_is_passed_over_keep_their_places(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(source.row(1, None, op=None), source.row(1, 4, "one", "b"), source.row(2, 5, "two", "b"))
@@ -90,6 +141,32 @@ def dms(folder: Path, *rows: dict[str, object]) -> Lab:
     lab = Lab.make(folder, schema, options="profile: dms\nsequence_column: ts")
     lab.commit(rows_table(schema, list(rows)))
     return lab
+
+
+def test_files_of_a_full_load_of_dms_need_not_have_its_columns(tmp_path: Path) -> None:
+    options = "profile: dms\nsequence_column: ts\nmetadata_columns: {source_sequence: s}"
+    loaded = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "name", StringType()),
+        identifier_field_ids=[1],
+    )
+    lab = Lab.make(tmp_path, loaded, options=options)
+    lab.commit(rows_table(loaded, [{"id": 1, "name": "loaded"}, {"id": 2, "name": "loaded"}]))
+    change(lab, lambda to: to.add_column("Op", StringType()), lambda to: to.add_column("ts", StringType()))
+    now = lab.changelog.schema()
+    changed = {"id": 1, "name": "changed", "Op": "U", "ts": "2026-03-01 10:00:00"}
+    lab.commit(rows_table(now, [changed]))
+    lab.merge()
+    assert {row["id"]: (row["name"], row["s"]) for row in rows(lab)} == {
+        1: ("changed", "2026-03-01 10:00:00"),
+        2: ("loaded", None),
+    }
+    assert_sound(lab)
+    assert explain_key(lab.pipeline, lab.table, "2").equal
+    rebuild(lab)
+    assert lab.rows() == {1: "changed", 2: "loaded"}
+    lab.commit(rows_table(Schema(*now.fields[:2], now.fields[2]), [{"id": 2, "name": "x", "Op": "U"}]))
+    assert "ts is NULL in row 0" in said(lab)
 
 
 @pytest.mark.parametrize("operation", ["U", "D"])

@@ -87,6 +87,18 @@ def test_properties_are_a_copy(load: Load) -> None:
         ("{catalog_url: catalog.example}", "iceberg.catalog_url: is no address of a REST catalog: it begins"),
         ("{catalog: {type: hive, uri: 'host:9083'}}", "iceberg.catalog.uri: is no address of a hive catalog"),
         (
+            "{catalog: {type: hive, uri: 'thrift://host'}}",
+            "iceberg.catalog.uri: is no address of a hive catalog: write thrift://host:9083",
+        ),
+        (
+            "{catalog: {type: hive, uri: 'thrift://a:9083,b:9083'}}",
+            "iceberg.catalog.uri: is no address of a hive catalog",
+        ),
+        (
+            "{catalog: {type: hive, uri: 'thrift://a:9083', ugi: me}}",
+            "iceberg.catalog.ugi: is not a user and a group",
+        ),
+        (
             "{catalog: {type: sql, uri: /data/catalog.db}}",
             "iceberg.catalog.uri: is no address of a sql catalog",
         ),

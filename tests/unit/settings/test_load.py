@@ -62,6 +62,11 @@ trigger:
     ]
 
 
+def test_a_number_above_its_limit_is_told_with_what_was_found(refuse: Refuse) -> None:
+    (found,) = refuse(f"{CATALOG}tables: [{{changelog: raw.o, mirror: shop.o, reject_limit: 7}}]\n")
+    assert found.endswith("tables[0].reject_limit: must be at most 1; found '7'")
+
+
 def test_several_problems_have_a_head_line_and_exit_code_2(load: Load, tmp_path: Path) -> None:
     with pytest.raises(BadConfig) as refused:
         load(f"a: 1\nb: 2\n{CATALOG}{TABLES}")

@@ -162,7 +162,8 @@ def test_every_command_ends_with_2_and_names_the_line(
 @pytest.mark.parametrize(
     "properties",
     [
-        {"type": "hive", "uri": "thrift://host:9083"},
+        {"type": "dynamodb"},
+        {"type": "hive", "uri": "thrift://host:9083", "hive.kerberos-authentication": "true"},
         {"type": "rest", "uri": "https://host", "rest.sigv4-enabled": "true"},
     ],
 )

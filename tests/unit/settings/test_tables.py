@@ -116,6 +116,14 @@ def test_partitions_are_parsed(load_table: Load) -> None:
     [
         ("append_only: true, primary_keys: [id]", "primary_keys: an append_only table has no key"),
         ("append_only: true, delete_mode: soft", "delete_mode: an append_only table has no deletes to flag"),
+        (
+            "append_only: true, metadata_columns: {source_sequence: s}",
+            "metadata_columns.source_sequence: an append_only table has no sequence",
+        ),
+        (
+            "append_only: true, operation_values: {insert: [I], ignore: [M]}",
+            "operation_values.ignore: every event of an append_only table becomes a row",
+        ),
         ("append_only: maybe", "append_only: expected true or false; found 'maybe'"),
         ("primary_keys: [id, id]", "primary_keys[1]: 'id' is given twice"),
         ("sequence_column: []", "sequence_column: must not be empty"),

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.result import TableResult
 from icemirror.settings.trigger import KubernetesState
 from icemirror.state.kubernetes import KubernetesStore, open_kubernetes
+from icemirror.state.kubernetes_api import Calls
 from icemirror.state.letters import write_letter
 from icemirror.state.reads import EVERYTHING, NO_SLOT, Reads
 from icemirror.state.rows import SlotRow, TableRow
@@ -190,6 +192,18 @@ def test_an_answer_that_makes_no_sense_is_transient(server: tuple[Path, FakeClus
     server[1].fault = lambda method, answer: None
     with open_kubeconfig(server[0], attempts=2) as store, pytest.raises(Transient, match="did not answer"):
         store.load(EVERYTHING)
+
+
+def test_half_an_answer_is_transient() -> None:
+    asked: list[int] = []
+
+    def half() -> object:
+        asked.append(1)
+        return httpx2.Response(200, content=b'{"kind": "ConfigMap", "data": {"bo').json()
+
+    with pytest.raises(Transient, match="did not answer"):
+        Calls("icemirror", attempts=3, sleep=lambda _: None)(half)
+    assert len(asked) == 3
 
 
 def test_a_row_that_is_too_large_is_named(store: KubernetesStore) -> None:

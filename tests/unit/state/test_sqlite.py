@@ -176,7 +176,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         (sqlite3.SQLITE_FULL, Transient, "is the disk full"),
         (sqlite3.SQLITE_IOERR_WRITE, Transient, "is the disk full"),
         (sqlite3.SQLITE_BUSY_SNAPSHOT, Transient, "try again"),
-        (sqlite3.SQLITE_MISUSE, sqlite3.OperationalError, "words of SQLite"),
+        (sqlite3.SQLITE_MISUSE, Transient, "words of SQLite"),
+        (sqlite3.SQLITE_NOMEM, Transient, "could not be read or written"),
     ],
 )
 def test_failures_are_named_by_what_to_do(code: int, kind: type[Exception], words: str) -> None:

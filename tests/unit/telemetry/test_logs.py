@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from icemirror.errors import Invalid
@@ -97,18 +98,6 @@ def test_a_new_thread_starts_with_nothing_bound() -> None:
     assert seen == [{}]
 
 
-def test_a_step_logs_once_with_its_counts_and_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    use_json()
-    log = get_log("x")
-    with log.step("collapse", slice=3) as step:
-        step.add(events=10, keys=4)
-    with pytest.raises(ValueError, match="boom"), log.step("locate"):
-        raise ValueError("boom")
-    (line,) = json_lines(capsys.readouterr().err)
-    assert (line["event"], line["slice"], line["events"], line["keys"]) == ("collapse", 3, 10, 4)
-    assert isinstance(line["seconds"], float)
-
-
 def test_a_field_cannot_pass_for_the_head_of_the_line(capsys: pytest.CaptureFixture[str]) -> None:
     use_json()
     get_log("x").info("real", level="fake", ts="fake", project_ref="fake", event="fake")
@@ -141,6 +130,16 @@ def test_levels_and_noisy_libraries(capsys: pytest.CaptureFixture[str]) -> None:
     use_json("warning")
     get_log("x").info("unseen")
     assert capsys.readouterr().err == ""
+
+
+def test_a_call_of_the_kubernetes_api_is_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    use_json()
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json={}))
+    with httpx2.Client(transport=transport) as client:
+        client.get("https://kubernetes.default.svc/api/v1/namespaces/icemirror/configmaps/icemirror-bell")
+    assert capsys.readouterr().err == ""
+    use_json("debug")
+    assert not logging.getLogger("httpcore2.http11").isEnabledFor(logging.INFO)
 
 
 def test_configuring_twice_does_not_double_the_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,7 +163,7 @@ def test_misuse_is_refused_with_and_without_the_packages(make: type[NoMetrics]) 
 
 def test_a_result_becomes_the_merge_metrics(metrics: Metrics) -> None:
     result = TableResult(table="shop.orders", outcome="merged", slices=(SLICE, SLICE), seconds=1.9)
-    fold_result(metrics, result, index_bytes=4096)
+    fold_result(metrics, result)
     seen = read(metrics)
     table = (("table", "shop.orders"),)
     assert {name: seen[name, table] for name, labels in seen if labels == table} == {
@@ -183,7 +183,6 @@ def test_a_result_becomes_the_merge_metrics(metrics: Metrics) -> None:
         "merger_commit_duration_seconds_sum": 0.4,
         "merger_file_size_bytes_count": 10,
         "merger_file_size_bytes_sum": 208_000,
-        "merger_index_bytes": 4096,
     }
     assert seen["merger_commits_total", (("outcome", "committed"), *table)] == 2
     assert seen["merger_cycle_completed_total", ()] == 1
@@ -325,9 +324,7 @@ def test_the_documentation_lists_exactly_these_metrics() -> None:
         (
             metric.exposed_name,
             metric.instrument.value,
-            ", ".join(
-                [f"`{name}`" for name in metric.labels] + [f"`{name}` if known" for name in metric.optional]
-            ),
+            ", ".join(f"`{name}`" for name in metric.labels),
             metric.description,
         )
         for metric in names.ALL

@@ -18,6 +18,9 @@ from icemirror.errors import Invalid
 from icemirror.telemetry.logs import bind, get_log
 from icemirror.telemetry.redaction import forget_secrets, register_secret
 from icemirror.telemetry.sentry import WITHHELD, Report, open_sentry
+from spark_job.explain.asked_key import BadKey
+from spark_job.replays.lost_track import CursorExpired
+from trigger.sources.refused import Reason, Refused
 
 DSN = "http://public@127.0.0.1:9/1"
 
@@ -106,6 +109,26 @@ def test_no_row_value_and_no_secret_leaves(sentry: tuple[Report, KeptTransport])
     cause, ours = event["exception"]["values"]
     assert cause["value"] == WITHHELD
     assert ours["value"] == "shop.orders: column id is not a long; secret ***"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            CursorExpired("raw.orders_changelog: its history is gone"),
+            "raw.orders_changelog: its history is gone",
+        ),
+        (Refused(Reason.MALFORMED, "no JSON"), "no JSON"),
+        (BadKey("'Ann-row-value' is no number"), WITHHELD),
+    ],
+)
+def test_named_errors_of_every_part_are_ours_and_others_are_withheld(
+    sentry: tuple[Report, KeptTransport], error: Exception, told: str
+) -> None:
+    report, transport = sentry
+    report(error)
+    (event,) = transport.events
+    assert event["exception"]["values"][0]["value"] == told
 
 
 def test_logged_errors_are_not_sent_by_themselves(sentry: tuple[Report, KeptTransport]) -> None:

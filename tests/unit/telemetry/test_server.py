@@ -138,6 +138,14 @@ def test_page_escapes_its_labels_and_loads_nothing_from_elsewhere() -> None:
     assert "unsafe" not in page.content_security_policy
 
 
+def test_every_state_that_the_page_colours_can_get_its_colour() -> None:
+    text = render_page(project_ref="p", environment="e").body.decode()
+    coloured = set(re.findall(r"\.state\.([a-z-]+)", text))
+    (pattern,) = re.findall(r"if \(/(\S+)/\.test\(t\.state\)\)", text)
+    assert {"needs-person", "quarantined", "waiting", "idle"} <= coloured
+    assert [state for state in coloured if not re.fullmatch(pattern, state)] == []
+
+
 def test_pages_cannot_be_framed_sniffed_or_kept(serve: Callable[..., StatusServer]) -> None:
     for path in ("/", "/api/status", "/metrics", "/nothing"):
         _, headers, _ = ask(serve(), path)

@@ -59,6 +59,7 @@ class FakeHeads:
         self.heads = dict(heads or {})
         self.error: Exception | None = None
         self.before: Callable[[], object] = lambda: None
+        self.before_list: Callable[[], object] = lambda: None
         self.closed = False
 
     def look(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
@@ -68,6 +69,7 @@ class FakeHeads:
         return {table: self.heads.get(str(table)) or missing(table, "the catalog") for table in tables}
 
     def list_tables(self, namespace: str) -> tuple[str, ...]:
+        self.before_list()
         if self.error:
             raise self.error
         found = (name.rpartition(".") for name in self.heads)

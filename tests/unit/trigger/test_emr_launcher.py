@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import NoCredentialsError
 from moto import mock_aws
 
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
+from icemirror.run_request import RunRequest
 from icemirror.settings.for_job import unpack
 from icemirror.state.events import RunState
 from spark_job.worker.launched import read_arguments
@@ -68,6 +70,25 @@ def platform(tmp_path: Path) -> OnEmr:
 
 class TestEmrServerless(RemoteSuite):
     """The suite."""
+
+
+def test_what_was_heard_of_runs_that_left_is_forgotten(platform: OnEmr) -> None:
+    launcher = platform.launcher()
+    for gen in range(1, 21):
+        run_id = launcher.launch(RunRequest(group="default", slot=0, gen=gen, config=REQUEST.config))
+        platform.begin(run_id)
+        assert launcher.poll(run_id) is RunState.RUNNING
+        platform.now += 3600.0  # and it leaves its slot: nobody asks about it again
+    assert len(launcher._seen) == 1
+
+
+def test_missing_credentials_need_a_person(platform: OnEmr, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise NoCredentialsError
+
+    monkeypatch.setattr(platform.emr, "start_job_run", fail)
+    with pytest.raises(Invalid, match="valid credentials"):
+        platform.launcher().launch(NEXT)
 
 
 def only_request(platform: OnEmr) -> dict[str, Any]:
@@ -250,6 +271,21 @@ def test_disks_are_encrypted_with_the_key_of_the_settings(platform: OnEmr, tmp_p
     assert overrides["diskEncryptionConfiguration"] == {"encryptionKeyArn": key}
     with pytest.raises(BadConfig, match="not an alias"):
         for_emr(tmp_path, EMR.replace("tags:", "disk_key_arn: 'alias/lake', tags:"))
+
+
+def test_logs_that_emr_keeps_are_encrypted_with_the_key_of_the_settings(
+    platform: OnEmr, tmp_path: Path
+) -> None:
+    key = "arn:aws:kms:eu-west-1:123456789012:key/0000-1111"
+    settings, job = for_emr(tmp_path, EMR.replace("tags:", f"log_key_arn: '{key}', tags:"))
+    EmrServerless(platform.emr, settings, job).launch(REQUEST)
+    monitoring = only_request(platform)["configurationOverrides"]["monitoringConfiguration"]
+    assert monitoring == {
+        "s3MonitoringConfiguration": {"logUri": "s3://logs/"},
+        "managedPersistenceMonitoringConfiguration": {"encryptionKeyArn": key},
+    }
+    with pytest.raises(BadConfig, match="not an alias"):
+        for_emr(tmp_path, EMR.replace("tags:", "log_key_arn: 'alias/lake', tags:"))
 
 
 def test_the_clients_address_region_and_patience_come_from_the_settings(

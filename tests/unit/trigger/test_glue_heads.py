@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -98,6 +99,7 @@ def test_the_client_is_made_from_pyicebergs_properties(monkeypatch: pytest.Monke
 
     def session(profile_name: str | None) -> Any:
         def make(service: str, **arguments: str) -> GlueClient:
+            del arguments["config"]
             made.append((str(profile_name), {"service": service, **arguments}))
             return GlueClient({"orders": ICEBERG})
 
@@ -111,6 +113,48 @@ def test_the_client_is_made_from_pyicebergs_properties(monkeypatch: pytest.Monke
     assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
     assert made == [("p", {"service": "glue", "region_name": "eu-1", "endpoint_url": "http://e"})]
     heads.close()
+
+
+@pytest.fixture
+def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of AWS is set up here."""
+    for name in [name for name in os.environ if name.startswith("AWS")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+
+
+@pytest.mark.usefixtures("no_aws")
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, r"no AWS region.*glue\.region"),
+        ({"glue.region": "eu-central-1", "glue.profile-name": "nobody"}, "profile .*nobody"),
+        ({"glue.region": "eu-central-1", "glue.endpoint": "no address"}, "no address"),
+    ],
+)
+def test_a_client_that_cannot_be_made_is_the_configurations_fault(given: dict[str, str], words: str) -> None:
+    with pytest.raises(BadConfig, match=words):
+        open_glue(given)
+
+
+@pytest.mark.usefixtures("no_aws")
+def test_missing_credentials_need_a_person() -> None:
+    heads = open_glue({"glue.region": "eu-central-1"})
+    assert type(heads.look([ORDERS])[ORDERS]) is Invalid
+    with pytest.raises(Invalid, match="valid credentials"):
+        heads.list_tables("raw")
+    heads.close()
+
+
+@pytest.mark.usefixtures("no_aws")
+def test_a_glue_that_does_not_answer_is_given_up_soon() -> None:
+    heads = open_glue({"glue.region": "eu-central-1"})
+    config = heads._client.meta.config
+    heads.close()
+    assert config.connect_timeout + config.read_timeout <= 20
+    assert config.retries["total_max_attempts"] <= 3
 
 
 def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,13 +15,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from icemirror.errors import Transient
+from icemirror.errors import IcemirrorError, Transient
 from icemirror.settings.packed import pack_config
 from icemirror.state.configured import open_store
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Rows
 from icemirror.state.store import Store
 from tests.unit.trigger.fakes import FakeHeads, FakeLauncher, settings
+from tests.unit.trigger.scene import Scene
 from tests.unit.trigger.test_sources import event
 from trigger import fleet as fleets
 from trigger import handler as module
@@ -208,15 +209,83 @@ def test_what_is_needed_is_made_once(cloud: Cloud, monkeypatch: pytest.MonkeyPat
     assert len(made) <= 1
 
 
-def test_the_function_waits_no_longer_than_it_may_run(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_that_is_left_is_the_runtimes(cloud: Cloud) -> None:
     class Short:
         def get_remaining_time_in_millis(self) -> int:
             return 6000
 
-    waits: list[float] = []
-    monkeypatch.setattr(module, "dispatch_when_due", lambda fleet, seconds: waits.append(seconds))
-    module.handler({"table": "shop.orders_changelog"}, Short())
-    assert waits == [1.0]
+    assert module._seconds_left(Short()) == 6.0
+    assert module._seconds_left(object()) == 900.0
+
+
+def function_of(scene: Scene) -> module.Function:
+    """On the scene's clock, in which nothing takes time but waiting."""
+
+    def sleep(seconds: float) -> None:
+        scene.now += seconds
+
+    return module.Function(scene.intake, clock=lambda: scene.now, sleep=sleep)
+
+
+@pytest.mark.parametrize(("seconds_left", "launches"), [(6.9, 0), (7.1, 1)])
+def test_the_function_waits_no_longer_than_it_may_run(
+    scene: Scene, seconds_left: float, launches: int
+) -> None:
+    began = scene.now
+    function_of(scene).answer({"table": "shop.orders_changelog"}, seconds_left)
+    assert len(scene.launcher.launches) == launches
+    assert scene.now - began <= seconds_left - 5.0
+
+
+def test_what_looking_at_heads_took_is_not_left_for_waiting(scene: Scene) -> None:
+    def slow() -> None:
+        scene.now += 19.5
+
+    scene.catalogs[None].before = slow
+    began = scene.now
+    function_of(scene).answer({"icemirror": "sweep"}, 26.0)
+    assert scene.now - began <= 21.0
+    assert scene.launcher.launches == [], "the quiet period is longer than what was left"
+
+
+def test_heads_get_no_more_than_twenty_seconds(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def refresh(patience_seconds: float) -> None:
+        given.append(patience_seconds)
+
+    def heads(patience_seconds: float) -> dict[str, str]:
+        given.append(patience_seconds)
+        return {}
+
+    monkeypatch.setattr(scene.fleet.registry, "refresh", refresh)
+    monkeypatch.setattr(scene.fleet.registry, "heads", heads)
+    for seconds_left in (900.0, 15.0, 1.0):
+        function_of(scene).answer({"icemirror": "sweep"}, seconds_left)
+    assert given == [20.0, 20.0, 10.0, 10.0, 0.0, 0.0]
+
+
+def test_a_cold_start_that_fails_is_logged_and_raised(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ICEMIRROR_CONFIG", "/nowhere.yaml")
+    with pytest.raises(IcemirrorError, match="nowhere"):
+        module.handler({"icemirror": "sweep"}, None)
+    assert "invocation failed" in caplog.text
+
+
+def test_a_cold_start_that_fails_after_the_configuration_is_reported(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise Transient("DynamoDB is away")
+
+    told: list[BaseException] = []
+    monkeypatch.setattr("icemirror.state.configured.open_store", broken)
+    monkeypatch.setattr(module, "open_report", lambda settings: told.append)
+    with pytest.raises(Transient):
+        module.handler({"icemirror": "sweep"}, None)
+    assert [str(error) for error in told] == ["DynamoDB is away"]
 
 
 def test_a_failure_of_the_function_itself_is_raised_for_lambda_to_retry(

@@ -14,11 +14,12 @@ HEAVY = (
     "duckdb",
     "sqlalchemy",
     "boto3",
+    "thrift",
     "opentelemetry",
 )
 SCRIPT = """
 import sys
-import trigger.heads.glue, trigger.heads.rest, trigger.heads.sql, trigger.watch, trigger.wiring
+import trigger.heads.glue, trigger.heads.hive, trigger.heads.rest, trigger.heads.sql, trigger.watch, trigger.wiring
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 

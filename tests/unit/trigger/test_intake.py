@@ -86,6 +86,41 @@ def test_events_that_name_nothing_of_ours_do_not_trouble_the_catalog(scene: Scen
     assert len(asked) == 1
 
 
+def test_a_changelog_that_was_made_anew_in_another_folder_is_heard_of(scene: Scene) -> None:
+    scene.fleet.sweep()
+    moved = "shop/orders_changelog-7f3a/metadata/0000{}-x.metadata.json"
+    scene.catalogs[None].heads["shop.orders_changelog"] = f"s3://lake/{moved.format(0)}"
+    scene.catalogs["other"].heads["raw.items"] = "s3://lake/raw/items/metadata/00000-x.metadata.json"
+    assert scene.intake.take([s3_event(moved.format(1))]) == [Taken(frozenset({ORDERS}))]
+
+
+def test_unknown_names_do_not_keep_an_unknown_place_from_being_looked_up(scene: Scene) -> None:
+    scene.fleet.sweep()
+    scene.refusal(b'{"table":"a.b"}')
+    moved = "shop/orders_changelog-7f3a/metadata/0000{}-x.metadata.json"
+    scene.catalogs[None].heads["shop.orders_changelog"] = f"s3://lake/{moved.format(0)}"
+    assert scene.intake.take([s3_event(moved.format(1))]) == [Taken(frozenset({ORDERS}))]
+
+
+def test_places_that_are_nobodys_ask_the_catalog_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = FakeHeads({"raw.orders_changelog": HEAD})
+    looks: list[float] = []
+    lists: list[float] = []
+    monkeypatch.setattr(module, "open_source", lambda properties, name: catalog)
+    scene = Scene(tmp_path, DISCOVER)
+    catalog.before = lambda: looks.append(scene.now)
+    catalog.before_list = lambda: lists.append(scene.now)
+    for at in range(300):
+        place = s3_event(f"x{at}/metadata/00000-x.metadata.json", "lake" if at % 2 else "other")
+        scene.intake.take([place, b'{"table":"a.b"}'])
+        scene.now += 1.0
+    scene.close()
+    assert looks == [1000.0, 1030.0, 1090.0, 1210.0]
+    assert lists == [1000.0 + 30 * at for at in range(10)]
+
+
 def test_a_notice_that_cannot_be_stored_fails_its_own_events_alone(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,14 +215,12 @@ def test_a_place_that_may_be_of_a_table_whose_catalog_is_away_comes_again(scene:
 
 def test_many_who_do_not_know_a_name_learn_it_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     learned: list[int] = []
-    learn = scene.fleet.registry.learn
 
-    def slow(patience: float) -> None:
+    def slow(patience_seconds: float) -> None:
         learned.append(1)
         time.sleep(0.2)
-        learn(patience)
 
-    monkeypatch.setattr(scene.fleet.registry, "learn", slow)
+    monkeypatch.setattr(scene.fleet.registry, "refresh", slow)
     with ThreadPoolExecutor(8) as senders:
         list(senders.map(scene.intake.take, [[b'{"table":"a.b"}']] * 8))
     assert len(learned) == 1

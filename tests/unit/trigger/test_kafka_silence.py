@@ -133,14 +133,14 @@ def test_it_is_not_ready_while_no_broker_answers_and_ready_again_after(
     consumer.assigned = assigned
 
     async def told(pulse: Pulse) -> None:
-        await until(pulse.is_ready)
+        await until(lambda: not pulse.unready())
         consumer.hangs, consumer.trouble = how == "hang", KafkaConnectionError("gone")
-        await until(lambda: not pulse.is_ready())
+        await until(lambda: bool(pulse.unready()))
         for _ in range(30):
             assert pulse.unready().startswith("kafka: the brokers do not answer ("), "and stays so"
             await asyncio.sleep(0.005)
         consumer.hangs, consumer.trouble = False, None
-        await until(pulse.is_ready)
+        await until(lambda: not pulse.unready())
 
     listen(told)
     assert consumer.stopped == 1
@@ -148,10 +148,10 @@ def test_it_is_not_ready_while_no_broker_answers_and_ready_again_after(
 
 def test_who_is_quiet_but_there_stays_ready(consumer: FakeConsumer) -> None:
     async def told(pulse: Pulse) -> None:
-        await until(pulse.is_ready)
+        await until(lambda: not pulse.unready())
         for _ in range(50):
             await asyncio.sleep(0.005)
-            assert pulse.is_ready()
+            assert not pulse.unready()
 
     listen(told)
 
@@ -164,7 +164,7 @@ def test_a_commit_that_no_broker_takes_is_no_hanging_and_holds_up_no_stop(consum
         await until(lambda: "do not answer" in pulse.unready())
         began = time.monotonic()
         while time.monotonic() - began < 0.4:
-            assert pulse.is_alive(), "a new one would not help"
+            assert not pulse.hanging(), "a new one would not help"
             await asyncio.sleep(0.01)
 
     listen(told, most_seconds=0.3)
@@ -175,7 +175,7 @@ def test_a_stop_while_no_broker_is_there_is_an_orderly_one(consumer: FakeConsume
     consumer.stops_badly = True
 
     async def told(pulse: Pulse) -> None:
-        await until(pulse.is_ready)
+        await until(lambda: not pulse.unready())
 
     listen(told)
     assert consumer.closed, "aiokafka stopped midway, and left its client open"

@@ -153,7 +153,8 @@ def test_one_table_that_a_catalog_does_not_tell_of_is_asked_for_again_soon(
 
 
 def test_a_catalog_that_never_answers_keeps_no_process() -> None:
-    text = "import time; from trigger.looking import _start; _start(lambda: time.sleep(60)); print('ended', flush=True)"
+    begin = "import time; from trigger.looking import in_background; in_background(lambda: time.sleep(60))"
+    text = f"{begin}; print('ended', flush=True)"
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=20, check=True
     )

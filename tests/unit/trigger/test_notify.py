@@ -126,3 +126,12 @@ def test_a_state_that_is_away_asks_the_sender_to_try_again(
 def test_a_failure_of_ours_is_an_answer(door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trigger.intake.normalise", lambda _: 1 / 0)
     assert door().post(BY_NAME, **RIGHT) == (500, "failed; the log says why\n")
+
+
+@pytest.mark.parametrize(("size", "headers", "status"), [(3_000_000, RIGHT, 413), (3_000_000, {}, 401)])
+def test_who_sends_too_much_hears_it(
+    door: Callable[..., Door], size: int, headers: dict[str, str], status: int
+) -> None:
+    """And not that the connection broke while it was still sending."""
+    for _ in range(5):
+        assert door().post(b" " * size, **headers)[0] == status

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,13 @@ from trigger import registry as module
 from trigger.registry import Registry
 
 PATIENCE = 5.0
+
+
+def until(done: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 20.0
+    while not done():
+        assert time.monotonic() < ends_at
+        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -66,6 +76,72 @@ def test_an_error_that_nobody_named_leaves_what_was_known_too(tmp_path: Path, ca
     assert isinstance(registry.problem, Transient)
     assert "RuntimeError" in str(registry.problem)
     assert "secret" not in str(registry.problem)
+    registry.close()
+
+
+TWO_CATALOGS = """
+discover:
+  - {namespace: raw, match: "*_changelog", mirror_namespace: shop}
+  - {namespace: far, match: "*_changelog", mirror_namespace: far, changelog_catalog: other}
+"""
+
+
+def test_a_catalog_that_hangs_is_waited_for_once_and_hides_no_other_catalogs_changelogs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung, let_go = FakeHeads({"far.b_changelog": "b1"}), threading.Event()
+    near = FakeHeads({"raw.a_changelog": "a1"})
+    hung.before_list = lambda: let_go.wait(30.0)
+    monkeypatch.setattr(module, "open_source", lambda properties, name: hung if name else near)
+    registry = Registry(settings(tmp_path, TWO_CATALOGS))
+    registry.refresh(patience_seconds=0.1)
+    assert registry.names() == {"shop.a"}
+    assert "other" in str(registry.problem)
+    assert registry.refusals == 0, "slow is no refusal yet"
+    near.heads["raw.c_changelog"] = "c1"
+    began = time.monotonic()
+    registry.refresh(patience_seconds=20.0)
+    assert time.monotonic() - began < 10.0, "what hangs is waited for once"
+    assert registry.names() == {"shop.a", "shop.c"}
+    let_go.set()
+
+    def is_heard() -> bool:
+        registry.refresh(patience_seconds=1.0)
+        return registry.problem is None
+
+    until(is_heard)
+    assert registry.names() == {"shop.a", "shop.c", "far.b"}
+    registry.close()
+
+
+def test_a_catalog_that_is_silent_for_long_counts_as_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung, let_go, now = FakeHeads(), threading.Event(), [0.0]
+    hung.before_list = lambda: let_go.wait(30.0)
+    monkeypatch.setattr(module, "open_source", lambda properties, name: hung)
+    registry = Registry(settings(tmp_path, DISCOVER), clock=lambda: now[0])
+    for at, refusals in ((0.0, 0), (59.0, 0), (60.0, 1), (61.0, 2)):
+        now[0] = at
+        registry.refresh(patience_seconds=0.01)
+        assert registry.refusals == refusals
+    assert "1 minute" in str(registry.problem)
+    let_go.set()
+    registry.close()
+
+
+def test_what_a_catalog_listed_before_stays_while_it_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far, near = FakeHeads({"far.b_changelog": "b1"}), FakeHeads({"raw.a_changelog": "a1"})
+    monkeypatch.setattr(module, "open_source", lambda properties, name: far if name else near)
+    registry = Registry(settings(tmp_path, TWO_CATALOGS))
+    registry.refresh()
+    far.error = Transient("away")
+    near.heads["raw.c_changelog"] = "c1"
+    registry.refresh()
+    assert registry.names() == {"shop.a", "shop.c", "far.b"}
+    assert registry.problem is far.error
     registry.close()
 
 

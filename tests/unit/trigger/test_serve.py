@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import boto3
 import pytest
+from botocore.exceptions import NoCredentialsError
 from moto import mock_aws
 
-from icemirror.errors import BadConfig, Transient
+from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.settings.trigger import SqsSource
 from icemirror.state.events import Completed, Leave, Pick, RunState, Started
 from icemirror.state.reads import EVERYTHING
@@ -66,6 +68,28 @@ class TestRounds:
             scene.now += 15.0
             assert rounds.once()[1]
         assert scene.table().look_error is None
+
+    def test_a_launcher_that_is_slow_with_every_slot_does_not_look_like_a_hang(self, scene: Scene) -> None:
+        pulse = Pulse((ROUNDS,), 60.0, clock=lambda: scene.now)
+        rounds = rounds_of(scene)
+        rounds.alive = lambda: pulse.touch(ROUNDS)
+        pulse.beat(ROUNDS, False, "away")
+        rounds.once()
+        scene.now += 2.0
+        rounds.once()
+        hung: list[str] = []
+        real = scene.launcher.poll
+
+        def slow(run_id: str) -> RunState:
+            hung.extend(pulse.hanging())
+            scene.now += 70.0
+            return real(run_id)
+
+        scene.launcher.poll = slow  # type: ignore[method-assign]
+        scene.now += 5.0
+        rounds.once()
+        assert (hung, pulse.hanging()) == ([], [])
+        assert pulse.unready() == "rounds: away", "that it lives does not say that it works"
 
     def test_a_lost_event_is_found_by_the_sweep(self, scene: Scene) -> None:
         rounds = rounds_of(scene)
@@ -185,9 +209,9 @@ def test_it_serves_until_it_is_told_to_stop_and_ends_in_order(scene: Scene) -> N
 
     async def live() -> None:
         house, stop = House(scene), asyncio.Event()
-        assert not house.pulse.is_ready(), "nothing has worked yet"
+        assert house.pulse.unready(), "nothing has worked yet"
         task = asyncio.create_task(house.service(scene.intake).run(stop))
-        await until(lambda: len(scene.launcher.launches) == 2 and house.pulse.is_ready())
+        await until(lambda: len(scene.launcher.launches) == 2 and not house.pulse.unready())
         stop.set()
         await asyncio.wait_for(task, 10)
         assert house.told.ended
@@ -209,20 +233,27 @@ def test_a_part_that_cannot_go_on_ends_the_service_and_says_why(scene: Scene) ->
 def test_health_is_about_hanging_and_readiness_about_work() -> None:
     now = 0.0
     pulse = Pulse(("kafka", ROUNDS), 120.0, clock=lambda: now)
-    assert (pulse.is_alive(), pulse.is_ready()) == (True, False)
+    assert (pulse.hanging(), bool(pulse.unready())) == ([], True)
     pulse.beat("kafka", True)
     pulse.beat(ROUNDS, True)
-    assert pulse.is_ready()
+    assert not pulse.unready()
     pulse.beat("kafka", False)
-    assert (pulse.is_alive(), pulse.is_ready()) == (True, False)
+    assert (pulse.hanging(), bool(pulse.unready())) == ([], True)
     pulse.beat("kafka", False, "no broker is there")
     assert pulse.unready() == "kafka: no broker is there"
     pulse.beat("kafka", True)
     assert pulse.unready() == ""
     now = 121.0
     pulse.beat(ROUNDS, True)
-    assert (pulse.hanging(), pulse.is_alive(), pulse.is_ready()) == (["kafka"], False, False)
+    assert (pulse.hanging(), bool(pulse.unready())) == (["kafka"], True)
     assert pulse.unready() == "kafka: hangs"
+
+
+def _raising(error: Exception) -> Callable[..., NoReturn]:
+    def fail(**_: object) -> NoReturn:
+        raise error
+
+    return fail
 
 
 class TestSqs:
@@ -302,6 +333,33 @@ class TestSqs:
         end = time.monotonic() + 1.5
         self.listen(scene, queue, lambda: time.monotonic() > end)
         assert 1 <= len(received) <= 5
+
+    def test_a_state_that_cannot_be_used_is_not_tried_for_ever(
+        self, scene: Scene, queue: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client, url = queue
+
+        def refused(*_: object) -> None:
+            raise Invalid("DynamoDB refused to change the state")
+
+        client.send_message(QueueUrl=url, MessageBody=BY_NAME.decode())
+        monkeypatch.setattr("trigger.intake.apply", refused)
+        end = time.monotonic() + 5.0
+        with pytest.raises(Invalid, match="DynamoDB refused"):
+            self.listen(scene, queue, lambda: time.monotonic() > end)
+        assert self.left(queue) == 1
+
+    def test_missing_credentials_and_regions_need_a_person(
+        self, scene: Scene, queue: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = SimpleNamespace(receive_message=_raising(NoCredentialsError()))
+        end = time.monotonic() + 5.0
+        with pytest.raises(BadConfig, match="credentials"):
+            self.listen(scene, (client, "q"), lambda: time.monotonic() > end)
+        monkeypatch.delenv("AWS_DEFAULT_REGION")
+        desk: Any = None  # the client comes first
+        with pytest.raises(BadConfig, match=r"trigger\.sources\.sqs: .*region"):
+            SqsListener(SqsSource(queue_url="q"), desk)
 
     def test_a_queue_that_is_not_there_needs_a_person(self, scene: Scene, queue: Any) -> None:
         with pytest.raises(BadConfig, match="queue_url"):

@@ -12,12 +12,12 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, make_url
 
 from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.table_id import TableId
 from trigger.heads.open_source import open_source
-from trigger.heads.sql import AlchemyDatabase, SqlHeads
+from trigger.heads.sql import AlchemyDatabase, SqlHeads, connect_arguments
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 ORDERS, MISSING = TableId.parse("raw.shop.orders_changelog"), TableId.parse("raw.shop.nothing")
@@ -136,7 +136,7 @@ def test_a_file_that_is_no_catalog_needs_a_person(tmp_path: Path) -> None:
         ({"type": "sql", "uri": "sqlite://"}, "in memory"),
         ({"type": "sql", "uri": "sqlite:///:memory:"}, "in memory"),
         ({"type": "sql", "uri": "nonsense+driver://host/db"}, "no address of a database"),
-        ({"type": "hive", "uri": "thrift://host"}, "only rest, sql and glue"),
+        ({"type": "dynamodb"}, "only rest, sql, glue and hive"),
         ({"type": "rest", "uri": "http://host", "rest.sigv4-enabled": "true"}, "type: glue"),
     ],
 )
@@ -149,3 +149,20 @@ def test_the_type_follows_from_the_address(catalog: SqlCatalog, tmp_path: Path) 
     given = properties(tmp_path)
     del given["type"]
     assert open_source(given).list_tables("raw.shop")
+
+
+@pytest.mark.parametrize(
+    ("uri", "given"),
+    [
+        ("postgresql+psycopg2://u:p@h/c", {"connect_timeout": 5}),
+        ("postgresql+psycopg://u:p@h/c", {"connect_timeout": 5}),
+        ("mysql+pymysql://u:p@h/c", {"connect_timeout": 5}),
+        ("postgresql+pg8000://u:p@h/c", {"timeout": 5}),
+        ("postgresql://u:p@h/c?connect_timeout=30", {}),
+        ("oracle+oracledb://u:p@h/c", {}),
+    ],
+)
+def test_a_database_that_does_not_answer_is_given_up_soon_unless_its_address_says_when(
+    uri: str, given: dict[str, int]
+) -> None:
+    assert connect_arguments(make_url(uri)) == given

@@ -91,10 +91,19 @@ def test_a_table_that_no_job_knows_is_quarantined_after_a_few_launches(story: St
     row = story.table(ORDERS)
     assert (row.quarantined, row.failures, row.owner) == (True, story.policy.max_failures, None)
     assert row.error is not None
-    assert row.error.kind is Kind.INVALID
+    assert row.error.kind is Kind.TRANSIENT, "jobs that know it may be on their way"
     assert "the configuration of the jobs does not have it" in row.error.message
     assert story.shown()[ORDERS]["state"] == "quarantined"
     assert story.slot().failures == 0, "no job has failed"
+
+
+def test_a_table_that_no_job_knows_after_its_quarantine_either_takes_a_person(story: Story) -> None:
+    story.live(2400.0)
+    story.live(4 * story.policy.probation_seconds)
+    row = story.table(ORDERS)
+    assert (row.quarantined, row.failures) == (True, story.policy.max_failures + 1)
+    assert row.error is not None
+    assert row.error.kind is Kind.INVALID
 
 
 def test_the_other_tables_are_merged_all_the_while(story: Story) -> None:

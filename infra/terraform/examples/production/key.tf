@@ -19,10 +19,10 @@ resource "aws_kms_key" "this" {
         Principal = { Service = "logs.${data.aws_region.current.name}.amazonaws.com" }
         Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
         Resource  = "*"
-        Condition = { ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:aws:logs:*:${data.aws_caller_identity.current.account_id}:log-group:/aws/lambda/icemirror-prod" } }
+        Condition = { ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:aws:logs:*:${data.aws_caller_identity.current.account_id}:log-group:/aws/lambda/${local.name}" } }
       },
       {
-        Sid       = "Disks"
+        Sid       = "DisksAndLogsOfJobs"
         Effect    = "Allow"
         Principal = { Service = "emr-serverless.amazonaws.com" }
         Action    = ["kms:Decrypt", "kms:GenerateDataKey"]

@@ -12,12 +12,12 @@ terraform {
 
 variable "trigger_image" {
   type        = string
-  description = "Image of the function in ECR, by digest."
+  description = "Image of the function in ECR, by digest: the Dockerfile's target `function`."
 }
 
 variable "job_image" {
   type        = string
-  description = "Image of the jobs in ECR, by digest."
+  description = "Image of the jobs in ECR, by digest: the Dockerfile's target `job-emr`. Its repository lets EMR read it (docs/deploy-aws.md)."
 }
 
 variable "msk_cluster_arn" {
@@ -30,6 +30,10 @@ variable "alarm_email" {
   description = "Who is told of alarms."
 }
 
+locals {
+  name = "icemirror-prod"
+}
+
 data "aws_caller_identity" "current" {}
 
 data "aws_region" "current" {}
@@ -37,7 +41,7 @@ data "aws_region" "current" {}
 module "icemirror" {
   source = "../.."
 
-  name = "icemirror-prod"
+  name = local.name
   discover = [
     { namespace = "raw", match = "*_changelog", mirror_namespace = "shop" },
   ]

@@ -41,13 +41,16 @@ locals {
     }
   }
 
+  # A name that was only cut could be another bucket's as well.
+  names = { for rule in keys(local.rules) : rule => length("${var.name}-${rule}") <= 64 ? "${var.name}-${rule}" : "${substr("${var.name}-${rule}", 0, 55)}-${substr(sha256(rule), 0, 8)}" }
+
   rules = merge(var.s3 ? local.of_buckets : {}, var.glue ? local.of_glue : {}, local.of_runs)
 }
 
 resource "aws_cloudwatch_event_rule" "this" {
   for_each = local.rules
 
-  name          = substr("${var.name}-${each.key}", 0, 64)
+  name          = local.names[each.key]
   description   = each.value.description
   event_pattern = jsonencode(each.value.pattern)
   tags          = var.tags

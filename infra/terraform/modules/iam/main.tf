@@ -49,6 +49,20 @@ locals {
     Resource = [var.kms_key_arn]
   }]
 
+  # EMR takes no job for encrypted disks from those who may not look at the key.
+  launch_with_key = var.job_key_arn == null ? [] : [{
+    Sid      = "LaunchWithKey"
+    Effect   = "Allow"
+    Action   = ["kms:DescribeKey"]
+    Resource = [var.job_key_arn]
+  }]
+  use_keys_of_lake = length(var.lake_key_arns) == 0 ? [] : [{
+    Sid      = "UseKeysOfLake"
+    Effect   = "Allow"
+    Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
+    Resource = var.lake_key_arns
+  }]
+
   keep_state = [{
     Sid    = "KeepState"
     Effect = "Allow"
@@ -59,10 +73,10 @@ locals {
   }]
 
   policies = merge({
-    trigger     = concat(local.trigger, local.msk, local.keep_state, local.use_key)
-    job         = concat(local.job, local.list_changelogs, local.list_mirrors, local.keep_state, local.use_key)
-    maintenance = concat(local.maintenance, local.maintenance_as_job, local.list_mirrors, local.use_key)
-  }, { for role, policy in { scheduler = concat(local.scheduler, local.use_key) } : role => policy if var.maintenance_job })
+    trigger     = concat(local.trigger, local.msk, local.keep_state, local.use_key, local.launch_with_key)
+    job         = concat(local.job, local.list_changelogs, local.list_mirrors, local.keep_state, local.use_key, local.use_keys_of_lake)
+    maintenance = concat(local.maintenance, local.maintenance_as_job, local.list_mirrors, local.use_key, local.use_keys_of_lake)
+  }, { for role, policy in { scheduler = concat(local.scheduler, local.use_key, local.launch_with_key) } : role => policy if var.maintenance_job })
 
   # Who may be each of them. A service acts only for this account, and EMR only for this application.
   of_application = {

@@ -46,7 +46,7 @@ locals {
     {
       Sid      = "FindBrokers"
       Effect   = "Allow"
-      Action   = ["kafka:DescribeClusterV2", "kafka:GetBootstrapBrokers"]
+      Action   = ["kafka:DescribeCluster", "kafka:DescribeClusterV2", "kafka:GetBootstrapBrokers"]
       Resource = [var.msk.cluster_arn]
     },
     {

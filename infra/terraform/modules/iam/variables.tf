@@ -90,6 +90,18 @@ variable "kms_key_arn" {
   default     = null
 }
 
+variable "job_key_arn" {
+  type        = string
+  description = "The key that jobs' disks and logs at EMR are encrypted with; null for EMR's own."
+  default     = null
+}
+
+variable "lake_key_arns" {
+  type        = list(string)
+  description = "Keys that objects of the lake are encrypted with."
+  default     = []
+}
+
 variable "msk" {
   type        = object({ cluster_arn = string, topics = list(string), consumer_group = string })
   description = "The cluster and topics that the function reads; null for none."

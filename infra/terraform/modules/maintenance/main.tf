@@ -10,6 +10,10 @@ locals {
     "${local.driver_env}.PYSPARK_PYTHON"        = local.python
   }
 
+  key      = { for name, arn in { EncryptionKeyArn = var.key_arn } : name => arn if arn != null }
+  of_disks = { for name in ["DiskEncryptionConfiguration"] : name => local.key if var.key_arn != null }
+  of_logs  = { for name in ["ManagedPersistenceMonitoringConfiguration"] : name => local.key if var.key_arn != null }
+
   run = {
     ApplicationId           = var.application_id
     ClientToken             = "<aws.scheduler.execution-id>"
@@ -23,14 +27,12 @@ locals {
     ConfigurationOverrides = merge({
       ApplicationConfiguration = [{
         Classification = "spark-defaults"
-        Properties = merge(local.of_archives, {
+        Properties = merge(local.of_archives, var.workers, {
           "${local.driver_env}.ICEMIRROR_CONFIG_PACKED" = base64gzip(var.configuration)
-          "spark.driver.cores"                          = "2"
-          "spark.driver.memory"                         = "6g"
         })
       }]
-      MonitoringConfiguration = { S3MonitoringConfiguration = { LogUri = var.log_uri } }
-    }, { for name, arn in { DiskEncryptionConfiguration = var.disk_key_arn } : name => { EncryptionKeyArn = arn } if arn != null })
+      MonitoringConfiguration = merge({ S3MonitoringConfiguration = { LogUri = var.log_uri } }, local.of_logs)
+    }, local.of_disks)
     Tags = var.tags
   }
 }

@@ -38,9 +38,14 @@ variable "configuration" {
   description = "The configuration, as JSON."
 }
 
-variable "disk_key_arn" {
+variable "workers" {
+  type        = map(string)
+  description = "Spark's properties that say how large and how many the job's workers are."
+}
+
+variable "key_arn" {
   type        = string
-  description = "Key of the job's disks; null for EMR's own."
+  description = "Key of the job's disks, and of the logs that EMR keeps; null for EMR's own."
   default     = null
 }
 

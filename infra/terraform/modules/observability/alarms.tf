@@ -1,18 +1,21 @@
 locals {
+  # Each sweep tells once how all tables stand. A period without it would leave an alarm as it is, for good.
+  sweep_period = 60 * max(5, var.sweep_minutes)
+
   alarms = {
     lag = {
       says      = "A mirror is more than ${var.alarms.lag_seconds} s behind. `icemirror status` says which and why."
       namespace = local.namespace, metric = "lag_seconds", statistic = "Maximum", dimensions = {}
-      period    = 300, periods = 3, threshold = var.alarms.lag_seconds, missing = "ignore"
+      period    = local.sweep_period, periods = 3, threshold = var.alarms.lag_seconds, missing = "ignore"
     }
     sweep = {
       says      = "The trigger has not looked at the changelogs for half an hour: see the function's log."
-      namespace = "AWS/Lambda", metric = "Invocations", statistic = "Sum", dimensions = { FunctionName = var.name }
+      namespace = local.namespace, metric = "lag_seconds", statistic = "SampleCount", dimensions = {}
       period    = 1800, periods = 1, threshold = null, missing = "breaching"
     }
     errors = {
       says      = "The trigger's function fails again and again: see its log."
-      namespace = "AWS/Lambda", metric = "Errors", statistic = "Sum", dimensions = { FunctionName = var.name }
+      namespace = "AWS/Lambda", metric = "Errors", statistic = "Sum", dimensions = { FunctionName = var.function_name }
       period    = 300, periods = 3, threshold = 0, missing = "notBreaching"
     }
     launch-failures = {
@@ -28,12 +31,12 @@ locals {
     turn = {
       says      = "A job took more than ${var.alarms.turn_seconds} s for one table: a large backlog, or too few workers. See its log."
       namespace = local.namespace, metric = "turn_seconds", statistic = "Maximum", dimensions = {}
-      period    = 300, periods = 1, threshold = var.alarms.turn_seconds, missing = "ignore"
+      period    = local.sweep_period, periods = 1, threshold = var.alarms.turn_seconds, missing = "ignore"
     }
     quarantine = {
       says      = "A table needs a person. `icemirror status` says why; `icemirror resume` takes it again."
       namespace = local.namespace, metric = "quarantined_tables", statistic = "Maximum", dimensions = {}
-      period    = 300, periods = 1, threshold = 0, missing = "ignore"
+      period    = local.sweep_period, periods = 1, threshold = 0, missing = "ignore"
     }
     dead-letters = {
       says      = "Events could not be understood. `icemirror dead-letters` shows them."
@@ -75,11 +78,13 @@ resource "aws_cloudwatch_metric_alarm" "this" {
 }
 
 # What runs costs: many vCPUs for long. EMR's metrics have more dimensions from release to release, so they are asked
-# for by a query; the greatest of an application is that of all its workers.
+# for by a query; the greatest of an application is that of all its workers. It falls to nothing now and then while they
+# work, so that most of the time is enough.
 resource "aws_cloudwatch_metric_alarm" "cost" {
   alarm_name          = "${var.name}-cost"
   alarm_description   = "Jobs have held more than ${var.alarms.vcpu} vCPUs for three hours."
   evaluation_periods  = 36
+  datapoints_to_alarm = 30
   comparison_operator = "GreaterThanThreshold"
   threshold           = var.alarms.vcpu
   treat_missing_data  = "notBreaching"

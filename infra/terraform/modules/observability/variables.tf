@@ -1,6 +1,16 @@
 variable "name" {
   type        = string
-  description = "Prefix of the names, and the function's name."
+  description = "Prefix of the names."
+}
+
+variable "function_name" {
+  type        = string
+  description = "The trigger's function."
+}
+
+variable "sweep_minutes" {
+  type        = number
+  description = "How often a sweep tells how all tables stand."
 }
 
 variable "region" {

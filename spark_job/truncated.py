@@ -1,0 +1,74 @@
+"""Which truncation of the source a merge starts from, and where it must not go on.
+
+What is built from the beginning is built without the events before the last truncation of all that is to be merged,
+so that many truncations cost no more than one. A mirror that is there has rows of before: only a rebuild is free of
+them, unless the truncation was told before, and comes once more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from icemirror.cursor import Truncation
+from icemirror.errors import Invalid
+from spark_job.changelog.truncations import (
+    are_before,
+    find_truncation,
+    is_news,
+    known_truncation,
+    not_followed,
+)
+from spark_job.collapse import read_changes
+from spark_job.plan import Slice
+from spark_job.stock import Prepared
+
+
+def follow_truncation(prepared: Prepared, part: Slice) -> tuple[Prepared, Slice]:
+    """A table and its next slice, with the truncation that counts; raises `SourceTruncated` where one is known ahead.
+
+    A person who wants to be asked is asked: then the merge itself stops there.
+    """
+    shape, mirror, io = prepared.shape, prepared.mirror, prepared.changelog.io
+    if not shape.truncates or shape.is_keyless:
+        return prepared, part
+    if mirror is not None and mirror.cursor is not None:
+        ahead = known_truncation(part.files, shape)
+        if ahead is None or not is_news(ahead.truncation, shape.truncated):
+            return prepared, part
+        if not _is_told_again(prepared, part, ahead.truncation):
+            raise not_followed(shape, ahead.path, ahead.truncation.row)
+        return _from(prepared, part, ahead.truncation)
+    if prepared.settings.on_truncate == "stop" and not prepared.staged:
+        return prepared, part
+    last = find_truncation(io, [file for one in prepared.slices for file in one.files], shape)
+    if last is None:
+        return prepared, part
+    if mirror is not None and mirror.live_rows and not prepared.staged:
+        raise not_followed(shape, last.path, last.truncation.row)  # it was adopted, and has rows of before
+    return _from(prepared, part, last.truncation)
+
+
+def _from(prepared: Prepared, part: Slice, truncation: Truncation) -> tuple[Prepared, Slice]:
+    """Nothing before this truncation counts from now on."""
+    shape = replace(prepared.shape, truncated=truncation)
+    return replace(prepared, shape=shape), Slice(part.files, part.cursor.truncated_at(truncation))
+
+
+def _is_told_again(prepared: Prepared, part: Slice, ahead: Truncation) -> bool:
+    """Whether a truncation is the one that was followed, or takes away no more: no event lies between the two."""
+    shape, known = prepared.shape.without_truncations(), prepared.shape.truncated
+    if known is None or known.sequence != ahead.sequence:
+        return False
+    try:
+        merged = [file for file in prepared.merged_files() if file.sequence_number >= known.commit]
+    except Invalid:  # nobody knows what was merged
+        return False
+    told = np.array(known.sequence, dtype=np.uint64)
+    for file in (*merged, *part.files):
+        events = read_changes(prepared.changelog.io, file, 0, replace(shape, truncated=known))
+        between = are_before(ahead, events.sequence, events.row, file)
+        if bool((between & (events.sequence == told).all(axis=1)).any()):
+            return False
+    return True

@@ -1,0 +1,137 @@
+"""A Hive Metastore in this process, spoken to in Thrift: its tables are given, its age and its faults can be chosen.
+
+The protocol is that of the `thrift` package and of the stubs that PyIceberg brings: a judge of our own reader.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hive_metastore.ThriftHiveMetastore import Processor
+from hive_metastore.ttypes import (
+    FieldSchema,
+    GetTableResult,
+    GetTablesRequest,
+    GetTablesResult,
+    MetaException,
+    NoSuchObjectException,
+    StorageDescriptor,
+    Table,
+    UnknownDBException,
+)
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+NOT_IN_HIVE_4 = ("get_table", "get_table_objects_by_name")
+NOT_IN_HIVE_2 = ("get_table_req", "get_table_objects_by_name_req")
+
+
+class Metastore:
+    """`tables`: by database and name, their parameters."""
+
+    def __init__(self, without: tuple[str, ...] = NOT_IN_HIVE_4) -> None:
+        self.tables: dict[tuple[str, str], dict[str, str]] = {}
+        self.columns = 3
+        self.says: MetaException | None = None
+        self.asked: list[str] = []
+        self.users: list[tuple[str, list[str]]] = []
+        self.port = 0
+        self.processor = Processor(self)
+        for method in without:
+            del self.processor._processMap[method]
+
+    @property
+    def uri(self) -> str:
+        return f"thrift://127.0.0.1:{self.port}"
+
+    def add(self, database: str, name: str, head: str) -> None:
+        """An Iceberg table."""
+        self.tables[database, name] = {"table_type": "ICEBERG", "metadata_location": head}
+
+    def get_table(self, dbname: str, tbl_name: str) -> Table:
+        self.asked.append("get_table")
+        name = (dbname.lower(), tbl_name.lower())
+        if name not in self.tables:
+            raise NoSuchObjectException("table not found")
+        return self._table(*name)
+
+    def get_table_req(self, req: Any) -> GetTableResult:
+        return GetTableResult(self.get_table(req.dbName, req.tblName))
+
+    def get_table_objects_by_name(self, dbname: str, tbl_names: list[str]) -> list[Table]:
+        self.asked.append("get_table_objects_by_name")
+        if self.says is not None:
+            raise self.says
+        database = dbname.lower()
+        if database not in {one for one, _ in self.tables}:
+            raise UnknownDBException("could not find database")
+        return [
+            self._table(database, name.lower())
+            for name in tbl_names
+            if (database, name.lower()) in self.tables
+        ]
+
+    def get_table_objects_by_name_req(self, req: GetTablesRequest) -> GetTablesResult:
+        assert req.capabilities.values == [2]
+        return GetTablesResult(self.get_table_objects_by_name(req.dbName, req.tblNames))
+
+    def get_all_tables(self, db_name: str) -> list[str]:
+        return [name for database, name in self.tables if database == db_name.lower()]
+
+    def set_ugi(self, user_name: str, group_names: list[str]) -> list[str]:
+        self.users.append((user_name, group_names))
+        return group_names
+
+    def _table(self, database: str, name: str) -> Table:
+        columns = [FieldSchema(f"c{at}", "string", None) for at in range(self.columns)]
+        return Table(
+            name, database, "me", 1, 2, 0, StorageDescriptor(columns), [], self.tables[database, name]
+        )
+
+
+@contextmanager
+def serving(server: Metastore) -> Iterator[Metastore]:
+    """The metastore, on a port of its own."""
+
+    def answer(stream: socket.socket) -> None:
+        taken = TSocket()
+        taken.setHandle(stream)
+        protocol = TBinaryProtocol(TBufferedTransport(taken))
+        try:
+            while True:
+                server.processor.process(protocol, protocol)
+        except (TTransportException, OSError):
+            taken.close()
+
+    with listening(answer) as server.port:
+        yield server
+
+
+@contextmanager
+def listening(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A port whose every connection is handed to `answer`, in a thread of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.05)
+        done = threading.Event()
+
+        def serve() -> None:
+            while not done.is_set():
+                try:
+                    stream, _ = listener.accept()
+                except TimeoutError:
+                    continue
+                stream.settimeout(None)
+                threading.Thread(target=answer, args=(stream,), daemon=True).start()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            done.set()
+            thread.join()

@@ -1,0 +1,89 @@
+"""A Hive catalog asks whichever metastore answers, in the calls that it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import signature
+
+import pytest
+from hive_metastore.ThriftHiveMetastore import Client
+from pyiceberg.catalog.hive import HiveCatalog, SchemaToHiveConverter, _HiveClient
+from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType, UUIDType
+
+from icemirror.errors import Invalid, Transient
+from spark_job.iceberg.failures import named
+from spark_job.iceberg.open_catalog import open_catalog
+from tests.metastore import NOT_IN_HIVE_2, NOT_IN_HIVE_4, Metastore, serving
+
+DEAD = "thrift://127.0.0.1:9"
+
+
+@pytest.fixture(params=[NOT_IN_HIVE_2, NOT_IN_HIVE_4], ids=["hive-2", "hive-4"])
+def hive(request: pytest.FixtureRequest) -> Iterator[Metastore]:
+    server = Metastore(request.param)
+    server.add("raw", "orders", "s3://b/m1.json")
+    with serving(server):
+        yield server
+
+
+def opened(uri: str, **properties: str) -> HiveCatalog:
+    found = open_catalog("icemirror", {"type": "hive", "uri": uri, **properties})
+    assert isinstance(found, HiveCatalog)
+    return found
+
+
+def test_tables_are_found_whatever_the_age_of_the_metastore(hive: Metastore) -> None:
+    catalog = opened(hive.uri)
+    with catalog._client as client:
+        assert client.get_table("raw", "orders").parameters["metadata_location"] == "s3://b/m1.json"
+    assert catalog.list_tables("raw") == [("raw", "orders")]
+    assert not catalog.table_exists("raw.nothing")
+
+
+def test_the_next_metastore_is_asked_where_one_is_silent(hive: Metastore) -> None:
+    catalog = opened(f"{DEAD}, {hive.uri}")
+    for _ in range(2):
+        assert catalog.list_tables("raw") == [("raw", "orders")]
+    with pytest.raises(Transient, match="cannot be reached"), named("raw.orders"):
+        opened(f"{DEAD},{DEAD}").load_table("raw.orders")
+
+
+def test_user_and_group_are_told(hive: Metastore) -> None:
+    opened(hive.uri, ugi="etl:lake").list_tables("raw")
+    assert hive.users == [("etl", ["lake"])]
+
+
+def test_a_metastore_that_never_answers_is_waited_for_no_longer_than_said(hive: Metastore) -> None:
+    transport = opened(hive.uri)._client._all[0]._transport  # type: ignore[attr-defined]
+    assert transport._TBufferedTransport__trans._timeout == 120
+
+
+def test_a_table_of_another_kind_needs_a_person(hive: Metastore) -> None:
+    hive.tables["raw", "csv"] = {}
+    with pytest.raises(Invalid, match="no Iceberg table"), named("raw.csv"):
+        opened(hive.uri).load_table("raw.csv")
+
+
+def test_every_type_of_a_column_has_a_name_in_hive(hive: Metastore) -> None:
+    opened(hive.uri)
+    known = (TimestampNanoType(), TimestamptzNanoType(), TimeType(), UUIDType())
+    names = [SchemaToHiveConverter(False).primitive(kind) for kind in known]
+    assert names == ["timestamp", "timestamp with local time zone", "string", "string"]
+
+
+def test_what_is_relied_on_of_pyicebergs_client() -> None:
+    assert list(signature(_HiveClient.__init__).parameters)[1:] == [
+        "uri",
+        "ugi",
+        "kerberos_auth",
+        "kerberos_service_name",
+    ]
+    assert {"_init_thrift_transport", "_client", "__enter__", "__exit__"} <= vars(_HiveClient).keys()
+    used = HiveCatalog.commit_table.__code__.co_names
+    assert {"lock", "unlock", "alter_table_with_environment_context", "_client"} <= set(used)
+    assert list(signature(Client.alter_table_with_environment_context).parameters)[1:] == [
+        "dbname",
+        "tbl_name",
+        "new_tbl",
+        "environment_context",
+    ]

@@ -1,0 +1,395 @@
+"""Rows that say that the source was truncated: nothing before them counts, whenever they and the others come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from icemirror.result import Rebuilt, Staged
+from icemirror.state.replay import Replay
+from spark_job.iceberg.mirror import read_mirror
+from spark_job.replays.replay import replay_step
+from spark_job.replays.resync import advance, look_ahead, take_stock
+from spark_job.verify.check import Options, verify_table
+from tests.unit.iceberg.samples import commit_snapshot, manifest_of
+from tests.unit.merge.anew import lose_history, made_anew, steps
+from tests.unit.merge.lab import Lab, write_file
+from tests.unit.merge.truncating import VALUES, file_of, followed, make, tell
+
+
+def filled(folder: Path, options: str = "", batch: int = 3) -> Lab:
+    """A mirror of three rows."""
+    lab = make(folder, options, batch)
+    tell(lab, "I1@1 I2@1", "I3@1")
+    tell(lab, "U1@2=b D2@2 I4@2")
+    lab.merge()
+    assert lab.rows() == {1: "b", 3: "I3@1", 4: "I4@2"}
+    return lab
+
+
+def is_verified(lab: Lab) -> bool:
+    """Rows, index and changelog agree."""
+    return verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+
+
+def test_rows_before_a_truncation_are_gone_and_those_after_it_there(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "U3@3=c T@4 I1@5=n", "I7@6=n")
+    lab.merge()
+    assert lab.rows() == {1: "n", 7: "n"}
+    assert is_verified(lab)
+
+
+def test_a_truncation_with_nothing_after_it_leaves_nothing(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "T@4")
+    lab.merge()
+    assert lab.rows() == {}
+    assert is_verified(lab)
+    tell(lab, "I2@5=n U3@3=late")
+    merged = lab.merge()
+    assert lab.rows() == {2: "n"}
+    assert [part.stale for part in merged.slices] == [1]
+    assert is_verified(lab)
+
+
+def test_readers_see_what_came_with_a_truncation_or_what_was_before_it(tmp_path: Path) -> None:
+    lab = filled(tmp_path, batch=2)
+    tell(lab, "T@4 I1@5=n", "I2@5=n I3@5=n", "I4@5=n")
+    seen = []
+    steps(lab, lambda: seen.append(lab.rows()))
+    old = {1: "b", 3: "I3@1", 4: "I4@2"}
+    assert [rows for rows in seen if rows != old] == [dict.fromkeys((1, 2, 3, 4), "n")]
+    assert len(seen) > 3
+
+
+def test_rows_newer_than_a_truncation_that_comes_late_stay(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "I8@9 U3@8=new")
+    lab.merge()
+    tell(lab, "T@4")
+    lab.merge()
+    assert lab.rows() == {3: "new", 8: "I8@9"}
+    assert is_verified(lab)
+
+
+def test_a_truncation_that_was_followed_is_passed_over(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "T@4 I1@5=n")
+    lab.merge()
+    tell(lab, "T@3 I2@6=n T@2")
+    result = lab.merge()
+    assert result.outcome == "merged"
+    assert lab.rows() == {1: "n", 2: "n"}
+    last = followed(lab)
+    assert last is not None
+    assert last.sequence[0] == 4
+
+
+def test_a_truncation_that_is_told_again_in_a_later_commit_takes_no_rebuild(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "T@4 I1@5=n")
+    lab.merge()
+    tell(lab, "I2@6=n", "T@4 I1@5=n I3@6=n")
+    assert lab.merge().outcome == "merged"
+    assert lab.rows() == {1: "n", 2: "n", 3: "n"}
+    assert is_verified(lab)
+
+
+def test_of_equal_sequences_the_commit_the_file_and_the_row_decide(tmp_path: Path) -> None:
+    lab = filled(tmp_path, batch=100)
+    tell(lab, "I1@7=a", "I2@7=b T@7 I3@7=n", "I4@7=n")
+    tell(lab, "I5@7=n")
+    lab.merge()
+    assert lab.rows() == {3: "n", 4: "n", 5: "n"}
+    assert is_verified(lab)
+    tell(lab, "T@7 I6@7=m")
+    lab.merge()
+    assert lab.rows() == {6: "m"}
+    assert is_verified(lab)
+
+
+def test_many_truncations_cost_one_rebuild(tmp_path: Path) -> None:
+    lab = filled(tmp_path, batch=2)
+    for at in range(10, 16):
+        tell(lab, f"T@{at} I1@{at}={at}")
+    assert isinstance(steps(lab)[-1], Rebuilt)
+    assert lab.rows() == {1: "15"}
+    assert lab.merge().outcome == "up-to-date"
+
+
+def test_the_first_merge_brings_only_what_is_after_the_last_truncation(tmp_path: Path) -> None:
+    lab = make(tmp_path, batch=2)
+    tell(lab, "I1@1 I2@1", "T@2 I3@3", "I4@2")
+    tell(lab, "I5@4 T@5", "I6@6", "I7@1")
+    result = lab.merge()
+    assert result.outcome == "merged"
+    assert len(result.slices) > 2
+    assert lab.rows() == {6: "I6@6"}
+    assert is_verified(lab)
+
+
+def test_a_truncation_during_the_first_merge_is_followed_by_a_rebuild(tmp_path: Path) -> None:
+    lab = make(tmp_path, batch=2)
+    tell(lab, "I1@1 I2@1", "I3@3", "T@2 I4@3")
+    advance(lab.pipeline, lab.table)
+    tell(lab, "T@9 I9@9")
+    result = lab.merge()
+    assert lab.rows() == {9: "I9@9"}
+    assert result.outcome == "rebuilt"
+
+
+def test_another_truncation_during_the_rebuild_is_followed_after_it(tmp_path: Path) -> None:
+    lab = filled(tmp_path, batch=2)
+    tell(lab, "T@4 I1@5=n")
+    first = advance(lab.pipeline, lab.table)
+    assert isinstance(first, Staged)
+    tell(lab, "T@6 I2@7=m")
+    seen = []
+    while lab.rows() != {2: "m"}:
+        seen.append(advance(lab.pipeline, lab.table))
+        assert len(seen) < 20
+    assert [type(one) for one in seen].count(Rebuilt) == 2
+    assert is_verified(lab)
+
+
+def test_a_rebuild_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    lab = filled(tmp_path, batch=2)
+    tell(lab, "T@4 I1@5=n")
+    first = advance(lab.pipeline, lab.table)
+    assert isinstance(first, Staged)
+    again = lab.reconfigure(VALUES, "batch_size: 2\n")
+    second = advance(again.pipeline, again.table)
+    assert isinstance(second, Staged)
+    assert second.events > first.events
+    again.merge()
+    assert lab.rows() == {1: "n"}
+
+
+def test_stop_names_the_row_and_writes_nothing(tmp_path: Path) -> None:
+    lab = filled(tmp_path, "on_truncate: stop")
+    before = lab.mirror.metadata_location, lab.files_on_disk()
+    tell(lab, "I9@3 T@4")
+    error = lab.try_merge().error
+    assert error is not None
+    assert error.kind == "invalid"
+    assert "row 1 says that the source table was truncated ('TRUNCATE')" in error.message
+    assert "replay --full" in error.message
+    assert (lab.mirror.metadata_location, lab.files_on_disk()) == before
+
+
+def test_a_rebuild_that_a_person_asks_for_follows_what_stopped_the_table(tmp_path: Path) -> None:
+    lab = filled(tmp_path, "on_truncate: stop")
+    tell(lab, "I9@3 T@4 I1@5=n")
+    assert lab.try_merge().error is not None
+    rebuild_now(lab)
+    assert lab.rows() == {1: "n"}
+    lab.merge()
+    assert is_verified(lab)
+
+
+def test_stop_holds_for_a_first_merge_as_well(tmp_path: Path) -> None:
+    lab = make(tmp_path, "on_truncate: stop")
+    tell(lab, "I9@3 T@4")
+    error = lab.try_merge().error
+    assert error is not None
+    assert "was truncated" in error.message
+    assert not lab.catalog.table_exists("lab.world")
+
+
+def rebuild_now(lab: Lab) -> None:
+    """What `icemirror replay --full` asks for."""
+    replay = Replay(id="full-1", full=True, requested_at=0.0)
+    for _ in range(30):
+        step = replay_step(lab.pipeline, lab.table, replay)
+        if step.done:
+            return
+        replay = replace(replay, progress=step.progress)
+    pytest.fail("not done")
+
+
+def test_a_rebuild_keeps_to_truncations_that_were_followed(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "T@4 I1@5=n")
+    lab.merge()
+    rebuild_now(lab)
+    assert lab.rows() == {1: "n"}
+    assert followed(lab) is not None
+    assert is_verified(lab)
+
+
+def test_truncations_that_were_passed_over_are_followed_by_a_rebuild(tmp_path: Path) -> None:
+    ignoring = VALUES.replace("truncate", "ignore")
+    lab = filled(tmp_path).reconfigure(ignoring, "batch_size: 3\n")
+    tell(lab, "I8@3 T@4 I9@5")
+    lab.merge()
+    kept = lab.rows()
+    assert len(kept) == 5
+    follows = lab.reconfigure(VALUES, "batch_size: 3\n")
+    tell(lab, "I7@6")
+    follows.merge()
+    assert lab.rows() == {**kept, 7: "I7@6"}
+    assert is_verified(follows)
+    rebuild_now(follows)
+    assert lab.rows() == {7: "I7@6", 9: "I9@5"}
+    assert is_verified(follows)
+
+
+def test_a_changelog_that_was_compacted_and_expired_tells_the_same(tmp_path: Path) -> None:
+    lab = filled(tmp_path, batch=100)
+    tell(lab, "I1@4=a I2@4=b")
+    tell(lab, "I3@4=c T@4 I4@4=n I5@4=n")
+    lab.merge()
+    assert lab.rows() == {4: "n", 5: "n"}
+    merged = "I1@1 I2@1 I3@1 U1@2=b D2@2 I4@2"
+    compact_changelog(lab, f"{merged} I1@4=a I2@4=b I3@4=c T@4 I4@4=n I5@4=n")
+    lab.merge()
+    lose_history(lab)
+    tell(lab, "I6@5=n")
+    lab.merge()
+    assert lab.rows() == {4: "n", 5: "n", 6: "n"}
+    assert is_verified(lab)
+    rebuild_now(lab)
+    assert lab.rows() == {4: "n", 5: "n", 6: "n"}
+    assert is_verified(lab)
+
+
+def compact_changelog(lab: Lab, words: str) -> None:
+    """All events in one file, in their order, by a snapshot that changes no rows."""
+    written = write_file(lab.changelog.refresh(), file_of(words))
+    commit_snapshot(lab.changelog, "replace", [manifest_of(lab.changelog, 4711, [written])], 4711)
+
+
+def test_a_replay_does_not_bring_back_what_was_before(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "T@4 I1@5=n")
+    lab.merge()
+    first = lab.changelog.snapshots()[0].snapshot_id
+    replay = Replay(id="some", from_snapshot=first, requested_at=0.0)
+    for _ in range(30):
+        step = replay_step(lab.pipeline, lab.table, replay)
+        if step.done:
+            break
+        replay = replace(replay, progress=step.progress)
+    assert lab.rows() == {1: "n"}
+
+
+def test_a_changelog_made_anew_may_tell_of_truncations(tmp_path: Path) -> None:
+    lab = made_anew(filled(tmp_path))
+    tell(lab, "I1@1 T@2 I3@3=n")
+    lab.merge()
+    assert lab.rows() == {3: "n"}
+    assert is_verified(lab)
+
+
+def test_truncations_count_where_the_cursor_has_expired(tmp_path: Path) -> None:
+    lab = filled(tmp_path, "on_expired_cursor: rebuild")
+    tell(lab, "I9@3")
+    tell(lab, "T@4 I1@5=n")
+    tell(lab, "I2@6=n")
+    lose_history(lab)
+    lab.merge()
+    assert lab.rows() == {1: "n", 2: "n"}
+    assert is_verified(lab)
+
+
+def test_the_index_is_rebuilt_without_what_was_before(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "T@4 I1@5=n")
+    lab.merge()
+    root = read_mirror(lab.mirror, "lab.world").root_path
+    assert root is not None
+    Path(root.removeprefix("file://")).unlink()
+    tell(lab, "I3@3=late I4@6=n")
+    lab.merge()
+    assert lab.rows() == {1: "n", 4: "n"}
+    assert is_verified(lab)
+
+
+def test_a_truncation_without_a_sequence_is_an_error(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "I9@3 T@")
+    error = lab.try_merge().error
+    assert error is not None
+    assert "sequence_number is NULL in row 1" in error.message
+
+
+def test_only_a_truncation_without_a_sequence_is_a_bad_row(tmp_path: Path) -> None:
+    lab = filled(tmp_path, "on_bad_row: quarantine\nreject_limit: 1", batch=100)
+    tell(lab, "I8@9=n T@ I2@4 T@4 I5@4=n", "T@")
+    lab.merge()
+    assert lab.rows() == {5: "n", 8: "n"}
+    rejects = lab.catalog.load_table("lab.world_rejects").scan().to_arrow()
+    assert rejects["icemirror_reason"].to_pylist() == ["null-sequence", "null-sequence"]
+    assert is_verified(lab)
+
+
+def test_flagged_rows_from_before_a_truncation_are_gone(tmp_path: Path) -> None:
+    lab = filled_soft(tmp_path)
+    tell(lab, "T@4 I1@5=n I7@5 D7@6")
+    lab.merge()
+    rows = lab.mirror.scan().to_arrow().select(["id", "_is_deleted"]).to_pylist()
+    assert sorted((row["id"], row["_is_deleted"]) for row in rows) == [(1, False), (7, True)]
+    assert is_verified(lab)
+
+
+def filled_soft(folder: Path) -> Lab:
+    lab = make(folder, "delete_mode: soft")
+    tell(lab, "I1@1 I2@1 D2@2")
+    lab.merge()
+    return lab
+
+
+def test_a_value_that_did_not_change_is_not_taken_from_before_a_truncation(tmp_path: Path) -> None:
+    lab = filled(tmp_path, 'unchanged_value: "~"\non_missing_value: set-null')
+    tell(lab, "T@4 U1@5=~")
+    lab.merge()
+    assert lab.rows() == {1: None}
+    tell(lab, "U3@6=~")
+    lab.merge()
+    assert lab.rows() == {1: None, 3: None}
+    assert is_verified(lab)
+
+
+def test_a_plan_tells_that_the_mirror_is_built_anew(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "I9@3")
+    assert not lab.pipeline.explain(look_ahead(lab.pipeline, lab.table)).rebuilds_mirror
+    tell(lab, "T@4")
+    plan = lab.pipeline.explain(look_ahead(lab.pipeline, lab.table))
+    assert plan.rebuilds_mirror
+    assert plan.events == 8
+    assert not take_stock(lab.pipeline, lab.table).staged
+    lab.merge()
+    assert not lab.pipeline.explain(look_ahead(lab.pipeline, lab.table)).rebuilds_mirror
+
+
+def test_other_sequence_columns_cannot_be_compared_with_a_truncation(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "T@4")
+    lab.merge()
+    other = lab.reconfigure(
+        f"{VALUES}\nsequence_column: [sequence_number, name]\nkeep_columns: [name]", "batch_size: 3\n"
+    )
+    tell(lab, "I9@5")
+    error = other.try_merge().error
+    assert error is not None
+    assert "sequence_column changed" in error.message
+
+
+def test_a_truncation_is_refused_by_name_where_tables_have_no_key(tmp_path: Path) -> None:
+    lab = make(tmp_path, "append_only: true")
+    lab.commit(file_of("I1@1 T@2"))
+    error = lab.try_merge().error
+    assert error is not None
+    assert "truncated ('TRUNCATE'), which is not followed in an append_only table" in error.message
+
+
+def test_cursors_without_a_truncation_are_written_as_before(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert "truncated" not in head.summary.additional_properties["icemirror.cursor"]

@@ -1,0 +1,91 @@
+"""What `explain-key` and `adopt` make of truncations."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from spark_job.adopt.adopt import adopt_table
+from tests.unit.merge.asking import ask, fates, kinds, noted
+from tests.unit.merge.lab import Lab
+from tests.unit.merge.test_truncation import filled, is_verified, rebuild_now
+from tests.unit.merge.truncating import followed, make, tell
+
+
+def test_events_before_a_truncation_are_told_apart(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "T@4 I1@5=n")
+    lab.merge()
+    gone, there = ask(lab, {"id": 3}), ask(lab, {"id": 1})
+    assert (gone.state, fates(gone), kinds(gone)) == ("deleted", ["truncated"], [])
+    assert "the source was truncated after it" in gone.events[0].words
+    assert noted(gone, "was truncated after the last of its events")
+    assert (there.state, kinds(there)) == ("present", [])
+    assert fates(there) == ["truncated", "truncated", "made-row"]
+
+
+def test_an_event_that_waits_and_a_truncation_that_does(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "U3@4=x T@5")
+    report = ask(lab, {"id": 3})
+    assert (report.state, fates(report), kinds(report)) == ("present", ["made-row", "truncated"], [])
+    assert report.events[1].fate == "waiting"
+    assert noted(report, "a truncation of the source waits")
+
+
+def test_a_late_event_of_a_truncated_key_is_told_apart(tmp_path: Path) -> None:
+    lab = filled(tmp_path)
+    tell(lab, "T@4")
+    lab.merge()
+    tell(lab, "U3@3=late I3@6=n")
+    lab.merge()
+    report = ask(lab, {"id": 3})
+    assert (report.state, fates(report)) == ("present", ["truncated", "truncated", "made-row"])
+
+
+def created(lab: Lab) -> dict[int, datetime]:
+    """When each key came in."""
+    return {row["id"]: row["created"] for row in lab.mirror.scan().to_arrow().to_pylist()}
+
+
+def test_a_key_that_comes_again_after_a_truncation_is_new(tmp_path: Path) -> None:
+    lab = make(tmp_path, "metadata_columns: {created_at: created}")
+    tell(lab, "I1@1 I2@1 I3@6")
+    lab.merge()
+    before = created(lab)
+    tell(lab, "T@4 I1@5=n")
+    lab.merge()
+    after = created(lab)
+    assert after.keys() == {1, 3}
+    assert after[3] == before[3]
+    assert after[1] > before[1]
+    rebuild_now(lab)
+    assert created(lab) == after
+
+
+def test_a_table_that_is_adopted_knows_the_truncations_up_to_its_cursor(tmp_path: Path) -> None:
+    lab = make(tmp_path, batch=100)
+    tell(lab, "I1@1 I2@1")
+    tell(lab, "T@4 I2@5=n")
+    table = lab.catalog.create_table("lab.world", lab.changelog.schema().select("id", "name"))
+    rows = lab.changelog.scan(row_filter="name = 'n'").to_arrow().select(["id", "name"])
+    table.append(rows.cast(table.schema().as_arrow()))
+    adopt_table(lab.pipeline, lab.table, "head", dry_run=False)
+    assert followed(lab) is not None
+    tell(lab, "I1@3=late I4@6=n")
+    lab.merge()
+    assert lab.rows() == {2: "n", 4: "n"}
+    assert is_verified(lab)
+
+
+def test_rows_of_a_table_that_was_adopted_before_anything_was_merged_are_truncated(tmp_path: Path) -> None:
+    lab = make(tmp_path, batch=100)
+    table = lab.catalog.create_table("lab.world", lab.changelog.schema().select("id", "name"))
+    tell(lab, "I1@1 I2@1")
+    rows = lab.changelog.scan(row_filter="id = 1").to_arrow().select(["id", "name"])
+    table.append(rows.cast(table.schema().as_arrow()))
+    adopt_table(lab.pipeline, lab.table, "none", dry_run=False)
+    tell(lab, "T@4 I2@5=n")
+    lab.merge()
+    assert lab.rows() == {2: "n"}
+    assert is_verified(lab)
