@@ -23,9 +23,9 @@ from spark_job.changelog.operations import told_value
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import Changes, concat_changes, in_order
 from spark_job.columns.parquet_columns import check_ids, column_paths, open_parquet, read_columns
+from spark_job.files.written import written_before_commit
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
-from spark_job.iceberg.written import written_before_commit
 from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.keys import Keys
 from spark_job.key_index.root import IndexedFile, Root

@@ -15,10 +15,10 @@ from icemirror.crash import reach
 from icemirror.errors import REBUILD, Corrupt
 from spark_job.columns.evolution import Evolution
 from spark_job.commit_root import FileChanges, check_counts, commit_root
-from spark_job.iceberg.discard import discard
+from spark_job.files.discard import discard
+from spark_job.files.written import written_for_commit
 from spark_job.iceberg.mirror import REJECTED, Mirror
 from spark_job.iceberg.view import LiveFile, live_files
-from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.index_merge import MergedIndex
 from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.root import IndexedFile, Root, forget_files

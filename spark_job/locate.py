@@ -15,11 +15,12 @@ from pyiceberg.io import FileIO
 from spark_job.changelog.shape import Operation
 from spark_job.collapse import Changes
 from spark_job.distinct import distinct
+from spark_job.files.round_trips import is_remote
 from spark_job.key_index.damage import DamagedSegment, reading_segment
 from spark_job.key_index.keys import U64, Keys, Mask
 from spark_job.key_index.lookup import Found, find_keys
 from spark_job.key_index.orders import compare_orders, read_orders
-from spark_job.key_index.ranges import askers, is_remote
+from spark_job.key_index.ranges import askers
 from spark_job.key_index.segment import SegmentInfo
 
 ABSENT = -2

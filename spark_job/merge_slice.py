@@ -15,13 +15,13 @@ from spark_job.changelog.rejected import gather_rejected
 from spark_job.columns.evolution import Evolution, with_map
 from spark_job.columns.own_values import Before, OwnValues
 from spark_job.commit_slice import NO_LABELS, commit_slice
+from spark_job.files.discard import discard
+from spark_job.files.written import written_before_commit
 from spark_job.first_look import look_first
 from spark_job.iceberg.create import check_definition, create_mirror
-from spark_job.iceberg.discard import discard
 from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import REPLAY, Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
-from spark_job.iceberg.written import written_before_commit
 from spark_job.index_upkeep.catch_up import catch_up
 from spark_job.index_upkeep.heal import Healer
 from spark_job.index_upkeep.index_location import index_location

@@ -29,7 +29,7 @@ from spark_job.collapse import LEFT, Changes, collapse_changes, concat_changes, 
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.own_values import OwnValues
 from spark_job.doubtful import NeedsHistory, find_doubtful, find_news, settle
-from spark_job.iceberg.written import written_before_commit
+from spark_job.files.written import written_before_commit
 from spark_job.key_check import KeySides, check_events, check_keys
 from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64

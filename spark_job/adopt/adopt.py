@@ -25,10 +25,10 @@ from spark_job.columns.evolution import first_note
 from spark_job.columns.field_map import dump_map
 from spark_job.columns.schema_note import SOURCE_SCHEMA
 from spark_job.distinct import distinct
+from spark_job.files.written import written_for_commit
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE, stamp
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile
-from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.catch_up import IndexedShard
 from spark_job.index_upkeep.heal import EVERY_KEY, ROW, Covered, HealWork, by_key
 from spark_job.index_upkeep.index_location import index_location

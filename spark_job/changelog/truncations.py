@@ -20,11 +20,11 @@ from spark_job.changelog.bulk import require_short
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.parquet_columns import check_ids, column_paths, open_parquet, read_at, read_columns
-from spark_job.immutable import ReadOnce
+from spark_job.files.immutable import ReadOnce
+from spark_job.files.round_trips import for_each
 from spark_job.key_index.keys import U64, Indices, Mask
 from spark_job.key_index.orders import compare_orders
 from spark_job.replays.lost_track import SourceTruncated
-from spark_job.round_trips import for_each
 
 _MOST_FILES = 200_000  # that are remembered
 

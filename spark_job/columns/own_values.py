@@ -22,12 +22,12 @@ from spark_job.columns.evolution import known_own
 from spark_job.columns.own_columns import CREATED_AT, DELETED, SOURCE_SEQUENCE, SYNCED_AT
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
 from spark_job.columns.projection import field_id_of
+from spark_job.files.round_trips import for_each
 from spark_job.iceberg.mirror import Mirror
 from spark_job.key_check import KeySides
 from spark_job.key_index.keys import Indices, Keys, Mask
 from spark_job.key_index.orders import exceeds
 from spark_job.locate import Index, locate_keys, look_up
-from spark_job.round_trips import for_each
 
 log = get_log(__name__)
 

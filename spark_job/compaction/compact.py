@@ -24,12 +24,12 @@ from spark_job.commit_root import FileChanges, check_counts, commit_root
 from spark_job.compaction.choose import Group, choose_small, fewest
 from spark_job.compaction.left_alone import LeftAlone
 from spark_job.compaction.move_rows import AstrayRow, MovedRows, move_rows
-from spark_job.iceberg.discard import discard
+from spark_job.files.discard import discard
+from spark_job.files.written import written_for_commit
 from spark_job.iceberg.failures import named
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.iceberg.write_properties import read_number
-from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.merged_then import merged_then
 from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.damage import DamagedSegment

@@ -33,9 +33,9 @@ from spark_job.columns.parquet_columns import (
 from spark_job.explain.asked_key import AskedKey
 from spark_job.explain.fates import KeyEvents
 from spark_job.explain.json_values import Json, row_as_json, value_as_json
+from spark_job.files.round_trips import for_each
 from spark_job.iceberg.failures import named
 from spark_job.key_index.keys import Keys, Mask
-from spark_job.round_trips import for_each
 from spark_job.verify.row_digest import digest_rows
 
 _AT_ONCE = 16

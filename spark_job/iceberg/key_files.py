@@ -13,10 +13,10 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, PrimitiveType
 
+from spark_job.files.round_trips import for_each
 from spark_job.iceberg.column_bounds import has_bounds
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import read_entries
-from spark_job.round_trips import for_each
 
 
 @dataclass(frozen=True, slots=True)

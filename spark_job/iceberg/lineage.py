@@ -18,13 +18,13 @@ from icemirror.cursor import Source
 from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.columns.absent import identity_columns
+from spark_job.files.immutable import ReadOnce
+from spark_job.files.round_trips import for_each
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
 from spark_job.iceberg.manifests import ManifestList, known_list
 from spark_job.iceberg.seams import read_entries
-from spark_job.immutable import ReadOnce
 from spark_job.replays.lost_track import CursorExpired
-from spark_job.round_trips import for_each
 
 _ADDED_FILES = "added-data-files"
 _MOST_ENTRIES = 200_000  # that are remembered

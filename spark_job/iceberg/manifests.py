@@ -14,9 +14,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg.avro import NOTHING, Decoded
 from spark_job.iceberg.seams import list_manifests_after
-from spark_job.immutable import ReadOnce
 
 _MOST_MANIFESTS = 20_000
 _MOST_BYTES = 64 << 20

@@ -18,9 +18,9 @@ from icemirror.cursor import Cursor
 from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.columns.field_map import FieldMap, load_map, renumber
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.descent import holds_files_between, holds_files_of, holds_files_of_others
-from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import Root, read_root
 
 _VERSION = "icemirror.version"

@@ -21,6 +21,7 @@ from pyiceberg.typedef import Record
 
 from icemirror.errors import Corrupt, Invalid
 from spark_job.columns.parquet_columns import open_parquet, read_columns
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.v3_fields import (
@@ -30,7 +31,6 @@ from spark_job.iceberg.v3_fields import (
     manifest_first_row_id,
     referenced_data_file,
 )
-from spark_job.immutable import ReadOnce
 
 # Reserved field ids of the spec, "Position Delete Files".
 DELETED_PATH_ID = 2147483546

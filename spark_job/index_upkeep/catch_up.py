@@ -22,7 +22,7 @@ from spark_job.changelog.shape import ChangelogShape, Operation
 from spark_job.collapse import Changes, concat_changes
 from spark_job.columns.parquet_columns import open_parquet, read_at, read_columns
 from spark_job.distinct import distinct
-from spark_job.iceberg.discard import discard
+from spark_job.files.discard import discard
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_upkeep.recount import with_distinct

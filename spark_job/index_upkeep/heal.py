@@ -24,9 +24,9 @@ from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
 from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.distinct import distinct
+from spark_job.files.written import written_before_commit
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
-from spark_job.iceberg.written import written_before_commit
 from spark_job.index_upkeep.catch_up import IndexedShard, greatest_order
 from spark_job.index_upkeep.merged_then import merged_then
 from spark_job.key_index.keys import U64, Keys, are_among, concat_keys, last_not_above

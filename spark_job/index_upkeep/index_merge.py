@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyiceberg.io import FileIO
 
 from icemirror.crash import reach
-from spark_job.iceberg.written import written_before_commit
+from spark_job.files.written import written_before_commit
 from spark_job.key_index.compaction import MergedPiece, Piece, is_move, merge_piece, plan_pieces
 from spark_job.key_index.root import Root
 from spark_job.key_index.segment import SegmentInfo

@@ -5,12 +5,12 @@ from __future__ import annotations
 from icemirror.errors import NO_MIRROR_YET, Invalid
 from icemirror.result import IndexResult
 from icemirror.settings import TableSettings
+from spark_job.files.round_trips import for_each
 from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import read_mirror
 from spark_job.key_index.root import Root
 from spark_job.key_index.tiers import runs_of
 from spark_job.pipeline import Pipeline
-from spark_job.round_trips import for_each
 from spark_job.verify.segments import check_segment
 
 

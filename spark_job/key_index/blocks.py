@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt
-from spark_job.immutable import ReadOnce
+from spark_job.files.immutable import ReadOnce
+from spark_job.files.round_trips import is_remote
 from spark_job.key_index.keys import U64, Indices, Keys
 from spark_job.key_index.puffin import read_span
-from spark_job.key_index.ranges import RangeReader, is_remote
+from spark_job.key_index.ranges import RangeReader
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo, payload_columns
 
 BLOCKS_AT_ONCE = 1024  # about 5 MB of blocks: memory that is not asked for anew

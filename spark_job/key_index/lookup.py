@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
+from spark_job.files.round_trips import for_each
 from spark_job.key_index.blocks import (
     BLOCKS_AT_ONCE,
     Blocks,
@@ -29,7 +30,6 @@ from spark_job.key_index.keys import U64, Indices, Keys, Mask, last_not_above, n
 from spark_job.key_index.ranges import open_ranges
 from spark_job.key_index.segment import BLOCK_ROWS, Layout, SegmentInfo
 from spark_job.key_index.whole import is_at_hand, is_worth_it, read_rows, search_rows
-from spark_job.round_trips import for_each
 
 
 @dataclass(frozen=True, slots=True)

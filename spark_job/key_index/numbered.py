@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from pyiceberg.io import FileIO
 
-from spark_job.iceberg.written import written_before_commit
+from spark_job.files.written import written_before_commit
 from spark_job.key_index.segment import TOMBSTONE, Entries, Recipe, SegmentInfo, write_segment
 
 

@@ -11,15 +11,10 @@ from functools import cache
 import pyarrow as pa
 from pyiceberg.io import FileIO, InputStream
 
+from spark_job.files.round_trips import is_remote
 from spark_job.key_index.puffin import require_room, require_whole
 
 _AT_ONCE = 32
-
-
-def is_remote(path: str) -> bool:
-    """Whether a read costs a round trip."""
-    scheme, colon, _ = path.partition("://")
-    return bool(colon) and scheme != "file"
 
 
 @cache

@@ -10,8 +10,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 
 from icemirror.errors import REBUILD, Corrupt, Invalid
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg.view import LiveFile
-from spark_job.immutable import ReadOnce
 from spark_job.key_index.puffin import Blob, read_blobs, read_span, write_puffin
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.key_index.tiers import Group

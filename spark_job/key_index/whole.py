@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from spark_job.immutable import ReadOnce
+from spark_job.files.immutable import ReadOnce
 from spark_job.key_index.blocks import read_blocks, read_directory
 from spark_job.key_index.keys import U64, Indices, Keys, last_not_above
 from spark_job.key_index.ranges import open_ranges

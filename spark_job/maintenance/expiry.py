@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.crash import reach
 from icemirror.telemetry.logs import get_log
-from spark_job.iceberg.discard import Discarded, discard
+from spark_job.files.discard import Discarded, discard
 from spark_job.maintenance.own_places import OwnPlaces
 from spark_job.maintenance.retention import due_snapshots, is_worth_it, main_head, may_delete
 from spark_job.maintenance.unreferenced import Unreferenced, find_unreferenced

@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import Invalid
-from spark_job.round_trips import for_each
+from spark_job.files.round_trips import for_each
 
 METADATA = (".metadata.json", ".metadata.json.gz")
 _GZIP = b"\x1f\x8b"

@@ -17,7 +17,7 @@ from icemirror.crash import reach
 from icemirror.errors import Corrupt, Transient
 from icemirror.result import OrphansResult
 from icemirror.telemetry.logs import get_log
-from spark_job.iceberg.discard import discard
+from spark_job.files.discard import discard
 from spark_job.iceberg.listing import StoredFile, list_files
 from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.index_upkeep.index_location import index_location

@@ -10,12 +10,12 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
+from spark_job.files.immutable import ReadOnce
+from spark_job.files.round_trips import for_each
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import CURSOR, INDEX_ROOT
 from spark_job.iceberg.seams import read_entries
-from spark_job.immutable import ReadOnce
 from spark_job.key_index.root import segment_paths
-from spark_job.round_trips import for_each
 
 _MOST_FILES = 200_000
 

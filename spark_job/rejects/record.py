@@ -21,10 +21,10 @@ from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.rejected import Rejected
 from spark_job.changelog.shape import ChangelogShape
+from spark_job.files.written import written_for_commit
 from spark_job.iceberg.mirror import CURSOR, REJECTED, RUN_ID
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.tables import Catalogs
-from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.index_location import index_location
 from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.plan import Slice

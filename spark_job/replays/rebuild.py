@@ -30,7 +30,9 @@ from icemirror.state.replay import ReplayProgress, ReplayStep
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.truncations import is_news
 from spark_job.columns.field_map import load_map
-from spark_job.iceberg.discard import discard
+from spark_job.files.discard import discard
+from spark_job.files.round_trips import for_each
+from spark_job.files.written import written_for_commit
 from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import (
@@ -47,7 +49,6 @@ from spark_job.iceberg.mirror import (
 )
 from spark_job.iceberg.swap import Swap
 from spark_job.iceberg.view import LiveFile, live_files
-from spark_job.iceberg.written import written_for_commit
 from spark_job.index_upkeep.index_location import index_location
 from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.left import left_after
@@ -58,7 +59,6 @@ from spark_job.replays.reanchor import reanchored
 from spark_job.replays.stage import Place, Stage, begin_stage, find_stage, fulfilled
 from spark_job.replays.stage_columns import built_columns
 from spark_job.replays.stage_files import left_over
-from spark_job.round_trips import for_each
 from spark_job.stock import Prepared, plan_table
 from spark_job.task import Task, next_task
 from spark_job.unchanged.delete_mode import lacks_flagged, require_unflagged

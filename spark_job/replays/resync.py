@@ -21,7 +21,7 @@ from icemirror.result import Advance, Rebuilt, Staged
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.truncations import find_truncation, is_news
-from spark_job.iceberg.discard import discard
+from spark_job.files.discard import discard
 from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.index_upkeep.index_location import index_location

@@ -19,9 +19,9 @@ from spark_job.collapse import Changes, concat_changes
 from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.distinct import distinct
 from spark_job.doubtful import NeedsHistory
-from spark_job.iceberg.discard import discard
+from spark_job.files.discard import discard
+from spark_job.files.written import written_before_commit
 from spark_job.iceberg.failures import named
-from spark_job.iceberg.written import written_before_commit
 from spark_job.index_upkeep.index_merge import IndexMerge, merged_paths, run_merge
 from spark_job.key_index.codec import Encoding
 from spark_job.key_index.compaction import MergedPiece

@@ -16,9 +16,9 @@ from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import REBUILD, Corrupt
 from spark_job.distinct import distinct, united
+from spark_job.files.round_trips import for_each
 from spark_job.iceberg.v3_fields import DeleteKey, values_of
 from spark_job.iceberg.view import LiveDelete, LiveFile, replaced_deletes
-from spark_job.round_trips import for_each
 from spark_job.write.position_deletes import Positions, files_by_delete, read_position_deletes
 
 _Place = tuple[object, ...]

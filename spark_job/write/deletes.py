@@ -14,9 +14,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.metadata import TableMetadata
 
+from spark_job.files.round_trips import for_each
 from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveFile
-from spark_job.round_trips import for_each
 from spark_job.write.position_deletes import remember_deletes
 from spark_job.write.vectors import write_vectors
 

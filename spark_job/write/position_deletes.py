@@ -11,8 +11,8 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt
 from spark_job.columns.parquet_columns import open_parquet, read_columns
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
-from spark_job.immutable import ReadOnce
 
 Positions = NDArray[np.int64]
 

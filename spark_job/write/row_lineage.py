@@ -20,8 +20,8 @@ from pyiceberg.types import LongType, NestedField
 from icemirror.errors import Corrupt, Invalid
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
 from spark_job.columns.projection import FIELD_ID
+from spark_job.files.round_trips import for_each
 from spark_job.key_index.keys import Indices
-from spark_job.round_trips import for_each
 
 # Reserved field ids of the spec. The second one is NULL for a row that was changed: its file's number counts.
 _COLUMNS = {"_row_id": 2147483540, "_last_updated_sequence_number": 2147483539}

@@ -13,11 +13,11 @@ from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import REBUILD, Corrupt
 from spark_job.distinct import united
+from spark_job.files.round_trips import for_each
+from spark_job.files.written import written_before_commit
 from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.view import DELETED_PATH_ID, LiveDelete, LiveFile
-from spark_job.iceberg.written import written_before_commit
 from spark_job.key_index.puffin import Blob, Span, read_span, write_puffin
-from spark_job.round_trips import for_each
 from spark_job.write.deletion_vector import BLOB_TYPE, decode_vector, encode_vector, most_bytes
 from spark_job.write.position_deletes import Positions, files_by_delete, read_position_deletes
 

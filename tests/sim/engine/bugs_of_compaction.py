@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from spark_job.compaction import compact, move_rows
-from spark_job.iceberg.written import written_before_commit
+from spark_job.files.written import written_before_commit
 from tests.sim.engine.planting import BUGS, plant
 
 _before = frozenset(BUGS)

@@ -10,7 +10,7 @@ import numpy as np
 from icemirror.errors import Conflict
 from spark_job import collapse, merge_slice, shard
 from spark_job.changelog.rejected import Rejected
-from spark_job.iceberg.written import written_before_commit
+from spark_job.files.written import written_before_commit
 from spark_job.rejects import record
 from tests.sim.engine.planting import BUGS, plant
 

@@ -15,9 +15,10 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
-from spark_job import commit_slice, immutable, merge_slice, pipeline
+from spark_job import commit_slice, merge_slice, pipeline
 from spark_job.compaction import choose, compact
-from spark_job.immutable import forget_everything
+from spark_job.files import immutable
+from spark_job.files.immutable import forget_everything
 from spark_job.index_upkeep import catch_up
 from spark_job.key_index import blocks, compaction, lookup, scan, segment, tiers, whole
 from tests.sim.engine.setting import Setting

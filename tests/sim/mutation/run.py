@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from icemirror.errors import Kind as ErrorKind
 from icemirror.result import ErrorResult
-from spark_job import locate, round_trips
+from spark_job import locate
+from spark_job.files import round_trips
 from spark_job.key_index import blocks, ranges
 from tests.sim.engine.planting import Bug
 from tests.sim.engine.process import Points, restart, stage

@@ -6,8 +6,8 @@ import pytest
 
 from icemirror.cli import console
 from spark_job import wiring
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg import mirror as mirror_module
-from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks
 
 

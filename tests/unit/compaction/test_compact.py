@@ -14,10 +14,10 @@ from icemirror.errors import CommitUnknown, Conflict, Corrupt
 from spark_job.compaction.choose import FAN_IN
 from spark_job.compaction.compact import Compacted, find_due
 from spark_job.compaction.left_alone import LeftAlone
+from spark_job.files.immutable import forget_everything
 from spark_job.iceberg.mirror import CURSOR, EPOCH, LIVE_ROWS, read_mirror
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import live_files
-from spark_job.immutable import forget_everything
 from spark_job.locate import look_up
 from spark_job.verify.check import Options, verify_table
 from spark_job.write.vectors import deleted_positions

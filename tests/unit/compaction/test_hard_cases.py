@@ -17,9 +17,9 @@ from icemirror.errors import Kind
 from spark_job.compaction import all_due, choose, move_rows
 from spark_job.compaction.all_due import compact_all
 from spark_job.compaction.choose import FAN_IN
+from spark_job.files.immutable import forget_everything
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import live_files
-from spark_job.immutable import forget_everything
 from spark_job.locate import look_up
 from spark_job.write.data_files import write_rows
 from tests.unit.compaction.test_compact import OFF, assert_sound, compacted, data_files, grow

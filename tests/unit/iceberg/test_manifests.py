@@ -9,11 +9,11 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from spark_job.files.immutable import forget_everything
 from spark_job.iceberg import manifests
 from spark_job.iceberg.avro import NOTHING, Decoded
 from spark_job.iceberg.manifests import known_list, known_manifests
 from spark_job.iceberg.seams import NewList, list_manifests_after, write_list
-from spark_job.immutable import forget_everything
 from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
 

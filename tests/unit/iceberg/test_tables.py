@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.settings import load_settings
-from spark_job.iceberg.discard import discard
+from spark_job.files.discard import discard
 from spark_job.iceberg.tables import Catalogs
 from tests.mirrors import write_config
 from tests.unit.iceberg.samples import SCHEMA

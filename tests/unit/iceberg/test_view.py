@@ -18,9 +18,9 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import Record
 
 from icemirror.errors import Corrupt, Invalid
+from spark_job.files.immutable import forget_everything
 from spark_job.iceberg import view
 from spark_job.iceberg.view import LiveFile, live_files
-from spark_job.immutable import forget_everything
 from spark_job.write import deletes
 from tests.manifests import list_manifests
 from tests.sim.mutation.anatomy import uncovered

@@ -11,7 +11,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import CommitUnknown, Conflict, Contested, Corrupt
-from spark_job.iceberg.written import written_before_commit, written_for_commit
+from spark_job.files.written import written_before_commit, written_for_commit
 
 Collect = Callable[[FileIO, list[str]], AbstractContextManager[list[str]]]
 

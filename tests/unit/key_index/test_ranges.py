@@ -10,8 +10,9 @@ from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Corrupt
+from spark_job.files.round_trips import is_remote
 from spark_job.key_index import ranges
-from spark_job.key_index.ranges import is_remote, open_ranges
+from spark_job.key_index.ranges import open_ranges
 
 CONTENT = bytes(range(256)) * 40
 

@@ -14,8 +14,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Invalid, Transient
 from icemirror.result import OrphansResult
+from spark_job.files.immutable import forget_everything
 from spark_job.iceberg.listing import StoredFile, list_files
-from spark_job.immutable import forget_everything
 from spark_job.key_index.root import read_root
 from spark_job.maintenance import orphans
 from spark_job.maintenance.orphans import choose_orphans, clean_orphans, file_name, places_of

@@ -17,9 +17,9 @@ from icemirror.errors import CommitUnknown, Invalid
 from icemirror.state.replay import Replay
 from spark_job.compaction import choose
 from spark_job.compaction.all_due import compact_all
+from spark_job.files.immutable import forget_everything
 from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.iceberg.row_delta import RowDelta
-from spark_job.immutable import forget_everything
 from spark_job.index_upkeep.mend_index import mend_index
 from spark_job.key_index.root import read_root
 from spark_job.replays.replay import plan_replay, replay_step

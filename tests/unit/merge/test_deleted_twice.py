@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg.view import live_files
-from spark_job.immutable import ReadOnce
 from spark_job.index_upkeep import recount
 from spark_job.key_index.root import Root
 from spark_job.verify.check import Options, verify_table

@@ -19,8 +19,8 @@ from spark_job.explain import key_events
 from spark_job.explain.asked_key import BadKey
 from spark_job.explain.find_row import find_row
 from spark_job.explain.json_values import row_as_json
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg import mirror as mirror_module
-from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks, tiers
 from tests.oracle.key_pools import KEY_KINDS, make_key_pool
 from tests.unit.merge.asking import ask, event, fates, noted

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Kind, Transient
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg import mirror as mirror_module
-from spark_job.immutable import ReadOnce
 from spark_job.index_upkeep.heal import HealWork
 from spark_job.key_index import blocks
 from spark_job.runtime.engine import InProcess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_job.immutable import ReadOnce, forget_everything
+from spark_job.files.immutable import ReadOnce, forget_everything
 
 
 class Files:

@@ -11,9 +11,9 @@ from pyiceberg.avro.codecs import KNOWN_CODECS
 
 from icemirror.errors import Invalid, Kind
 from icemirror.mirror_properties import AVRO_CODECS
+from spark_job.files.immutable import forget_everything
 from spark_job.iceberg import write_properties
 from spark_job.iceberg.write_properties import read_avro_codec
-from spark_job.immutable import forget_everything
 from spark_job.maintenance.expire import expire
 from tests.unit.merge.lab import Lab, local_path
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Kind
-from spark_job.immutable import forget_everything
+from spark_job.files.immutable import forget_everything
 from spark_job.runtime.engine import InProcess
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge.asking import ask

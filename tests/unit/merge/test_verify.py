@@ -14,8 +14,8 @@ import pytest
 from pyiceberg.table.metadata import new_table_metadata
 
 from icemirror.cursor import Cursor
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg import mirror as mirror_module
-from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks
 from spark_job.key_index.segment import TOMBSTONE, Entries
 from spark_job.runtime.engine import InProcess

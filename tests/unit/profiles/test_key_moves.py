@@ -10,8 +10,8 @@ from pyiceberg.schema import Schema
 from spark_job import collapse
 from spark_job.explain.explain import explain_key
 from spark_job.explain.fates import Fate
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg import mirror as mirror_module
-from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks
 from spark_job.runtime.engine import InProcess
 from spark_job.verify.check import Options, verify_table

@@ -9,8 +9,8 @@ import pytest
 from icemirror.state.replay import Replay
 from spark_job.adopt.adopt import adopt_table
 from spark_job.explain.explain import explain_key
+from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg import mirror as mirror_module
-from spark_job.immutable import ReadOnce
 from spark_job.key_index import blocks
 from spark_job.replays.replay import replay_step
 from spark_job.runtime.engine import InProcess

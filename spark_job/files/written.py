@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pyiceberg.io import FileIO
 
 from icemirror.errors import CommitUnknown, Contested
-from spark_job.iceberg.discard import discard
+from spark_job.files.discard import discard
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from pyiceberg.io import FileIO
 
-from spark_job.round_trips import for_each
+from spark_job.files.round_trips import for_each
 
 _MOST_REFUSALS = 3
 

@@ -7,12 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
 
-from spark_job.key_index.ranges import is_remote
-
 _AT_ONCE = 16
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def is_remote(path: str) -> bool:
+    """Whether a read costs a round trip."""
+    scheme, colon, _ = path.partition("://")
+    return bool(colon) and scheme != "file"
 
 
 def for_each(call: Callable[[T], R], items: Sequence[T], where: str, *, heavy: bool = False) -> list[R]:
