@@ -19,8 +19,8 @@ from spark_job.files.discard import discard
 from spark_job.files.written import written_for_commit
 from spark_job.iceberg.mirror import REJECTED, Mirror
 from spark_job.iceberg.view import LiveFile, live_files
-from spark_job.index_upkeep.index_merge import MergedIndex
 from spark_job.index_upkeep.recount import recount
+from spark_job.key_index.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, forget_files
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.plan import Slice

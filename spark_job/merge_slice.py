@@ -24,9 +24,9 @@ from spark_job.iceberg.mirror import REPLAY, Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
 from spark_job.index_upkeep.catch_up import catch_up
 from spark_job.index_upkeep.heal import Healer
-from spark_job.index_upkeep.index_location import index_location
-from spark_job.index_upkeep.index_merge import MergedIndex, apply_merge, merged_paths, plan_merge
 from spark_job.index_upkeep.indexed_files import first_row_ids, indexed_files
+from spark_job.key_index.index_location import index_location
+from spark_job.key_index.index_merge import MergedIndex, apply_merge, merged_paths, plan_merge
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index
 from spark_job.plan import Slice

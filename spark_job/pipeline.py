@@ -24,13 +24,13 @@ from spark_job.iceberg.create import check_definition
 from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.iceberg.tables import Catalogs
-from spark_job.index_upkeep.index_location import index_location
 from spark_job.key_change import require_same_key
 from spark_job.key_index.damage import DamagedSegment
+from spark_job.key_index.index_location import index_location
 from spark_job.left import left_after
+from spark_job.lost_track import ChangelogAway, NoChangelog, SourceTruncated
 from spark_job.merge_slice import Attempt, SliceMerger
 from spark_job.plan import Slice, SliceLimits
-from spark_job.replays.lost_track import ChangelogAway, NoChangelog, SourceTruncated
 from spark_job.runtime.engine import LazyEngine
 from spark_job.slice_result import position_of
 from spark_job.stock import Prepared, plan_table, require_same_changelog

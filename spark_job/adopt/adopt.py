@@ -31,7 +31,7 @@ from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile
 from spark_job.index_upkeep.catch_up import IndexedShard
 from spark_job.index_upkeep.heal import EVERY_KEY, ROW, Covered, HealWork, by_key
-from spark_job.index_upkeep.index_location import index_location
+from spark_job.key_index.index_location import index_location
 from spark_job.key_index.root import IndexedFile, Root, root_path, write_root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index

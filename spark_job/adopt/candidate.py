@@ -13,13 +13,13 @@ from icemirror.cursor import Cursor, Source
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.lineage import added_files, history_since
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.truncations import find_truncation
 from spark_job.columns.field_map import FieldMap, schema_changes
 from spark_job.columns.match_names import match_by_name, with_key
 from spark_job.columns.own_columns import flag_of
 from spark_job.columns.row_columns import row_schema, row_shape
-from spark_job.iceberg.lineage import added_files, history_since
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import SOURCE
 from spark_job.iceberg.next_schema import numbered

@@ -23,13 +23,13 @@ from spark_job.changelog.cdc_columns import (
     seek,
     sequence_codec,
 )
+from spark_job.changelog.marker import Marker
 from spark_job.changelog.sequence import SequenceCodec
 from spark_job.columns.absent import Absent, initial_defaults
 from spark_job.columns.one_form import one_form
 from spark_job.iceberg.leaf_columns import leaf_columns
 from spark_job.key_index.codec import Encoding, KeyCodec, choose_codec
 from spark_job.key_index.segment import Recipe
-from spark_job.unchanged.marker import Marker
 
 
 class Operation(IntEnum):

@@ -24,7 +24,7 @@ from spark_job.files.immutable import ReadOnce
 from spark_job.files.round_trips import for_each
 from spark_job.key_index.keys import U64, Indices, Mask
 from spark_job.key_index.orders import compare_orders
-from spark_job.replays.lost_track import SourceTruncated
+from spark_job.lost_track import SourceTruncated
 
 _MOST_FILES = 200_000  # that are remembered
 

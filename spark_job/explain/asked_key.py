@@ -33,7 +33,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_job.explain.json_values import Json, value_as_json
+from spark_job.columns.json_values import Json, value_as_json
 from spark_job.key_index.keys import Mask
 
 _DATE = r"(?P<date>-?\d{4,6}-\d\d-\d\d)"

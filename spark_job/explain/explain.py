@@ -13,11 +13,11 @@ from icemirror.settings import TableSettings
 from spark_job.changelog.shape import Operation
 from spark_job.changelog.source_rows import read_rows
 from spark_job.collapse import LEFT, order_of_events
+from spark_job.columns.json_values import row_as_json
 from spark_job.explain.asked_key import AskedKey, parse_key
 from spark_job.explain.contradictions import contradictions
 from spark_job.explain.fates import judge
 from spark_job.explain.find_row import RowFound, find_row, wanted_columns
-from spark_job.explain.json_values import row_as_json
 from spark_job.explain.key_events import Found, Source, find_events
 from spark_job.explain.known import Known, last_merged, notes_on
 from spark_job.explain.mirrored_row import writer_of

@@ -23,6 +23,7 @@ from spark_job.changelog.source_rows import projection_of, read_picked
 from spark_job.changelog.truncations import are_before, later
 from spark_job.collapse import Changes, Sifted, concat_changes, sift_changes
 from spark_job.columns.field_map import FieldMap
+from spark_job.columns.json_values import Json, row_as_json, value_as_json
 from spark_job.columns.parquet_columns import (
     check_ids,
     column_paths,
@@ -32,7 +33,6 @@ from spark_job.columns.parquet_columns import (
 )
 from spark_job.explain.asked_key import AskedKey
 from spark_job.explain.fates import KeyEvents
-from spark_job.explain.json_values import Json, row_as_json, value_as_json
 from spark_job.files.round_trips import for_each
 from spark_job.iceberg.failures import named
 from spark_job.key_index.keys import Keys, Mask

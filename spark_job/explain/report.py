@@ -10,8 +10,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Cursor
 from spark_job.changelog.bad_rows import Reason
+from spark_job.columns.json_values import Json
 from spark_job.explain.fates import Fate
-from spark_job.explain.json_values import Json
 from spark_job.explain.mirrored_row import Check, Writer
 from spark_job.index_upkeep.inspect_index import Unreadable
 from spark_job.verify.findings import Kind

@@ -14,8 +14,8 @@ from pyiceberg.types import DecimalType, IcebergType
 from spark_job.changelog.sequence import SequenceCodec
 from spark_job.changelog.sequence_text import TEN_TO_HALF, Form
 from spark_job.changelog.shape import Operation
+from spark_job.columns.json_values import Json, moment_text
 from spark_job.explain.fates import Fate, KeyEvents, Verdict
-from spark_job.explain.json_values import Json, moment_text
 
 _SIGN_BIT = 1 << 63
 _DIGITS = Context(prec=76)  # twice those of a decimal

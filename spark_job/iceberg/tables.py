@@ -23,7 +23,7 @@ from spark_job.iceberg.failures import answered, named
 from spark_job.iceberg.open_catalog import open_catalog
 from spark_job.iceberg.own_properties import named_code, require_known_code
 from spark_job.iceberg.vended_io import VendedIO, is_lent
-from spark_job.replays.lost_track import NoChangelog
+from spark_job.lost_track import NoChangelog
 
 # PyIceberg hands them to botocore as they are, which wants numbers.
 _NUMBERS = ("glue.max-retries",)

@@ -15,7 +15,7 @@ from icemirror.errors import Conflict, Invalid
 from icemirror.result import ExpireResult
 from spark_job.iceberg.file_locations import file_locations
 from spark_job.iceberg.mirror import SOURCE
-from spark_job.index_upkeep.index_location import index_location
+from spark_job.key_index.index_location import index_location
 from spark_job.maintenance.expiry import Expiry, delete_files, find_files
 from spark_job.maintenance.retention import due_snapshots, main_head, may_delete
 

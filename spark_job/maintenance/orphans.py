@@ -20,7 +20,7 @@ from icemirror.telemetry.logs import get_log
 from spark_job.files.discard import discard
 from spark_job.iceberg.listing import StoredFile, list_files
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.index_upkeep.index_location import index_location
+from spark_job.key_index.index_location import index_location
 from spark_job.maintenance.expire import require_own_files
 from spark_job.maintenance.neighbours import METADATA, require_alone
 from spark_job.maintenance.own_places import METADATA_PATH, is_below, named_places

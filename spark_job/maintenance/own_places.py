@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from pyiceberg.table.metadata import TableMetadata
 
-from spark_job.index_upkeep.index_location import index_location
+from spark_job.key_index.index_location import index_location
 
 METADATA_PATH = "write.metadata.path"
 _NAMED = ("write.data.path", METADATA_PATH, "write.object-storage.path", "write.folder-storage.path")

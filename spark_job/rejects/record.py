@@ -25,7 +25,7 @@ from spark_job.files.written import written_for_commit
 from spark_job.iceberg.mirror import CURSOR, REJECTED, RUN_ID
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.tables import Catalogs
-from spark_job.index_upkeep.index_location import index_location
+from spark_job.key_index.index_location import index_location
 from spark_job.maintenance.expiry import choose_expired, clean_up
 from spark_job.plan import Slice
 from spark_job.rejects.known import find_known

@@ -49,11 +49,11 @@ from spark_job.iceberg.mirror import (
 )
 from spark_job.iceberg.swap import Swap
 from spark_job.iceberg.view import LiveFile, live_files
-from spark_job.index_upkeep.index_location import index_location
+from spark_job.key_index.index_location import index_location
 from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.left import left_after
+from spark_job.lost_track import CursorExpired, SourceTruncated
 from spark_job.pipeline import Pipeline
-from spark_job.replays.lost_track import CursorExpired, SourceTruncated
 from spark_job.replays.made_with import made_with
 from spark_job.replays.reanchor import reanchored
 from spark_job.replays.stage import Place, Stage, begin_stage, find_stage, fulfilled

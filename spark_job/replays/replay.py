@@ -16,9 +16,9 @@ from icemirror.settings import TableSettings
 from icemirror.state.replay import Replay, ReplayProgress, ReplayStep
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.replay_range import find_range
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.mirror import Mirror
-from spark_job.iceberg.replay_range import find_range
 from spark_job.pipeline import Pipeline
 from spark_job.plan import Slice, cut_files
 from spark_job.replays.rebuild import rebuild_step, survey_rebuild

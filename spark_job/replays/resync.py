@@ -24,9 +24,9 @@ from spark_job.changelog.truncations import find_truncation, is_news
 from spark_job.files.discard import discard
 from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import Mirror, read_mirror
-from spark_job.index_upkeep.index_location import index_location
+from spark_job.key_index.index_location import index_location
+from spark_job.lost_track import ChangelogMadeAnew, CursorExpired, SourceTruncated, is_rebuilt
 from spark_job.pipeline import Pipeline
-from spark_job.replays.lost_track import ChangelogMadeAnew, CursorExpired, SourceTruncated, is_rebuilt
 from spark_job.replays.rebuild import StageDamaged, advance_stage, survey_rebuild
 from spark_job.replays.stage import SUFFIX, Place
 from spark_job.stock import Prepared

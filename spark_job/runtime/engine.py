@@ -22,12 +22,12 @@ from spark_job.doubtful import NeedsHistory
 from spark_job.files.discard import discard
 from spark_job.files.written import written_before_commit
 from spark_job.iceberg.failures import named
-from spark_job.index_upkeep.index_merge import IndexMerge, merged_paths, run_merge
 from spark_job.key_index.codec import Encoding
 from spark_job.key_index.compaction import MergedPiece
 from spark_job.key_index.damage import DamagedSegment
+from spark_job.key_index.index_merge import IndexMerge, merged_paths, run_merge
 from spark_job.key_index.keys import U64, Keys
-from spark_job.replays.lost_track import SourceTruncated
+from spark_job.lost_track import SourceTruncated
 from spark_job.runtime.interrupt import was_interrupted
 from spark_job.runtime.work import Done, Result, Work
 

@@ -12,13 +12,13 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.marker import Marker
 from spark_job.changelog.shape import Operation
 from spark_job.changelog.source_rows import read_rows
 from spark_job.collapse import CAME, Changes, order_of_events
 from spark_job.columns.absent import Absent
 from spark_job.columns.field_map import FieldMap, field_ids
 from spark_job.key_index.keys import Indices, Keys, Mask, last_not_above
-from spark_job.unchanged.marker import Marker
 
 _GROWTH = 4  # so many times more events of a key are read at each step back
 

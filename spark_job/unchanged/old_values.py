@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 
 from icemirror.errors import Invalid
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.marker import Marker
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.collapse import Changes, concat_changes, order_of_events, read_changes
 from spark_job.columns.field_map import FieldMap
@@ -29,7 +30,6 @@ from spark_job.key_index.keys import U64, Indices, Keys, Mask, are_among, last_n
 from spark_job.key_index.orders import compare_orders, exceeds
 from spark_job.locate import ABSENT, Index, Known, look_up
 from spark_job.unchanged.look_back import LookBack, read_at_places
-from spark_job.unchanged.marker import Marker
 from spark_job.unchanged.soft_deletes import are_deletes
 
 

@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema
 
 from icemirror.errors import Invalid
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.marker import Marker, markable
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.source_rows import project_rows, projection_of, source_columns
 from spark_job.collapse import Changes, concat_changes, read_changes
@@ -30,7 +31,6 @@ from spark_job.key_index.keys import U64
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import TOMBSTONE, SegmentInfo
 from spark_job.runtime.work import NarrowWork
-from spark_job.unchanged.marker import Marker, markable
 from spark_job.verify.compare_rows import (
     ENTRY,
     OF_HEAD,

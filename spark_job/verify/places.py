@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.marker import Marker
 from spark_job.changelog.source_rows import read_rows
 from spark_job.columns.absent import Absent
 from spark_job.columns.field_map import FieldMap
+from spark_job.columns.json_values import value_as_json
 from spark_job.columns.parquet_columns import open_parquet, read_at
-from spark_job.explain.json_values import value_as_json
-from spark_job.unchanged.marker import Marker
 from spark_job.verify.compare_rows import Compared, Spot
 from spark_job.verify.deep import DeepWork
 from spark_job.verify.findings import Finding, Kind

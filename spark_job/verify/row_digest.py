@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_job.changelog.marker import Marker
 from spark_job.key_index.keys import U64
-from spark_job.unchanged.marker import Marker
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
 _ODD = np.uint64(0x9E3779B97F4A7C15)

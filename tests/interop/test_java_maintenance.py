@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.index_upkeep.index_location import index_location
 from spark_job.key_index import tiers
+from spark_job.key_index.index_location import index_location
 from spark_job.key_index.root import Root, read_root
 from tests.interop.cases import Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava

@@ -10,9 +10,10 @@ import numpy as np
 
 from icemirror.errors import CommitUnknown, Conflict
 from spark_job import collapse, commit_slice, locate, merge_slice, shard, stock
+from spark_job.changelog import lineage
 from spark_job.columns import row_columns
 from spark_job.files.discard import discard
-from spark_job.iceberg import lineage, mirror, row_delta
+from spark_job.iceberg import mirror, row_delta
 from spark_job.iceberg.view import live_files
 from spark_job.key_index import orders
 from spark_job.key_index.root import Root

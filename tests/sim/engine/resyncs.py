@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from icemirror.errors import Transient
 from icemirror.result import Rebuilt, Staged
-from spark_job.replays.lost_track import NoChangelog
+from spark_job.lost_track import NoChangelog
 from spark_job.replays.rebuild import StageDamaged
 from spark_job.replays.resync import advance
 from spark_job.replays.stage import SUFFIX

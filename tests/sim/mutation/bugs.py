@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import InputFile
 
+from spark_job.changelog import lineage
 from spark_job.columns import parquet_columns
-from spark_job.iceberg import avro, lineage, seams
+from spark_job.iceberg import avro, seams
 from spark_job.key_index import blocks, puffin, ranges, root
 from spark_job.write import deletion_vector
 from tests.sim.engine.planting import Bug, instead

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyiceberg.table import Table
 
 from icemirror.cursor import Source
-from spark_job.iceberg.lineage import added_files, history_since
+from spark_job.changelog.lineage import added_files, history_since
 
 
 def added(table: Table, source: Source | None = None) -> dict[int, list[str]]:

@@ -12,8 +12,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.cursor import Source
 from icemirror.errors import Corrupt, Invalid, Transient
-from spark_job.iceberg import lineage
-from spark_job.iceberg.lineage import added_files, history_since
+from spark_job.changelog import lineage
+from spark_job.changelog.lineage import added_files, history_since
 from spark_job.iceberg.seams import (
     NewList,
     read_entries,

@@ -11,10 +11,9 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from spark_job import locate
-from spark_job.index_upkeep import index_merge
-from spark_job.index_upkeep.index_merge import apply_merge, plan_merge, run_merge
-from spark_job.key_index import blocks, compaction, ranges, tiers
+from spark_job.key_index import blocks, compaction, index_merge, ranges, tiers
 from spark_job.key_index.codec import KeyCodec
+from spark_job.key_index.index_merge import apply_merge, plan_merge, run_merge
 from spark_job.key_index.root import IndexedFile, Root
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import Entries, SegmentInfo

@@ -28,8 +28,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from spark_job.columns.json_values import row_as_json
 from spark_job.explain.asked_key import BadKey, parse_key
-from spark_job.explain.json_values import row_as_json
 from tests.oracle.key_pools import KEY_KINDS, make_key_pool
 
 

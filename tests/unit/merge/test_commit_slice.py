@@ -15,7 +15,7 @@ from icemirror.cursor import Cursor
 from icemirror.errors import Conflict, Corrupt, Kind
 from spark_job.commit_slice import commit_slice, next_root
 from spark_job.iceberg.mirror import Anchor, Mirror
-from spark_job.index_upkeep.index_merge import MergedIndex
+from spark_job.key_index.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, read_root
 from spark_job.plan import Slice
 from spark_job.runtime.engine import InProcess

@@ -15,8 +15,8 @@ from spark_job.changelog.bad_rows import BadRows
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.compaction.move_rows import AstrayRow
 from spark_job.iceberg.damaged_metadata import DamagedMetadata
-from spark_job.index_upkeep.index_location import index_location
-from spark_job.replays.lost_track import ChangelogAway, ChangelogMadeAnew, CursorExpired, NoChangelog
+from spark_job.key_index.index_location import index_location
+from spark_job.lost_track import ChangelogAway, ChangelogMadeAnew, CursorExpired, NoChangelog
 from spark_job.replays.rebuild import StageDamaged
 from spark_job.runtime import engine
 from spark_job.runtime.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds

@@ -14,11 +14,11 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, StringType, TimestamptzType
 
 from icemirror.errors import Invalid
+from spark_job.columns.json_values import row_as_json
 from spark_job.explain import explain as explain_module
 from spark_job.explain import key_events
 from spark_job.explain.asked_key import BadKey
 from spark_job.explain.find_row import find_row
-from spark_job.explain.json_values import row_as_json
 from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg import mirror as mirror_module
 from spark_job.key_index import blocks, tiers

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_job.columns.json_values import row_as_json
 from spark_job.explain.explain import explain_key
 from spark_job.explain.fates import Fate
-from spark_job.explain.json_values import row_as_json
 from spark_job.explain.report import State
 from spark_job.merge import merge_table
 from spark_job.runtime.engine import InProcess

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from spark_job.explain.json_values import value_as_json
+from spark_job.columns.json_values import value_as_json
 from spark_job.explain.mirrored_row import Writer, writer_of
 from spark_job.iceberg.mirror import CURSOR
 

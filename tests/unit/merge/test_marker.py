@@ -17,7 +17,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from spark_job.unchanged.marker import Marker, markable
+from spark_job.changelog.marker import Marker, markable
 
 MARKER = Marker("gone?")
 RAW = b"gone?"

@@ -15,9 +15,9 @@ from spark_job.iceberg.mirror import EPOCH, FORMER_SOURCES, REPLAY, SOURCE, read
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.swap import Swap
 from spark_job.lag import LagMeter
+from spark_job.lost_track import ChangelogAway
 from spark_job.maintenance.orphans import clean_orphans
 from spark_job.replays import rebuild, stage
-from spark_job.replays.lost_track import ChangelogAway
 from spark_job.replays.replay import replay_step
 from spark_job.replays.resync import advance, take_stock
 from spark_job.runtime.engine import InProcess

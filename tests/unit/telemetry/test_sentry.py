@@ -19,7 +19,7 @@ from icemirror.telemetry.logs import bind, get_log
 from icemirror.telemetry.redaction import forget_secrets, register_secret
 from icemirror.telemetry.sentry import WITHHELD, Report, open_sentry
 from spark_job.explain.asked_key import BadKey
-from spark_job.replays.lost_track import CursorExpired
+from spark_job.lost_track import CursorExpired
 from trigger.sources.refused import Reason, Refused
 
 DSN = "http://public@127.0.0.1:9/1"

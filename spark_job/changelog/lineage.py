@@ -24,7 +24,7 @@ from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.descent import holds_files_of, holds_files_of_others
 from spark_job.iceberg.manifests import ManifestList, known_list
 from spark_job.iceberg.seams import read_entries
-from spark_job.replays.lost_track import CursorExpired
+from spark_job.lost_track import CursorExpired
 
 _ADDED_FILES = "added-data-files"
 _MOST_ENTRIES = 200_000  # that are remembered

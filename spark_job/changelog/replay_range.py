@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from icemirror.errors import Invalid
 from icemirror.state.replay import Replay
 from spark_job.changelog.change_file import ChangeFile
-from spark_job.iceberg.lineage import History, added_files, refuse_changes, stands_for_all, walk_back
+from spark_job.changelog.lineage import History, added_files, refuse_changes, stands_for_all, walk_back
 
 
 @dataclass(frozen=True, slots=True)
