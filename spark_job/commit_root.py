@@ -11,13 +11,13 @@ from pyiceberg.manifest import DataFile
 from icemirror.crash import reach
 from icemirror.cursor import Cursor
 from icemirror.errors import REBUILD, Corrupt
-from spark_job.columns.evolution import Evolution
 from spark_job.files.written import written_for_commit
 from spark_job.iceberg.mirror import Mirror, remember_root, stamp
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveDelete, LiveFile
 from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.maintenance.expiry import choose_expired, clean_up
+from spark_job.schema_changes.evolution import Evolution
 from spark_job.write.position_deletes import Positions
 
 

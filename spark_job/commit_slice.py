@@ -13,7 +13,6 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.crash import reach
 from icemirror.errors import REBUILD, Corrupt
-from spark_job.columns.evolution import Evolution
 from spark_job.commit_root import FileChanges, check_counts, commit_root
 from spark_job.files.discard import discard
 from spark_job.files.written import written_for_commit
@@ -24,6 +23,7 @@ from spark_job.key_index.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, forget_files
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.plan import Slice
+from spark_job.schema_changes.evolution import Evolution
 from spark_job.shard import ShardResult
 from spark_job.write.dead_files import choose_dead, deletes_only_of
 from spark_job.write.delete_tiers import plan_deletes

@@ -12,8 +12,6 @@ from icemirror.result import Merged
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.append_rows import AppendWork, counted
 from spark_job.changelog.rejected import gather_rejected
-from spark_job.columns.evolution import Evolution, with_map
-from spark_job.columns.own_values import Before, OwnValues
 from spark_job.commit_slice import NO_LABELS, commit_slice
 from spark_job.files.discard import discard
 from spark_job.files.written import written_before_commit
@@ -29,9 +27,11 @@ from spark_job.key_index.index_location import index_location
 from spark_job.key_index.index_merge import MergedIndex, apply_merge, merged_paths, plan_merge
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index
+from spark_job.own_values import Before, OwnValues
 from spark_job.plan import Slice
 from spark_job.rejects.record import record_rejects
 from spark_job.runtime.engine import LazyEngine, run_beside
+from spark_job.schema_changes.evolution import Evolution, with_map
 from spark_job.shard import ShardResult, SliceWork, without_history
 from spark_job.slice_result import position_after, slice_result
 from spark_job.stock import Prepared

@@ -13,8 +13,6 @@ from icemirror.result import Merged, PlanResult, UpToDate
 from icemirror.settings import Settings, TableSettings
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.truncations import find_truncation, known_truncation
-from spark_job.columns.evolution import merges_from, with_map
-from spark_job.columns.row_columns import row_shape
 from spark_job.compaction.compact import Compacted, compact
 from spark_job.compaction.left_alone import LeftAlone
 from spark_job.compaction.move_rows import AstrayRow
@@ -32,6 +30,8 @@ from spark_job.lost_track import ChangelogAway, NoChangelog, SourceTruncated
 from spark_job.merge_slice import Attempt, SliceMerger
 from spark_job.plan import Slice, SliceLimits
 from spark_job.runtime.engine import LazyEngine
+from spark_job.schema_changes.evolution import merges_from, with_map
+from spark_job.schema_changes.row_columns import row_shape
 from spark_job.slice_result import position_of
 from spark_job.stock import Prepared, plan_table, require_same_changelog
 from spark_job.support import require_supported

@@ -27,7 +27,6 @@ from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.source_rows import TooMuch, read_rows
 from spark_job.collapse import LEFT, Changes, collapse_changes, concat_changes, in_order
 from spark_job.columns.field_map import FieldMap
-from spark_job.columns.own_values import OwnValues
 from spark_job.doubtful import NeedsHistory, find_doubtful, find_news, settle
 from spark_job.files.written import written_before_commit
 from spark_job.key_check import KeySides, check_events, check_keys
@@ -35,6 +34,7 @@ from spark_job.key_index.codec import KeyCodec
 from spark_job.key_index.keys import U64
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo, write_segment
 from spark_job.locate import Fate, Index, Located, decide, locate_keys
+from spark_job.own_values import OwnValues
 from spark_job.unchanged.old_values import OldValues, Story
 from spark_job.unchanged.soft_deletes import keep_deleted, with_keys_left
 from spark_job.write.data_files import WrittenRows, write_rows

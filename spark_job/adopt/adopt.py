@@ -21,9 +21,7 @@ from icemirror.telemetry.logs import get_log
 from spark_job.adopt.candidate import Candidate, examine
 from spark_job.changelog.read_sequences import newest_order
 from spark_job.collapse import Changes, in_order
-from spark_job.columns.evolution import first_note
 from spark_job.columns.field_map import dump_map
-from spark_job.columns.schema_note import SOURCE_SCHEMA
 from spark_job.distinct import distinct
 from spark_job.files.written import written_for_commit
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE, stamp
@@ -37,6 +35,8 @@ from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index
 from spark_job.pipeline import Pipeline
 from spark_job.runtime.little import run_here_or
+from spark_job.schema_changes.evolution import first_note
+from spark_job.schema_changes.schema_note import SOURCE_SCHEMA
 from spark_job.write.vectors import deleted_positions
 
 log = get_log(__name__)

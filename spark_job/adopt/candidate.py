@@ -17,9 +17,7 @@ from spark_job.changelog.lineage import added_files, history_since
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.truncations import find_truncation
 from spark_job.columns.field_map import FieldMap, schema_changes
-from spark_job.columns.match_names import match_by_name, with_key
 from spark_job.columns.own_columns import flag_of
-from spark_job.columns.row_columns import row_schema, row_shape
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import SOURCE
 from spark_job.iceberg.next_schema import numbered
@@ -27,6 +25,8 @@ from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_upkeep.recount import recount
+from spark_job.schema_changes.match_names import match_by_name, with_key
+from spark_job.schema_changes.row_columns import row_schema, row_shape
 from spark_job.support import require_key, require_supported
 from spark_job.write.row_lineage import require_free_names
 

@@ -15,7 +15,6 @@ from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.source_rows import read_rows
 from spark_job.columns.absent import AbsentIn
-from spark_job.columns.evolution import known_own
 from spark_job.columns.own_columns import DELETED
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
 from spark_job.explain.asked_key import AskedKey
@@ -25,6 +24,7 @@ from spark_job.iceberg.view import LiveFile
 from spark_job.index_upkeep.catch_up import compare
 from spark_job.key_index.root import Root
 from spark_job.locate import ABSENT, Index, look_up
+from spark_job.schema_changes.evolution import known_own
 from spark_job.write.vectors import deleted_positions
 
 

@@ -22,8 +22,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_job.columns.evolve import widens
 from spark_job.columns.field_map import FieldMap
+from spark_job.schema_changes.evolve import widens
 
 
 class Own(IntEnum):

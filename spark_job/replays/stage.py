@@ -20,9 +20,9 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier
 
-from spark_job.columns.schema_note import SOURCE_SCHEMA
 from spark_job.iceberg.mirror import CURSOR, FIELD_MAP, FORMER_SOURCES, INDEX_ROOT, REBUILDS, SOURCE
 from spark_job.iceberg.seams import allow_v3_metadata
+from spark_job.schema_changes.schema_note import SOURCE_SCHEMA
 
 SUFFIX = ".stage.metadata.json"
 BY_POLICY = "resync-"  # how the names of rebuilds begin that nobody asked for

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
-from spark_job.columns.schema_note import SOURCE_SCHEMA, read_note
 from spark_job.iceberg.next_schema import numbered
 from spark_job.replays.stage import FOLLOWING
+from spark_job.schema_changes.schema_note import SOURCE_SCHEMA, read_note
 
 
 @dataclass(frozen=True)

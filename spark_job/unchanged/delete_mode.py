@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
-from spark_job.columns.evolution import known_own
 from spark_job.columns.own_columns import DELETED
 from spark_job.iceberg.mirror import Mirror
+from spark_job.schema_changes.evolution import known_own
 
 
 def require_unflagged(settings: TableSettings, mirror: Mirror | None) -> None:

@@ -19,7 +19,6 @@ from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.source_rows import project_rows, projection_of, source_columns
 from spark_job.collapse import Changes, concat_changes, read_changes
 from spark_job.columns.absent import Absent, AbsentIn
-from spark_job.columns.evolution import known_own
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.own_columns import DELETED
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_columns
@@ -31,6 +30,7 @@ from spark_job.key_index.keys import U64
 from spark_job.key_index.scan import read_entries
 from spark_job.key_index.segment import TOMBSTONE, SegmentInfo
 from spark_job.runtime.work import NarrowWork
+from spark_job.schema_changes.evolution import known_own
 from spark_job.verify.compare_rows import (
     ENTRY,
     OF_HEAD,

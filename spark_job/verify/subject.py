@@ -15,14 +15,14 @@ from icemirror.settings import TableSettings
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.lineage import walk_back
 from spark_job.changelog.shape import ChangelogShape, resolve_shape
-from spark_job.columns.evolution import with_map
 from spark_job.columns.field_map import FieldMap
-from spark_job.columns.row_columns import row_shape
 from spark_job.iceberg.mirror import CURSOR, Anchor, Mirror, read_mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_upkeep.catch_up import compare
 from spark_job.index_upkeep.recount import recount
 from spark_job.pipeline import Pipeline
+from spark_job.schema_changes.evolution import with_map
+from spark_job.schema_changes.row_columns import row_shape
 from spark_job.verify.findings import Finding, Kind, finding
 
 

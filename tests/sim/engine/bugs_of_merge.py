@@ -11,7 +11,6 @@ import numpy as np
 from icemirror.errors import CommitUnknown, Conflict
 from spark_job import collapse, commit_slice, locate, merge_slice, shard, stock
 from spark_job.changelog import lineage
-from spark_job.columns import row_columns
 from spark_job.files.discard import discard
 from spark_job.iceberg import mirror, row_delta
 from spark_job.iceberg.view import live_files
@@ -19,6 +18,7 @@ from spark_job.key_index import orders
 from spark_job.key_index.root import Root
 from spark_job.locate import ABSENT
 from spark_job.runtime import engine
+from spark_job.schema_changes import row_columns
 from spark_job.write import delete_tiers, vectors
 from tests.sim.engine.planting import BUGS, Bug, instead, plant
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_job import shard
-from spark_job.columns import own_values
+from spark_job import own_values, shard
 from spark_job.columns.own_columns import DELETED
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
 from spark_job.replays import rebuild

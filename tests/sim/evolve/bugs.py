@@ -10,8 +10,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
 
 from spark_job import merge_slice
-from spark_job.columns import evolution, evolve
-from spark_job.columns.evolution import Evolution
+from spark_job.schema_changes import evolution, evolve
+from spark_job.schema_changes.evolution import Evolution
 from tests.sim.engine.planting import Bug
 
 

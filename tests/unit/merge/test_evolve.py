@@ -20,8 +20,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from spark_job.columns.evolve import Evolved, Rules, evolve
 from spark_job.columns.field_map import FieldMap, field_ids, mirror_schema
+from spark_job.schema_changes.evolve import Evolved, Rules, evolve
 
 KEY = frozenset({5})
 ID = NestedField(5, "id", LongType(), required=True)

@@ -13,7 +13,7 @@ from pyiceberg.types import (
 )
 
 from spark_job.columns.field_map import dump_map, load_map, mirror_schema, schema_changes
-from spark_job.columns.mirror_changes import mirror_changes
+from spark_job.schema_changes.mirror_changes import mirror_changes
 
 NESTED = Schema(
     NestedField(5, "id", LongType(), required=False),

@@ -25,9 +25,9 @@ from pyiceberg.types import (
 )
 
 from spark_job.columns.field_map import field_ids, renumber
-from spark_job.columns.row_columns import row_shape
 from spark_job.rejects.columns import Columns, Own, grow
 from spark_job.rejects.table import kept_fields
+from spark_job.schema_changes.row_columns import row_shape
 from tests.unit.merge.evolving import change, say
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
 from tests.unit.merge.spoilt import rejects

@@ -17,12 +17,12 @@ from pyiceberg.types import (
 
 from icemirror.errors import Invalid, Kind, Transient
 from icemirror.state.replay import Replay
-from spark_job.columns.schema_note import SOURCE_SCHEMA, read_note
 from spark_job.explain.explain import explain_key
 from spark_job.files.immutable import forget_everything
 from spark_job.iceberg.mirror import FIELD_MAP
 from spark_job.iceberg.row_delta import RowDelta
 from spark_job.replays.replay import replay_step
+from spark_job.schema_changes.schema_note import SOURCE_SCHEMA, read_note
 from tests.unit.merge.evolving import assert_sound, change, rebuild, rows, say
 from tests.unit.merge.lab import ID_AND_NAME, Lab, changelog_schema
 

@@ -8,8 +8,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from icemirror.errors import Invalid
-from spark_job.columns.evolve import widens
 from spark_job.columns.field_map import FieldMap
+from spark_job.schema_changes.evolve import widens
 
 
 def match_by_name(name: str, changelog: Schema, row_ids: Sequence[int], table: Schema) -> FieldMap:

@@ -16,8 +16,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from spark_job.changelog.shape import ChangelogShape, resolve_shape
-from spark_job.columns.schema_note import SchemaNote, read_note
 from spark_job.iceberg.mirror import SOURCE, Mirror
+from spark_job.schema_changes.schema_note import SchemaNote, read_note
 
 
 def row_shape(settings: TableSettings, changelog: Table, mirror: Mirror | None) -> ChangelogShape:

@@ -18,7 +18,6 @@ from icemirror.telemetry.logs import get_log
 from spark_job.changelog.narrow import read_sequence
 from spark_job.changelog.shape import Operation
 from spark_job.collapse import Changes
-from spark_job.columns.evolution import known_own
 from spark_job.columns.own_columns import CREATED_AT, DELETED, SOURCE_SEQUENCE, SYNCED_AT
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
 from spark_job.columns.projection import field_id_of
@@ -28,6 +27,7 @@ from spark_job.key_check import KeySides
 from spark_job.key_index.keys import Indices, Keys, Mask
 from spark_job.key_index.orders import exceeds
 from spark_job.locate import Index, locate_keys, look_up
+from spark_job.schema_changes.evolution import known_own
 
 log = get_log(__name__)
 

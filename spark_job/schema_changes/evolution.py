@@ -17,16 +17,16 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from icemirror.errors import Transient
 from icemirror.settings import TableSettings
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.columns.evolve import Evolved, Rules, evolve
 from spark_job.columns.field_map import FieldMap, dump_map, field_ids, load_map
-from spark_job.columns.match_names import match_what_fits
-from spark_job.columns.mirror_changes import mirror_changes
 from spark_job.columns.own_columns import arrange_own, own_names
-from spark_job.columns.row_columns import follows, named_columns, note_of, row_schema
-from spark_job.columns.schema_note import SOURCE_SCHEMA, SchemaNote, read_note
 from spark_job.iceberg.column_properties import renamed_properties
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE, Mirror
 from spark_job.iceberg.next_schema import numbered
+from spark_job.schema_changes.evolve import Evolved, Rules, evolve
+from spark_job.schema_changes.match_names import match_what_fits
+from spark_job.schema_changes.mirror_changes import mirror_changes
+from spark_job.schema_changes.row_columns import follows, named_columns, note_of, row_schema
+from spark_job.schema_changes.schema_note import SOURCE_SCHEMA, SchemaNote, read_note
 
 _IS_NESSIE = "nessie.is-nessie-catalog"  # what its configuration says of itself
 _COMMENT = "comment"  # the table property in which engines keep a table's description
