@@ -20,13 +20,13 @@ from icemirror.telemetry.logs import get_log
 from spark_job.files.discard import discard
 from spark_job.iceberg.listing import StoredFile, list_files
 from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.iceberg.references import index_files, live_paths, manifests_of
 from spark_job.key_index.index_location import index_location
 from spark_job.maintenance.expire import require_own_files
 from spark_job.maintenance.neighbours import METADATA, require_alone
 from spark_job.maintenance.own_places import METADATA_PATH, is_below, named_places
-from spark_job.maintenance.references import index_files, live_paths, manifests_of
-from spark_job.replays.stage import SUFFIX, read_stage
-from spark_job.replays.stage_files import named_by
+from spark_job.staging.stage import SUFFIX, read_stage
+from spark_job.staging.stage_files import named_by
 
 _OURS = (".parquet", ".orc", ".avro", ".puffin", ".stats", *METADATA)
 _SHOWN = 1000

@@ -12,8 +12,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.mirror import INDEX_ROOT
+from spark_job.iceberg.references import entries_of, index_files, live_paths, manifests_of, root_of
 from spark_job.maintenance.own_places import OwnPlaces
-from spark_job.maintenance.references import entries_of, index_files, live_paths, manifests_of, root_of
 from spark_job.maintenance.retention import main_head
 
 

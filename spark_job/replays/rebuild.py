@@ -56,9 +56,9 @@ from spark_job.lost_track import CursorExpired, SourceTruncated
 from spark_job.pipeline import Pipeline
 from spark_job.replays.made_with import made_with
 from spark_job.replays.reanchor import reanchored
-from spark_job.replays.stage import Place, Stage, begin_stage, find_stage, fulfilled
-from spark_job.replays.stage_columns import built_columns
-from spark_job.replays.stage_files import left_over
+from spark_job.staging.stage import Place, Stage, begin_stage, find_stage, fulfilled
+from spark_job.staging.stage_columns import built_columns
+from spark_job.staging.stage_files import left_over
 from spark_job.stock import Prepared, plan_table
 from spark_job.task import Task, next_task
 from spark_job.unchanged.delete_mode import lacks_flagged, require_unflagged

@@ -9,8 +9,9 @@ from spark_job import shard
 from spark_job.iceberg import swap
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.key_index.root import Root
-from spark_job.replays import rebuild, replay, stage_files
-from spark_job.replays.stage import Stage
+from spark_job.replays import rebuild, replay
+from spark_job.staging import stage_files
+from spark_job.staging.stage import Stage
 from tests.sim.engine.planting import BUGS, Bug, instead, plant
 
 _before = frozenset(BUGS)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from icemirror.errors import CommitUnknown, Conflict, Corrupt, Invalid, Transient
 from icemirror.state.replay import Replay, ReplayStep
 from spark_job.replays.replay import replay_step
-from spark_job.replays.stage import read_stage
+from spark_job.staging.stage import read_stage
 from tests.sim.engine.bugs import Bug
 from tests.sim.engine.judge import FULL
 from tests.sim.engine.memory_catalog import Fault

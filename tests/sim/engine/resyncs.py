@@ -14,7 +14,7 @@ from icemirror.result import Rebuilt, Staged
 from spark_job.lost_track import NoChangelog
 from spark_job.replays.rebuild import StageDamaged
 from spark_job.replays.resync import advance
-from spark_job.replays.stage import SUFFIX
+from spark_job.staging.stage import SUFFIX
 from tests.sim.engine import snapshots
 from tests.sim.engine.bugs import Bug
 from tests.sim.engine.process import NAMES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_job.iceberg.mirror import REPLAY
-from spark_job.replays.stage import BY_POLICY
+from spark_job.staging.stage import BY_POLICY
 from spark_job.verify.check import Options, verify_table
 from tests.sim.merge.forked import clean_orphans, merge, run_forked
 from tests.sim.merge.test_kill_rebuild import MERGE_POINTS, OWN_POINTS

@@ -18,9 +18,9 @@ from spark_job.iceberg.swap import Swap
 from spark_job.key_index.root import read_root
 from spark_job.maintenance.expire import expire
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.replays import stage
 from spark_job.replays.replay import plan_replay, replay_step
 from spark_job.runtime.engine import InProcess
+from spark_job.staging import stage
 from spark_job.verify.check import Options, verify_table
 from tests.referenced import referenced_files
 from tests.unit.merge import foreign

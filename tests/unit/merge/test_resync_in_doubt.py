@@ -17,11 +17,12 @@ from spark_job.iceberg.swap import Swap
 from spark_job.lag import LagMeter
 from spark_job.lost_track import ChangelogAway
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.replays import rebuild, stage
+from spark_job.replays import rebuild
 from spark_job.replays.replay import replay_step
 from spark_job.replays.resync import advance, take_stock
 from spark_job.runtime.engine import InProcess
 from spark_job.runtime.work import Result, Work
+from spark_job.staging import stage
 from spark_job.verify.check import Options, verify_table
 from tests.unit.merge import foreign
 from tests.unit.merge.anew import OLD, made_anew, make, steps

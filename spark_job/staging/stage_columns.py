@@ -9,8 +9,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from spark_job.iceberg.next_schema import numbered
-from spark_job.replays.stage import FOLLOWING
 from spark_job.schema_changes.schema_note import SOURCE_SCHEMA, read_note
+from spark_job.staging.stage import FOLLOWING
 
 
 @dataclass(frozen=True)

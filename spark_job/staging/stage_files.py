@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
 
+from spark_job.iceberg.references import index_files, live_paths, manifests_of
 from spark_job.key_index.root import segment_paths
-from spark_job.maintenance.references import index_files, live_paths, manifests_of
-from spark_job.replays.stage import Stage
+from spark_job.staging.stage import Stage
 
 
 def left_over(io: FileIO, stage: Stage, root_path: str) -> set[str]:
