@@ -164,11 +164,11 @@ def _run(
     older_than_seconds: float,
 ) -> Iterator[MaintainResult]:
     from icemirror.telemetry.logs import bind
-    from spark_job.compaction.all_due import compact_all
+    from spark_job.compact_all import compact_all
     from spark_job.iceberg.failures import named_for
-    from spark_job.index_upkeep.mend_index import mend_index
     from spark_job.maintenance.expire import expire
     from spark_job.maintenance.orphans import clean_orphans
+    from spark_job.mend_index import mend_index
 
     index_location = pipeline.settings.index_location
 

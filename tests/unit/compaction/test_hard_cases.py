@@ -14,8 +14,8 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from icemirror.errors import Kind
-from spark_job.compaction import all_due, choose, move_rows
-from spark_job.compaction.all_due import compact_all
+from spark_job.compact_all import compact_all
+from spark_job.compaction import choose, move_rows
 from spark_job.compaction.choose import FAN_IN
 from spark_job.files.immutable import forget_everything
 from spark_job.iceberg.row_delta import RowDelta
@@ -231,7 +231,7 @@ def test_between_two_commits_others_have_their_turn(tmp_path: Path, monkeypatch:
         lab.tell(f"I{at}@{at + 1}")
         lab.merge()
     rested: list[float] = []
-    monkeypatch.setattr(all_due, "sleep", rested.append)
+    monkeypatch.setattr("spark_job.compact_all.sleep", rested.append)
     commits: list[float] = []
     right = RowDelta.commit
 

@@ -15,13 +15,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from icemirror.errors import CommitUnknown, Invalid
 from icemirror.state.replay import Replay
+from spark_job.compact_all import compact_all
 from spark_job.compaction import choose
-from spark_job.compaction.all_due import compact_all
 from spark_job.files.immutable import forget_everything
 from spark_job.iceberg.mirror import INDEX_ROOT
 from spark_job.iceberg.row_delta import RowDelta
-from spark_job.index_upkeep.mend_index import mend_index
 from spark_job.key_index.root import read_root
+from spark_job.mend_index import mend_index
 from spark_job.replays.replay import plan_replay, replay_step
 from spark_job.runtime.engine import InProcess
 from spark_job.verify.check import Options, verify_table

@@ -10,9 +10,9 @@ import pytest
 from icemirror.cli.main import run
 from spark_job.files.immutable import forget_everything
 from spark_job.iceberg.mirror import CURSOR, read_mirror
-from spark_job.index_upkeep.mend_index import mend_index
 from spark_job.key_index import tiers
 from spark_job.key_index.root import Root
+from spark_job.mend_index import mend_index
 from spark_job.verify.check import Options, verify_table
 from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import commit_snapshot
