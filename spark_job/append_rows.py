@@ -26,9 +26,10 @@ from spark_job.columns.parquet_columns import check_ids, column_paths, open_parq
 from spark_job.files.written import written_before_commit
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
+from spark_job.index_upkeep.indexed_files import indexed_file
 from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.keys import Keys
-from spark_job.key_index.root import IndexedFile, Root
+from spark_job.key_index.root import Root
 from spark_job.locate import Fate
 from spark_job.shard import ShardResult, SliceWork, write_changes
 from spark_job.write.data_files import WrittenRows
@@ -128,7 +129,7 @@ def counted(mirror: Mirror) -> Mirror:
         return mirror
     io = mirror.table.io
     live = recount(io, live_files(io, mirror.head), None)
-    files = tuple(map(IndexedFile.of, live.values()))
+    files = tuple(map(indexed_file, live.values()))
     root = Root(snapshot_id=mirror.head.snapshot_id, epoch=mirror.epoch, segments=(), files=files)
     known = mirror.root.next_run if mirror.root else root.next_run
     return replace(mirror, root=root.model_copy(update={"next_run": known}))

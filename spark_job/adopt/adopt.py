@@ -29,8 +29,9 @@ from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.view import LiveFile
 from spark_job.index_upkeep.catch_up import IndexedShard
 from spark_job.index_upkeep.heal import EVERY_KEY, ROW, Covered, HealWork, by_key
+from spark_job.index_upkeep.indexed_files import indexed_file
 from spark_job.key_index.index_location import index_location
-from spark_job.key_index.root import IndexedFile, Root, root_path, write_root
+from spark_job.key_index.root import Root, root_path, write_root
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index
 from spark_job.pipeline import Pipeline
@@ -165,7 +166,7 @@ def _root(candidate: Candidate, segments: Sequence[SegmentInfo], snapshot_id: in
         snapshot_id=snapshot_id,
         epoch=1,
         segments=tuple(segment.in_run(1, now) for segment in segments),
-        files=tuple(IndexedFile.of(file) for file in candidate.live.values()),
+        files=tuple(indexed_file(file) for file in candidate.live.values()),
         next_run=2,
         expired=None,
     )

@@ -25,6 +25,7 @@ from spark_job.distinct import distinct
 from spark_job.files.discard import discard
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.index_upkeep.indexed_files import indexed_file
 from spark_job.index_upkeep.recount import with_distinct
 from spark_job.key_index.keys import Indices, are_among, concat_keys
 from spark_job.key_index.numbered import write_entries
@@ -224,7 +225,7 @@ def caught_up(root: Root, difference: Difference, shards: list[IndexedShard], wr
         for ordinal, count in shard.removed.items():
             removed[ordinal] = removed.get(ordinal, 0) + count
     files = [_file_now(at, file, difference, removed) for at, file in enumerate(root.files)]
-    files.extend(map(IndexedFile.of, difference.came))
+    files.extend(map(indexed_file, difference.came))
     segments = [shard.segment.in_run(root.next_run, written_at) for shard in shards if shard.segment]
     return root.model_copy(
         update={

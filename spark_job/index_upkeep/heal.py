@@ -28,10 +28,11 @@ from spark_job.files.written import written_before_commit
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import live_files
 from spark_job.index_upkeep.catch_up import IndexedShard, greatest_order
+from spark_job.index_upkeep.indexed_files import indexed_file
 from spark_job.index_upkeep.merged_then import merged_then
 from spark_job.key_index.keys import U64, Keys, are_among, concat_keys, last_not_above
 from spark_job.key_index.numbered import write_entries
-from spark_job.key_index.root import IndexedFile, Root
+from spark_job.key_index.root import Root
 from spark_job.key_index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.locate import Index, look_up
 from spark_job.runtime.engine import Engine
@@ -271,7 +272,7 @@ class Healer:
             snapshot_id=mirror.head.snapshot_id if mirror.head else 0,
             epoch=mirror.epoch,
             segments=(),
-            files=tuple(map(IndexedFile.of, live.values())),
+            files=tuple(map(indexed_file, live.values())),
         )
         work = self._work(mirror, root, None, ())
         root = _with_live_rows(root, work.covered)

@@ -1,4 +1,4 @@
-"""The data files of a mirror as its index numbers them, to read rows of."""
+"""The data files of a mirror as its index numbers them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from pyiceberg.table.metadata import TableMetadata
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.columns.absent import AbsentIn
 from spark_job.iceberg.mirror import Mirror
-from spark_job.iceberg.view import live_files
+from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.key_index.root import IndexedFile
 from spark_job.write.row_lineage import require_free_names
+
+
+def indexed_file(file: LiveFile) -> IndexedFile:
+    """One that is there, less the rows that are deleted."""
+    return IndexedFile(path=file.path, rows=file.rows, live=file.rows - file.deleted)
 
 
 def indexed_files(mirror: Mirror, columns: TableMetadata, staged: bool) -> tuple[ChangeFile, ...]:

@@ -11,7 +11,6 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.errors import REBUILD, Corrupt, Invalid
 from spark_job.files.immutable import ReadOnce
-from spark_job.iceberg.view import LiveFile
 from spark_job.key_index.puffin import Blob, read_blobs, read_span, write_puffin
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.key_index.tiers import Group
@@ -36,11 +35,6 @@ class IndexedFile(BaseModel):
     def added(cls, file: DataFile) -> IndexedFile:
         """One that comes with the commit: all of its rows are live."""
         return cls(path=file.file_path, rows=file.record_count, live=file.record_count)
-
-    @classmethod
-    def of(cls, file: LiveFile) -> IndexedFile:
-        """One that is there, less the rows that are deleted."""
-        return cls(path=file.path, rows=file.rows, live=file.rows - file.deleted)
 
 
 class Root(BaseModel):
