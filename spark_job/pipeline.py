@@ -21,6 +21,7 @@ from spark_job.iceberg.column_types import require_mirrored_types
 from spark_job.iceberg.create import check_definition
 from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import Mirror, read_mirror
+from spark_job.iceberg.readable_partitions import require_known_transforms
 from spark_job.iceberg.tables import Catalogs
 from spark_job.key_change import require_same_key
 from spark_job.key_index.damage import DamagedSegment
@@ -36,7 +37,6 @@ from spark_job.slice_result import position_of
 from spark_job.stock import Prepared, plan_table, require_same_changelog
 from spark_job.support import require_supported
 from spark_job.task import Done, Task, next_task
-from spark_job.write.partitions import require_known_transforms
 
 _MOST_ATTEMPTS = 8
 _MOST_EVENTS = 4_000_000  # keeps a slice's key tuples within the memory of one worker, whatever its bytes

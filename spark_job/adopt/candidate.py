@@ -18,6 +18,7 @@ from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.truncations import find_truncation
 from spark_job.columns.field_map import FieldMap, schema_changes
 from spark_job.columns.own_columns import flag_of
+from spark_job.iceberg.lineage_columns import require_free_names
 from spark_job.iceberg.manifests import known_manifests
 from spark_job.iceberg.mirror import SOURCE
 from spark_job.iceberg.next_schema import numbered
@@ -28,7 +29,6 @@ from spark_job.index_upkeep.recount import recount
 from spark_job.schema_changes.match_names import match_by_name, with_key
 from spark_job.schema_changes.row_columns import row_schema, row_shape
 from spark_job.support import require_key, require_supported
-from spark_job.write.row_lineage import require_free_names
 
 
 @dataclass(frozen=True)

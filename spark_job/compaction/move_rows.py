@@ -21,6 +21,7 @@ from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.columns.projection import Projection
 from spark_job.compaction.choose import Group
 from spark_job.files.round_trips import for_each
+from spark_job.iceberg.lineage_columns import require_free_names, with_lineage
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile
 from spark_job.index_upkeep.catch_up import greatest_order
@@ -29,7 +30,7 @@ from spark_job.key_index.root import Root
 from spark_job.key_index.segment import Entries
 from spark_job.locate import Index, look_up
 from spark_job.write.data_files import write_rows
-from spark_job.write.row_lineage import require_free_names, settle_lineage, with_lineage
+from spark_job.write.row_lineage import settle_lineage
 from spark_job.write.vectors import deleted_positions
 
 MOST_BYTES = 256 << 20

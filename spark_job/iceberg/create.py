@@ -19,12 +19,12 @@ from icemirror.settings.partitioning import PartitionField as PartitionBy
 from spark_job.columns.field_map import FieldMap, dump_map, load_map, renumber
 from spark_job.iceberg.failures import answered
 from spark_job.iceberg.file_locations import file_locations
+from spark_job.iceberg.lineage_columns import require_free_names
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
 from spark_job.iceberg.own_properties import named_code, require_known_code
+from spark_job.iceberg.readable_partitions import require_readable_partition
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.write_properties import check_properties
-from spark_job.write.partitions import require_readable_partition
-from spark_job.write.row_lineage import require_free_names
 
 # Every merge writes a metadata file; the last ones are enough for whoever is reading one at that moment.
 BOUNDED = {

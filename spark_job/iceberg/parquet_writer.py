@@ -27,11 +27,11 @@ from spark_job.iceberg.dictionaries import is_worth_a_dictionary
 from spark_job.iceberg.file_sizes import FileSizes
 from spark_job.iceberg.file_statistics import file_statistics
 from spark_job.iceberg.leaf_columns import Leaf, leaf_columns
+from spark_job.iceberg.lineage_columns import LINEAGE_IDS
 from spark_job.iceberg.metrics_modes import COUNTS, Mode, metrics_modes
 from spark_job.iceberg.parquet_options import bloom_filters, parquet_options
 from spark_job.iceberg.seams import parquet_column_ids
 from spark_job.iceberg.write_properties import read_number
-from spark_job.write.row_lineage import LINEAGE_IDS
 
 _SAMPLE_BYTES = 4 << 20
 

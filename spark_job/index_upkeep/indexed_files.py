@@ -7,10 +7,10 @@ from pyiceberg.table.metadata import TableMetadata
 
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.columns.absent import AbsentIn
+from spark_job.iceberg.lineage_columns import require_free_names
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.key_index.root import IndexedFile
-from spark_job.write.row_lineage import require_free_names
 
 
 def indexed_file(file: LiveFile) -> IndexedFile:

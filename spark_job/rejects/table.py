@@ -19,11 +19,11 @@ from spark_job.columns.field_map import dump_map, field_ids, load_map, renumber
 from spark_job.iceberg.column_types import least_version
 from spark_job.iceberg.create import BOUNDED
 from spark_job.iceberg.failures import answered
+from spark_job.iceberg.lineage_columns import require_free_names
 from spark_job.iceberg.mirror import FIELD_MAP
 from spark_job.iceberg.seams import allow_v3_metadata
 from spark_job.iceberg.tables import Catalogs
 from spark_job.rejects.columns import Columns, grow
-from spark_job.write.row_lineage import require_free_names
 
 REJECTS_OF = "icemirror.rejects-of"  # the mirror, and the changelog's uuid
 

@@ -16,9 +16,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 
 from spark_job.iceberg.file_locations import file_locations
+from spark_job.iceberg.lineage_columns import written_schema
 from spark_job.iceberg.parquet_writer import ParquetFiles
 from spark_job.write.partitions import Partition, split_rows
-from spark_job.write.row_lineage import written_schema
 from spark_job.write.row_order import can_order, is_everybodys, order_rows, sort_order
 
 _WRITERS = 4

@@ -14,26 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
-from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
 
-from icemirror.errors import Corrupt, Invalid
+from icemirror.errors import Corrupt
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
 from spark_job.columns.projection import FIELD_ID
 from spark_job.files.round_trips import for_each
+from spark_job.iceberg.lineage_columns import LINEAGE_COLUMNS, ROW_ID
 from spark_job.key_index.keys import Indices
-
-# Reserved field ids of the spec. The second one is NULL for a row that was changed: its file's number counts.
-_COLUMNS = {"_row_id": 2147483540, "_last_updated_sequence_number": 2147483539}
-ROW_ID = _COLUMNS["_row_id"]
-LINEAGE_IDS = frozenset(_COLUMNS.values())
-
-
-def require_free_names(name: str, schema: Schema) -> None:
-    """Refuses columns whose names v3 gives to its own."""
-    taken = [field.name for field in schema.fields if field.name in _COLUMNS]
-    if taken:
-        raise Invalid(f"{name}: a table of format version 3 cannot have a column {taken[0]}. Use version 2.")
 
 
 def old_row_ids(
@@ -76,11 +63,6 @@ def _written_ids(io: FileIO, path: str, rows: NDArray[np.int64]) -> pa.Array | N
     return written
 
 
-def with_lineage(schema: Schema) -> Schema:
-    """The schema with the columns of lineage."""
-    return _extended(schema, list(_COLUMNS))
-
-
 def settle_lineage(rows: pa.Table, first_row_id: int, number: int, positions: NDArray[np.int64]) -> pa.Table:
     """The rows of one file with the lineage that they inherit from it written out, since they move to another."""
     inherited = {
@@ -98,21 +80,7 @@ def with_row_ids(rows: pa.Table, row_ids: pa.Array) -> pa.Table:
     if len(row_ids) != rows.num_rows:
         raise Corrupt(f"{len(row_ids)} row ids for {rows.num_rows} rows")
     for (name, field_id), values in zip(
-        _COLUMNS.items(), (row_ids, pa.nulls(rows.num_rows, pa.int64())), strict=True
+        LINEAGE_COLUMNS.items(), (row_ids, pa.nulls(rows.num_rows, pa.int64())), strict=True
     ):
         rows = rows.append_column(pa.field(name, pa.int64(), metadata={FIELD_ID: str(field_id)}), values)
     return rows
-
-
-def written_schema(schema: Schema, rows: pa.Table) -> Schema:
-    """The table's schema, with the columns of lineage where the rows have them."""
-    return _extended(schema, [name for name in _COLUMNS if name in rows.column_names])
-
-
-def _extended(schema: Schema, names: Sequence[str]) -> Schema:
-    lineage = [
-        NestedField(_COLUMNS[name], name, LongType(), required=False)
-        for name in names
-        if name not in schema.column_names
-    ]
-    return Schema(*schema.fields, *lineage) if lineage else schema

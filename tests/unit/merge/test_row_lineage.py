@@ -11,10 +11,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import LongType, StringType
 
 from icemirror.errors import Kind
+from spark_job.iceberg.lineage_columns import LINEAGE_IDS, ROW_ID
 from spark_job.iceberg.seams import next_row_id
 from spark_job.iceberg.view import live_files
 from spark_job.runtime.engine import InProcess
-from spark_job.write.row_lineage import LINEAGE_IDS, ROW_ID, old_row_ids
+from spark_job.write.row_lineage import old_row_ids
 from spark_job.write.vectors import deleted_positions
 from tests.mirrors import upgrade_like_java
 from tests.unit.merge.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
