@@ -19,9 +19,9 @@ from icemirror.crash import reach
 from icemirror.errors import Invalid
 from spark_job.changelog.bulk import require_short
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes, concat_changes, in_order
 from spark_job.changelog.operations import told_value
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import Changes, concat_changes, in_order
 from spark_job.columns.parquet_columns import check_ids, column_paths, open_parquet, read_columns
 from spark_job.files.written import written_before_commit
 from spark_job.iceberg.mirror import Mirror

@@ -18,8 +18,9 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import Conflict
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes
+from spark_job.changelog.read_changes import read_changes
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import Changes, read_changes
 from spark_job.key_index.keys import U64, Mask, are_among, last_not_above
 from spark_job.key_index.orders import compare_orders, exceeds
 from spark_job.locate import ABSENT, Located

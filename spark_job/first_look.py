@@ -10,8 +10,9 @@ from pyiceberg.io import FileIO
 
 from spark_job.append_rows import require_inserts
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes
+from spark_job.changelog.read_changes import check_changes
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import Changes, check_changes
 from spark_job.key_index.keys import Keys
 from spark_job.runtime.engine import Engine
 from spark_job.runtime.work import NarrowWork

@@ -14,8 +14,9 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import MAKE_ANEW, REBUILD, Corrupt
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import LEFT, Changes
+from spark_job.changelog.collisions import equal_codes, equal_values
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import LEFT, Changes, equal_codes, equal_values
 from spark_job.columns.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
 from spark_job.distinct import distinct
 from spark_job.iceberg.leaf_columns import physical

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
+from spark_job.changelog.changes import Changes
 from spark_job.changelog.shape import Operation
-from spark_job.collapse import Changes
 from spark_job.distinct import distinct
 from spark_job.files.round_trips import is_remote
 from spark_job.key_index.damage import DamagedSegment, reading_segment

@@ -15,9 +15,9 @@ from pyiceberg.table import Table
 from icemirror.cursor import Truncation
 from icemirror.errors import Corrupt
 from icemirror.telemetry.logs import get_log
+from spark_job.changelog.changes import Changes
 from spark_job.changelog.narrow import read_sequence
 from spark_job.changelog.shape import Operation
-from spark_job.collapse import Changes
 from spark_job.columns.own_columns import CREATED_AT, DELETED, SOURCE_SEQUENCE, SYNCED_AT
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
 from spark_job.columns.projection import field_id_of

@@ -22,10 +22,11 @@ from pyiceberg.table.metadata import TableMetadata
 from icemirror.crash import reach
 from spark_job.changelog.bulk import piece_bytes
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import LEFT, Changes, concat_changes, in_order
 from spark_job.changelog.rejected import Rejected, read_events, split_outdated, split_rejected
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.source_rows import TooMuch, read_rows
-from spark_job.collapse import LEFT, Changes, collapse_changes, concat_changes, in_order
+from spark_job.collapse import collapse_changes
 from spark_job.columns.field_map import FieldMap
 from spark_job.doubtful import NeedsHistory, find_doubtful, find_news, settle
 from spark_job.files.written import written_before_commit

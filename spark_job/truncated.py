@@ -13,6 +13,7 @@ import numpy as np
 
 from icemirror.cursor import Truncation
 from icemirror.errors import Invalid
+from spark_job.changelog.read_changes import read_changes
 from spark_job.changelog.truncations import (
     are_before,
     find_truncation,
@@ -20,7 +21,6 @@ from spark_job.changelog.truncations import (
     known_truncation,
     not_followed,
 )
-from spark_job.collapse import read_changes
 from spark_job.plan import Slice
 from spark_job.stock import Prepared
 

@@ -19,8 +19,8 @@ from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from icemirror.telemetry.logs import get_log
 from spark_job.adopt.candidate import Candidate, examine
+from spark_job.changelog.changes import Changes, in_order
 from spark_job.changelog.read_sequences import newest_order
-from spark_job.collapse import Changes, in_order
 from spark_job.columns.field_map import dump_map
 from spark_job.distinct import distinct
 from spark_job.files.written import written_for_commit

@@ -9,8 +9,8 @@ from pyiceberg.io import FileIO
 
 from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.narrow import read_sequence
+from spark_job.changelog.read_changes import read_changes
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import read_changes
 from spark_job.columns.parquet_columns import open_parquet
 from spark_job.key_index.keys import U64
 from spark_job.key_index.orders import greatest_order

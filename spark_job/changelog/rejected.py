@@ -15,8 +15,9 @@ from pyiceberg.io import FileIO
 
 from spark_job.changelog.bad_rows import Reason
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes, blank_changes, concat_changes
+from spark_job.changelog.read_changes import read_sifted, require_followed
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import Changes, blank_changes, concat_changes, read_sifted, require_followed
 from spark_job.key_index.keys import Indices, Mask
 
 _OUTDATED = 127

@@ -10,9 +10,10 @@ import pyarrow as pa
 from pyiceberg.table.snapshots import Snapshot
 
 from icemirror.settings import TableSettings
+from spark_job.changelog.changes import LEFT
 from spark_job.changelog.shape import Operation
 from spark_job.changelog.source_rows import read_rows
-from spark_job.collapse import LEFT, order_of_events
+from spark_job.collapse import order_of_events
 from spark_job.columns.json_values import row_as_json
 from spark_job.explain.asked_key import AskedKey, parse_key
 from spark_job.explain.contradictions import contradictions

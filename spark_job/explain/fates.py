@@ -8,8 +8,8 @@ from enum import StrEnum
 
 import numpy as np
 
+from spark_job.changelog.changes import Changes
 from spark_job.changelog.shape import Operation
-from spark_job.collapse import Changes
 from spark_job.key_index.keys import U64, Indices
 from spark_job.key_index.orders import compare_orders
 from spark_job.locate import ABSENT, DEAD, Located, decide

@@ -17,11 +17,12 @@ from icemirror.cursor import Truncation
 from icemirror.errors import Corrupt, Invalid, fill_in
 from spark_job.changelog.bad_rows import Reason
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes, concat_changes
 from spark_job.changelog.narrow import Narrow, read_narrow
+from spark_job.changelog.read_changes import Sifted, sift_changes
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.source_rows import projection_of, read_picked
 from spark_job.changelog.truncations import are_before, later
-from spark_job.collapse import Changes, Sifted, concat_changes, sift_changes
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.json_values import Json, row_as_json, value_as_json
 from spark_job.columns.parquet_columns import (

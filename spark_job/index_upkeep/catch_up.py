@@ -18,8 +18,8 @@ from icemirror.crash import reach
 from icemirror.errors import REBUILD, Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes, concat_changes
 from spark_job.changelog.shape import ChangelogShape, Operation
-from spark_job.collapse import Changes, concat_changes
 from spark_job.columns.parquet_columns import open_parquet, read_at, read_columns
 from spark_job.distinct import distinct
 from spark_job.files.discard import discard

@@ -19,9 +19,11 @@ from icemirror.crash import reach
 from icemirror.errors import Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes, concat_changes, in_order
+from spark_job.changelog.read_changes import read_changes
 from spark_job.changelog.read_sequences import newest_order
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
+from spark_job.collapse import collapse_changes
 from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.distinct import distinct
 from spark_job.files.written import written_before_commit

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from icemirror.errors import BadConfig, CommitUnknown, Conflict, Corrupt, IcemirrorError, Invalid, Transient
 from spark_job.changelog.change_file import ChangeFile
-from spark_job.collapse import Changes, concat_changes
+from spark_job.changelog.changes import Changes, concat_changes
 from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.distinct import distinct
 from spark_job.doubtful import NeedsHistory

@@ -8,8 +8,8 @@ from typing import Protocol, TypeVar
 from pyiceberg.io import FileIO
 
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import Changes
 from spark_job.key_index.codec import KeyCodec
 
 

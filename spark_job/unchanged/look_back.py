@@ -12,10 +12,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import CAME, Changes
 from spark_job.changelog.marker import Marker
 from spark_job.changelog.shape import Operation
 from spark_job.changelog.source_rows import read_rows
-from spark_job.collapse import CAME, Changes, order_of_events
+from spark_job.collapse import order_of_events
 from spark_job.columns.absent import Absent
 from spark_job.columns.field_map import FieldMap, field_ids
 from spark_job.key_index.keys import Indices, Keys, Mask, last_not_above

@@ -21,9 +21,11 @@ from pyiceberg.schema import Schema
 
 from icemirror.errors import Invalid
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes, concat_changes
 from spark_job.changelog.marker import Marker
+from spark_job.changelog.read_changes import read_changes
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.collapse import Changes, concat_changes, order_of_events, read_changes
+from spark_job.collapse import order_of_events
 from spark_job.columns.field_map import FieldMap
 from spark_job.doubtful import NeedsHistory
 from spark_job.key_index.keys import U64, Indices, Keys, Mask, are_among, last_not_above

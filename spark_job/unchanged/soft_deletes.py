@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import LEFT, Changes
 from spark_job.changelog.narrow import read_narrow
 from spark_job.changelog.shape import ChangelogShape, Operation
-from spark_job.collapse import LEFT, Changes
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.parquet_columns import open_parquet
 from spark_job.columns.projection import field_id_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_job.changelog.changes import LEFT, Changes
 from spark_job.changelog.shape import Operation
-from spark_job.collapse import LEFT, Changes
 from spark_job.key_index.keys import Indices, Keys, Mask, are_among, last_not_above
 from spark_job.unchanged.look_back import lowest_reachable
 from spark_job.verify.findings import MOST_PLACES, Kind

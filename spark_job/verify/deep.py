@@ -14,10 +14,11 @@ from pyiceberg.schema import Schema
 
 from icemirror.errors import Invalid
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes, concat_changes
 from spark_job.changelog.marker import Marker, markable
+from spark_job.changelog.read_changes import read_changes
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.source_rows import project_rows, projection_of, source_columns
-from spark_job.collapse import Changes, concat_changes, read_changes
 from spark_job.columns.absent import Absent, AbsentIn
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.own_columns import DELETED

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from spark_job.append_rows import require_inserts
+from spark_job.changelog.changes import Changes
 from spark_job.changelog.source_rows import projection_of
-from spark_job.collapse import Changes
 from spark_job.columns.projection import Projection
 from spark_job.key_index.keys import U64, Indices, Keys
 from spark_job.verify.compare_rows import OF_HEAD, ROW, Compared, Spot

@@ -10,7 +10,7 @@ import numpy as np
 
 from icemirror.errors import CommitUnknown, Conflict
 from spark_job import collapse, commit_slice, locate, merge_slice, shard, stock
-from spark_job.changelog import lineage
+from spark_job.changelog import lineage, read_changes
 from spark_job.files.discard import discard
 from spark_job.iceberg import mirror, row_delta
 from spark_job.iceberg.view import live_files
@@ -268,7 +268,7 @@ BUGS["hash of four bits, and no key is checked"] = Bug(
         *FOUR_BITS.changes,
         (shard, "check_keys", instead(None)),
         (shard, "check_events", instead(None)),
-        (collapse, "_refuse_collisions", instead(None)),
+        (read_changes, "refuse_collisions", instead(None)),
     )
 )
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_job import collapse
-from spark_job.changelog import sequence
+from spark_job.changelog import read_changes, sequence
 from spark_job.changelog.sequence_text import Form
 from spark_job.unchanged import look_back, old_values
 from tests.sim.engine.planting import BUGS, plant
@@ -35,7 +34,7 @@ def value_taken_from_an_event_that_is_late(_count: Any) -> Any:
     return lambda _self, told, _keys, _known: told
 
 
-@plant((collapse, "_with_old_keys"))
+@plant((read_changes, "_with_old_keys"))
 def old_key_left_after_a_key_change(_with: Any) -> Any:
     return lambda changes, *_given: changes
 

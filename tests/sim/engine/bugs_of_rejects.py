@@ -8,7 +8,8 @@ from unittest.mock import patch
 import numpy as np
 
 from icemirror.errors import Conflict
-from spark_job import collapse, merge_slice, shard
+from spark_job import merge_slice, shard
+from spark_job.changelog import read_changes
 from spark_job.changelog.rejected import Rejected
 from spark_job.files.written import written_before_commit
 from spark_job.rejects import record
@@ -46,7 +47,7 @@ def bad_rows_of_a_shard_left_out(gather: Any) -> Any:
     return lambda parts: gather(parts[1:] if len(parts) > 1 else parts)
 
 
-@plant((collapse, "sift"))
+@plant((read_changes, "sift"))
 def bad_rows_numbered_without_those_before(sift: Any) -> Any:
     def wrong(columns: Any, convert: Any) -> Any:
         converted, kept, bad = sift(columns, convert)
@@ -59,7 +60,7 @@ def bad_rows_numbered_without_those_before(sift: Any) -> Any:
     return wrong
 
 
-@plant((collapse, "sift"))
+@plant((read_changes, "sift"))
 def good_rows_numbered_anew(sift: Any) -> Any:
     def wrong(columns: Any, convert: Any) -> Any:
         converted, kept, bad = sift(columns, convert)

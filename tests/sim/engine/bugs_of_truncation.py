@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from icemirror.cursor import Cursor
-from spark_job import collapse, merge_slice, truncated
-from spark_job.changelog import rejected, truncations
+from spark_job import merge_slice, truncated
+from spark_job.changelog import read_changes, rejected, truncations
 from spark_job.plan import Slice
 from spark_job.replays import reanchor, rebuild
 from tests.sim.engine.planting import BUGS, instead, plant
@@ -17,17 +17,17 @@ from tests.sim.engine.planting import BUGS, instead, plant
 _before = frozenset(BUGS)
 
 
-@plant((collapse, "_that_count"))
+@plant((read_changes, "_that_count"))
 def events_before_a_truncation_count(_that_count: Any) -> Any:
     return lambda sifted, *_given: sifted
 
 
-@plant((collapse, "are_before"))
+@plant((read_changes, "are_before"))
 def rows_after_a_truncation_go_with_it(_before_it: Any) -> Any:
     return lambda _truncation, sequence, *_given: np.ones(len(sequence), dtype=np.bool_)
 
 
-@plant((collapse, "are_before"))
+@plant((read_changes, "are_before"))
 def ties_with_a_truncation_go_with_it(before: Any) -> Any:
     """Where the row is in the commit does not count."""
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.changes import Changes
 from spark_job.changelog.sequence import choose_sequence
 from spark_job.changelog.shape import ChangelogShape, Operation
-from spark_job.collapse import Changes
 from spark_job.key_index.codec import choose_codec
 from spark_job.key_index.keys import Keys
 from tests.unit.merge.lab import ID_AND_NAME

@@ -13,7 +13,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DecimalType, LongType, StringType, UUIDType
 
 from icemirror.errors import Invalid
-from spark_job.collapse import Changes, collapse_changes, concat_changes, in_order, read_changes
+from spark_job.changelog.changes import Changes, concat_changes, in_order
+from spark_job.changelog.read_changes import read_changes
+from spark_job.collapse import collapse_changes
 from spark_job.key_index.keys import Keys
 from tests.unit.merge.lab import ID_AND_NAME, changelog_schema, events, rows_table, sequence_text
 from tests.unit.merge.samples import make_changes, save, shape_of, told

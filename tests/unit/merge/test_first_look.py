@@ -9,7 +9,7 @@ from pyiceberg.types import LongType, StringType
 
 from icemirror.errors import Corrupt, Invalid, Kind
 from spark_job.changelog.change_file import ChangeFile
-from spark_job.collapse import check_changes, read_changes
+from spark_job.changelog.read_changes import check_changes, read_changes
 from spark_job.first_look import look_first
 from spark_job.runtime.engine import InProcess
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text

@@ -13,7 +13,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IcebergType, LongType, StringType, UUIDType
 
 from icemirror.errors import Corrupt
-from spark_job.collapse import collapse_changes, concat_changes, read_changes
+from spark_job.changelog.changes import concat_changes
+from spark_job.changelog.read_changes import read_changes
+from spark_job.collapse import collapse_changes
 from spark_job.key_check import KeySides, check_keys, choose_near
 from tests.unit.merge.lab import changelog_schema, rows_table, sequence_text
 from tests.unit.merge.samples import save, shape_of

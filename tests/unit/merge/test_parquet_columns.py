@@ -15,8 +15,8 @@ from pyiceberg.types import DecimalType, LongType, NestedField
 
 from icemirror.errors import Corrupt, IcemirrorError, Transient
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.read_changes import read_changes
 from spark_job.changelog.source_rows import read_rows
-from spark_job.collapse import read_changes
 from spark_job.columns.field_map import mirror_schema
 from spark_job.columns.parquet_columns import open_parquet, read_at, read_columns, row_group_starts
 from spark_job.iceberg.failures import named

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.schema import Schema
 
-from spark_job import collapse
+from spark_job.changelog import read_changes
 from spark_job.explain.explain import explain_key
 from spark_job.explain.fates import Fate
 from spark_job.files.immutable import ReadOnce
@@ -102,7 +102,7 @@ def test_both_keys_are_explained(tmp_path: Path) -> None:
 def test_a_mistake_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = moved(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(collapse, "_with_old_keys", lambda changes, *_: changes)
+        patch.setattr(read_changes, "_with_old_keys", lambda changes, *_: changes)
         source.lab.merge()
     assert names(source) != EXPECTED
     report = verify_table(source.lab.pipeline, source.lab.table, Options(deep=True))
