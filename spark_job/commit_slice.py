@@ -22,7 +22,7 @@ from spark_job.index_upkeep.recount import recount
 from spark_job.key_index.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, forget_files
 from spark_job.key_index.segment import SegmentInfo
-from spark_job.plan import Slice
+from spark_job.planning.plan import Slice
 from spark_job.schema_changes.evolution import Evolution
 from spark_job.shard import ShardResult
 from spark_job.write.dead_files import choose_dead, deletes_only_of

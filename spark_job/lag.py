@@ -6,8 +6,8 @@ from icemirror.errors import IcemirrorError
 from icemirror.failure import failure_of
 from icemirror.result import Behind, ErrorResult
 from icemirror.settings import Settings, TableSettings
-from spark_job.left import left_after
 from spark_job.pipeline import Pipeline
+from spark_job.planning.left import left_after
 from spark_job.replays.resync import take_stock
 from spark_job.slice_result import position_of
 from spark_job.wiring import build_pipeline

@@ -28,14 +28,14 @@ from spark_job.key_index.index_merge import MergedIndex, apply_merge, merged_pat
 from spark_job.key_index.segment import SegmentInfo
 from spark_job.locate import Index
 from spark_job.own_values import Before, OwnValues
-from spark_job.plan import Slice
+from spark_job.planning.plan import Slice
+from spark_job.planning.stock import Prepared
+from spark_job.planning.truncated import follow_truncation
 from spark_job.rejects.record import record_rejects
 from spark_job.runtime.engine import LazyEngine, run_beside
 from spark_job.schema_changes.evolution import Evolution, with_map
 from spark_job.shard import ShardResult, SliceWork, without_history
 from spark_job.slice_result import position_after, slice_result
-from spark_job.stock import Prepared
-from spark_job.truncated import follow_truncation
 
 log = get_log(__name__)
 

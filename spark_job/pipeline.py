@@ -23,20 +23,20 @@ from spark_job.iceberg.failures import named_for
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.iceberg.readable_partitions import require_known_transforms
 from spark_job.iceberg.tables import Catalogs
-from spark_job.key_change import require_same_key
 from spark_job.key_index.damage import DamagedSegment
 from spark_job.key_index.index_location import index_location
-from spark_job.left import left_after
 from spark_job.lost_track import ChangelogAway, NoChangelog, SourceTruncated
 from spark_job.merge_slice import Attempt, SliceMerger
-from spark_job.plan import Slice, SliceLimits
+from spark_job.planning.key_change import require_same_key
+from spark_job.planning.left import left_after
+from spark_job.planning.plan import Slice, SliceLimits
+from spark_job.planning.stock import Prepared, plan_table, require_same_changelog
+from spark_job.planning.support import require_supported
+from spark_job.planning.task import Done, Task, next_task
 from spark_job.runtime.engine import LazyEngine
 from spark_job.schema_changes.evolution import merges_from, with_map
 from spark_job.schema_changes.row_columns import row_shape
 from spark_job.slice_result import position_of
-from spark_job.stock import Prepared, plan_table, require_same_changelog
-from spark_job.support import require_supported
-from spark_job.task import Done, Task, next_task
 
 _MOST_ATTEMPTS = 8
 _MOST_EVENTS = 4_000_000  # keeps a slice's key tuples within the memory of one worker, whatever its bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from icemirror.result import Position, SliceResult
 from spark_job.commit_slice import Outcome
 from spark_job.iceberg.mirror import Mirror
-from spark_job.plan import Slice
+from spark_job.planning.plan import Slice
 
 
 def position_of(mirror: Mirror | None) -> Position:

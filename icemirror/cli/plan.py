@@ -42,8 +42,8 @@ def plan(config: str | None, names: tuple[str, ...], as_json: bool) -> int:
 def choose_tables(settings: Settings, names: tuple[str, ...]) -> tuple[TableSettings, ...]:
     """The tables that were named, or all; discovered ones included."""
     from icemirror.settings.expand import unmatched
-    from spark_job.discover import discover_tables
     from spark_job.iceberg.tables import Catalogs
+    from spark_job.worker.discover import discover_tables
 
     settings = discover_tables(settings, Catalogs(settings))
     for problem in unmatched(settings):

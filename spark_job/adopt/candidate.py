@@ -26,9 +26,9 @@ from spark_job.iceberg.seams import read_entries
 from spark_job.iceberg.tables import Catalogs
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.index_upkeep.recount import recount
+from spark_job.planning.support import require_key, require_supported
 from spark_job.schema_changes.match_names import match_by_name, with_key
 from spark_job.schema_changes.row_columns import row_schema, row_shape
-from spark_job.support import require_key, require_supported
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.truncations import find_truncation, is_news
 from spark_job.columns.field_map import FieldMap, mirror_schema
 from spark_job.iceberg.mirror import Mirror, read_mirror
-from spark_job.key_change import require_same_key
 from spark_job.pipeline import Pipeline
+from spark_job.planning.key_change import require_same_key
+from spark_job.planning.stock import plan_table
+from spark_job.planning.support import require_key, require_supported
 from spark_job.schema_changes.evolution import foresee, merges_from, with_map
 from spark_job.schema_changes.row_columns import row_schema, row_shape
-from spark_job.stock import plan_table
-from spark_job.support import require_key, require_supported
 
 
 @dataclass(frozen=True)

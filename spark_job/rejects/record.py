@@ -27,7 +27,7 @@ from spark_job.iceberg.row_delta import RowDelta
 from spark_job.iceberg.tables import Catalogs
 from spark_job.key_index.index_location import index_location
 from spark_job.maintenance.expiry import choose_expired, clean_up
-from spark_job.plan import Slice
+from spark_job.planning.plan import Slice
 from spark_job.rejects.known import find_known
 from spark_job.rejects.rows import reject_rows
 from spark_job.rejects.table import RejectsTable, open_rejects

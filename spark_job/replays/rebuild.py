@@ -51,16 +51,16 @@ from spark_job.iceberg.swap import Swap
 from spark_job.iceberg.view import LiveFile, live_files
 from spark_job.key_index.index_location import index_location
 from spark_job.key_index.root import Root, root_path, write_root
-from spark_job.left import left_after
 from spark_job.lost_track import CursorExpired, SourceTruncated
 from spark_job.pipeline import Pipeline
+from spark_job.planning.left import left_after
+from spark_job.planning.stock import Prepared, plan_table
+from spark_job.planning.task import Task, next_task
 from spark_job.replays.made_with import made_with
 from spark_job.replays.reanchor import reanchored
 from spark_job.staging.stage import Place, Stage, begin_stage, find_stage, fulfilled
 from spark_job.staging.stage_columns import built_columns
 from spark_job.staging.stage_files import left_over
-from spark_job.stock import Prepared, plan_table
-from spark_job.task import Task, next_task
 from spark_job.unchanged.delete_mode import lacks_flagged, require_unflagged
 
 _MOST_ATTEMPTS = 8

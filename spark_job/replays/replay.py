@@ -20,11 +20,11 @@ from spark_job.changelog.replay_range import find_range
 from spark_job.iceberg.ancestors import walk_ancestors
 from spark_job.iceberg.mirror import Mirror
 from spark_job.pipeline import Pipeline
-from spark_job.plan import Slice, cut_files
+from spark_job.planning.plan import Slice, cut_files
+from spark_job.planning.stock import Prepared
+from spark_job.planning.support import require_key, require_supported
+from spark_job.planning.task import Done, Task
 from spark_job.replays.rebuild import rebuild_step, survey_rebuild
-from spark_job.stock import Prepared
-from spark_job.support import require_key, require_supported
-from spark_job.task import Done, Task
 
 log = get_log(__name__)
 

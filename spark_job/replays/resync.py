@@ -27,9 +27,9 @@ from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.key_index.index_location import index_location
 from spark_job.lost_track import ChangelogMadeAnew, CursorExpired, SourceTruncated, is_rebuilt
 from spark_job.pipeline import Pipeline
+from spark_job.planning.stock import Prepared
 from spark_job.replays.rebuild import StageDamaged, advance_stage, survey_rebuild
 from spark_job.staging.stage import SUFFIX, Place
-from spark_job.stock import Prepared
 
 _MOST_ATTEMPTS = 8
 

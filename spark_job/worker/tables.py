@@ -11,11 +11,11 @@ from icemirror.settings import Settings
 from icemirror.state.events import Names
 from icemirror.state.replay import Replay, ReplayStep
 from icemirror.telemetry.logs import get_log
-from spark_job.discover import discover_tables
 from spark_job.lost_track import ChangelogAway
 from spark_job.replays.replay import replay_step
 from spark_job.replays.resync import advance
 from spark_job.wiring import build_pipeline
+from spark_job.worker.discover import discover_tables
 
 _DISCOVER_SECONDS = 30.0
 _AGAIN_SECONDS = 5.0  # after it failed

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from spark_job import commit_slice, merge_slice, stock
+from spark_job import commit_slice, merge_slice
 from spark_job.changelog import lineage
 from spark_job.index_upkeep import catch_up, heal
 from spark_job.key_index import compaction
 from spark_job.key_index.root import Root
+from spark_job.planning import stock
 from tests.sim.engine.planting import plant
 
 # Index merges

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from icemirror.errors import CommitUnknown, Conflict
-from spark_job import collapse, commit_slice, locate, merge_slice, shard, stock
+from spark_job import collapse, commit_slice, locate, merge_slice, shard
 from spark_job.changelog import lineage, read_changes
 from spark_job.files.discard import discard
 from spark_job.iceberg import mirror, row_delta
@@ -17,6 +17,7 @@ from spark_job.iceberg.view import live_files
 from spark_job.key_index import orders
 from spark_job.key_index.root import Root
 from spark_job.locate import ABSENT
+from spark_job.planning import stock
 from spark_job.runtime import engine
 from spark_job.schema_changes import row_columns
 from spark_job.write import delete_tiers, vectors

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from icemirror.cursor import Cursor
-from spark_job import pipeline, stock
+from spark_job import pipeline
 from spark_job.iceberg import swap
 from spark_job.iceberg.manifests import known_manifests
+from spark_job.planning import stock
 from spark_job.replays import rebuild
 from tests.sim.engine.planting import BUGS, plant
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from icemirror.cursor import Cursor
-from spark_job import merge_slice, truncated
+from spark_job import merge_slice
 from spark_job.changelog import read_changes, rejected, truncations
-from spark_job.plan import Slice
+from spark_job.planning import truncated
+from spark_job.planning.plan import Slice
 from spark_job.replays import reanchor, rebuild
 from tests.sim.engine.planting import BUGS, instead, plant
 

@@ -13,7 +13,7 @@ from spark_job.compaction.left_alone import LeftAlone
 from spark_job.iceberg.failures import name_error
 from spark_job.iceberg.view import LiveFile
 from spark_job.pipeline import Pipeline
-from spark_job.stock import Prepared
+from spark_job.planning.stock import Prepared
 from tests.sim.engine.reader import Divergence
 
 

@@ -10,7 +10,7 @@ from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError, ServiceUn
 
 from icemirror.cli.main import run
 from icemirror.settings import load_settings
-from spark_job.discover import is_absent
+from spark_job.worker.discover import is_absent
 from spark_job.worker.tables import Tables
 from tests.unit.merge.lab import Lab
 

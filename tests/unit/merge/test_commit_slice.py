@@ -17,7 +17,7 @@ from spark_job.commit_slice import commit_slice, next_root
 from spark_job.iceberg.mirror import Anchor, Mirror
 from spark_job.key_index.index_merge import MergedIndex
 from spark_job.key_index.root import IndexedFile, Root, read_root
-from spark_job.plan import Slice
+from spark_job.planning.plan import Slice
 from spark_job.runtime.engine import InProcess
 from spark_job.runtime.work import Result, Work
 from spark_job.shard import ShardResult

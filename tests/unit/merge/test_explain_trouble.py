@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from icemirror.state.replay import Replay
-from spark_job import stock
 from spark_job.adopt.adopt import adopt_table
 from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg import mirror as mirror_module
 from spark_job.iceberg.view import live_files
 from spark_job.key_index import blocks
 from spark_job.key_index.segment import TOMBSTONE, Entries
-from spark_job.plan import plan_slices
+from spark_job.planning import stock
+from spark_job.planning.plan import plan_slices
 from spark_job.replays.replay import replay_step
 from spark_job.verify.check import Options, verify_table
 from tests.unit.iceberg.samples import commit_snapshot, expire_like_java, manifest_of

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from icemirror.cursor import Source
 from spark_job.changelog.change_file import ChangeFile
-from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices
+from spark_job.planning.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices
 
 NO_LIMIT = SliceLimits(events=10**9, bytes=10**9)
 

@@ -11,10 +11,10 @@ import pytest
 
 from icemirror.errors import Invalid
 from icemirror.state.replay import Replay, ReplayStep
-from spark_job import stock
 from spark_job.iceberg.mirror import REPLAY
 from spark_job.key_index import tiers
-from spark_job.plan import Slice, plan_slices
+from spark_job.planning import stock
+from spark_job.planning.plan import Slice, plan_slices
 from spark_job.replays.replay import plan_replay, replay_step
 from spark_job.runtime.engine import InProcess
 from tests.unit.merge import foreign

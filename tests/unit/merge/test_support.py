@@ -6,7 +6,7 @@ import pytest
 
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings, load_settings
-from spark_job.support import require_supported
+from spark_job.planning.support import require_supported
 from tests.mirrors import write_config
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from spark_job.key_index import tiers
 from spark_job.key_index.root import Root, read_root
+from spark_job.planning.stock import Prepared
 from spark_job.runtime.engine import InProcess
-from spark_job.stock import Prepared
 from tests.unit.merge.lab import Lab
 
 

@@ -21,8 +21,8 @@ from spark_job.changelog.truncations import (
     known_truncation,
     not_followed,
 )
-from spark_job.plan import Slice
-from spark_job.stock import Prepared
+from spark_job.planning.plan import Slice
+from spark_job.planning.stock import Prepared
 
 
 def follow_truncation(prepared: Prepared, part: Slice) -> tuple[Prepared, Slice]:

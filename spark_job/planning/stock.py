@@ -16,7 +16,7 @@ from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.field_map import FieldMap, mirror_schema
 from spark_job.iceberg.mirror import Mirror
 from spark_job.lost_track import ChangelogMadeAnew
-from spark_job.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
+from spark_job.planning.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
 from spark_job.schema_changes.evolution import Evolution, plan_evolution
 from spark_job.schema_changes.row_columns import row_schema
 from spark_job.unchanged.delete_mode import flags_forgotten

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from icemirror.result import Merged
-from spark_job.plan import Slice
-from spark_job.stock import Prepared
+from spark_job.planning.plan import Slice
+from spark_job.planning.stock import Prepared
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from icemirror.result import Left
-from spark_job.plan import Slice
-from spark_job.stock import Prepared
+from spark_job.planning.plan import Slice
+from spark_job.planning.stock import Prepared
 
 
 def left_after(prepared: Prepared, part: Slice | None) -> Left:
