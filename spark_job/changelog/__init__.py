@@ -1,1 +1,1 @@
-"""What a changelog's files and columns mean, and how its events are read."""
+"""What a changelog's history, files and columns mean, and how its events are read."""

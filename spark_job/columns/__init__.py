@@ -1,1 +1,1 @@
-"""How the columns of a mirror follow those of its changelog, and how values go from one to the other."""
+"""Columns by field id: in schemas, in Parquet files, and from the ones to the others."""

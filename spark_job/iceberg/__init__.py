@@ -1,1 +1,1 @@
-"""Iceberg through PyIceberg: tables, lineage, manifests, commits."""
+"""Iceberg through PyIceberg: tables, snapshots, manifests, commits."""

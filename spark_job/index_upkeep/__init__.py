@@ -1,1 +1,1 @@
-"""Keeps the key index whole, few in runs, and up with what other writers do."""
+"""Keeps the key index whole, and up with what other writers do."""
