@@ -35,13 +35,20 @@ def main() -> None:
     from moto.emrserverless import models
     from moto.server import ThreadedMotoServer
 
+    create = models.EMRServerlessBackend.create_application
     start = models.EMRServerlessBackend.start_job_run
+
+    def create_application(backend: Any, *rest: Any, **named: Any) -> Any:
+        made = create(backend, *rest, **named)
+        backend.job_runs[made.id] = []  # there are none, which is no error
+        return made
 
     def start_job_run(backend: Any, application_id: str, *rest: Any, **named: Any) -> Any:
         backend.start_application(application_id)
         return start(backend, application_id, *rest, **named)
 
     models.APPLICATION_STATUS = "CREATED"
+    patch.object(models.EMRServerlessBackend, "create_application", create_application).start()
     patch.object(models.EMRServerlessBackend, "start_job_run", start_job_run).start()
     ThreadedMotoServer(ip_address=HOST, port=int(sys.argv[1]), verbose=False).start()
     threading.Event().wait()

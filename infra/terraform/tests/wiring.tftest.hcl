@@ -89,6 +89,10 @@ run "little" {
     error_message = "The trigger reads no objects."
   }
   assert {
+    condition     = !anytrue([for policy in values(output.policies) : strcontains(policy, "glue:GetTables")]) && !strcontains(output.policies.maintenance, "changelog")
+    error_message = "Where changelogs are named, nobody lists databases; and maintenance does without changelogs."
+  }
+  assert {
     condition     = !strcontains(output.policies.job, "DeleteObject") && strcontains(output.policies.maintenance, "DeleteObject")
     error_message = "Only maintenance deletes objects."
   }
@@ -218,5 +222,11 @@ run "much" {
   assert {
     condition     = strcontains(output.policies.job, "table/raw/*") && strcontains(output.policies.job, "table/shop/*")
     error_message = "What is discovered is in these databases."
+  }
+  assert {
+    condition = alltrue([for role in ["trigger", "job", "maintenance"] : one([for one in jsondecode(output.policies[role]).Statement : one.Resource if contains(one.Action, "glue:GetTables")]) == [
+      for name in ["catalog", "database/raw", "table/raw/*"] : "arn:aws:glue:eu-central-1:123456789012:${name}"
+    ]])
+    error_message = "Whoever looks for changelogs lists the databases in which they are, and no others."
   }
 }

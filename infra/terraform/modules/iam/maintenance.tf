@@ -38,11 +38,5 @@ locals {
       Action   = ["glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
       Resource = local.catalog_of_mirrors
     },
-    {
-      Sid      = "FindChangelogs"
-      Effect   = "Allow"
-      Action   = ["glue:GetTable", "glue:GetTables"]
-      Resource = local.catalog_of_changelogs
-    },
   ]
 }
