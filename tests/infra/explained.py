@@ -49,5 +49,7 @@ EXPLAINED = {
         {"ReadCode": _EMR, "WriteLogs": _EMR, "UseKey": _LOGS},
         {("CleanMirrors", "s3:AbortMultipartUpload"): _CUT},
     ),
-    "scheduler": Explained({"UseKey": "the schedule is encrypted"}, {}),
+    "scheduler": Explained(
+        {"UseKey": "schedule and queue are encrypted", "TellOfFailure": "EMR took the job"}, {}
+    ),
 }

@@ -18,8 +18,10 @@ from icemirror.settings import load_settings
 from icemirror.state.configured import open_store
 from icemirror.state.reads import EVERYTHING
 from icemirror.state.store import Store
+from tests.infra.emr_server import ACCOUNT
 from tests.infra.installation import AT, LAKE, install, make_lake
-from tests.infra.overrides import QUARANTINE, UPGRADE
+from tests.infra.overrides import QUARANTINE, REGION, UPGRADE
+from tests.infra.policies import allows
 from tests.infra.terraform import OURS, Terraform
 from tests.unit.house.tracked import ROOT
 
@@ -66,6 +68,43 @@ def test_a_commit_becomes_a_row_and_a_job(applied: Terraform, config: Path, envi
     assert until(lambda: noticed(store) > dirty), "no row"
     assert until(lambda: emr.list_job_runs(applicationId=application)["jobRuns"]), "no job"
     store.close()
+
+
+def run_event(role: str, state: str, application: str) -> str:
+    """What EMR tells of a run that somebody in this role asked for."""
+    detail = {
+        "jobRunId": "00f1cbn5g4bb0c01",
+        "applicationId": application,
+        "state": state,
+        "createdBy": f"arn:aws:sts::{ACCOUNT}:assumed-role/icemirror-{role}/at-night",
+    }
+    known = {"id": "1", "account": ACCOUNT, "region": REGION, "time": "2026-01-01T02:30:00Z", "resources": []}
+    told = {"source": "aws.emr-serverless", "detail-type": "EMR Serverless Job Run State Change"}
+    return json.dumps({**known, **told, "detail": detail})
+
+
+def test_maintenance_that_fails_is_told_of_and_no_other_run(
+    applied: Terraform, config: Path, policies: dict[str, str]
+) -> None:
+    events, sqs = boto3.client("events"), boto3.client("sqs")
+    rule = events.describe_rule(Name="icemirror-maintenance-failed")
+    ours = load_settings(config, {}).trigger.launcher.model_dump()["application_id"]
+
+    def is_told_of(role: str, state: str, application: str = ours) -> bool:
+        event = run_event(role, state, application)
+        return bool(events.test_event_pattern(EventPattern=rule["EventPattern"], Event=event)["Result"])
+
+    assert is_told_of("scheduler", "FAILED")
+    assert is_told_of("scheduler", "CANCELLED")
+    assert not is_told_of("scheduler", "SUCCESS")
+    assert not is_told_of("scheduler", "RUNNING")
+    assert not is_told_of("scheduler", "FAILED", "00another")
+    assert not is_told_of("trigger", "FAILED")
+    queue = sqs.get_queue_url(QueueName="icemirror-maintenance-failures")["QueueUrl"]
+    known = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]
+    (target,) = events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
+    assert target["Arn"] == known["QueueArn"]
+    assert allows(policies["scheduler"], "sqs:SendMessage", known["QueueArn"])
 
 
 def drain(applied: Terraform, config: Path, folder: Path) -> None:

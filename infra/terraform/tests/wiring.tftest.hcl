@@ -81,8 +81,8 @@ run "little" {
     error_message = "By default commits are heard of from S3, and jobs' ends from EMR."
   }
   assert {
-    condition     = length(output.alarm_names) == 11
-    error_message = "There are eleven alarms."
+    condition     = length(output.alarm_names) == 12
+    error_message = "There are twelve alarms."
   }
   assert {
     condition     = !strcontains(output.policies.trigger, "s3:")
@@ -141,6 +141,10 @@ run "maintenance_by_hand" {
     condition     = length(module.maintenance) == 0 && toset(keys(output.policies)) == toset(["trigger", "job", "maintenance"])
     error_message = "Without a schedule nobody may start a job in the role that deletes."
   }
+  assert {
+    condition     = length(output.alarm_names) == 11 && !contains(output.alarm_names, "shop-maintenance") && output.maintenance_failures_url == null
+    error_message = "What no clock runs, no alarm watches."
+  }
 }
 
 run "maintenance_by_the_clock" {
@@ -151,6 +155,14 @@ run "maintenance_by_the_clock" {
   assert {
     condition     = strcontains(output.policies.scheduler, "emr-serverless:StartJobRun") && !strcontains(output.policies.scheduler, "s3:")
     error_message = "The scheduler starts it, and no more."
+  }
+  assert {
+    condition     = one([for one in jsondecode(output.policies.scheduler).Statement : one.Resource if contains(one.Action, "sqs:SendMessage")]) == ["arn:aws:sqs:eu-central-1:123456789012:${module.maintenance[0].failures.name}"]
+    error_message = "The scheduler may tell that it could not start it."
+  }
+  assert {
+    condition     = contains(output.alarm_names, "shop-maintenance") && module.maintenance[0].failures.name == "shop-maintenance-failures"
+    error_message = "An alarm watches it."
   }
 }
 

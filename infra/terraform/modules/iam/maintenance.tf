@@ -1,5 +1,5 @@
 # `icemirror maintain`: the only one that may delete objects, and only those of mirrors and their indexes. Run by a
-# person, or by the clock, as a job; then the scheduler's role may start that job and do nothing else.
+# person, or by the clock, as a job; then the scheduler's role may start that job, or tell that it cannot, and no more.
 locals {
   scheduler = [
     {
@@ -20,6 +20,12 @@ locals {
       Action    = ["iam:PassRole"]
       Resource  = [aws_iam_role.this["maintenance"].arn]
       Condition = { StringEquals = { "iam:PassedToService" = "emr-serverless.amazonaws.com" } }
+    },
+    {
+      Sid      = "TellOfFailure"
+      Effect   = "Allow"
+      Action   = ["sqs:SendMessage"]
+      Resource = ["arn:${var.account.partition}:sqs:${var.account.region}:${var.account.id}:${var.name}-maintenance-failures"]
     },
   ]
 
