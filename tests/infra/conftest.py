@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,15 @@ def aws(start: Callable[[str, Start[Ministack]], Ministack]) -> Ministack:
 
 
 @pytest.fixture(scope="module")
-def environ(aws: Ministack, start: Callable[[str, Start[str]], str]) -> Iterator[dict[str, str]]:
+def job_state() -> str:
+    """What EMR says of every job."""
+    return "SUCCESS"
+
+
+@pytest.fixture(scope="module")
+def environ(
+    aws: Ministack, job_state: str, start: Callable[[str, Start[str]], str]
+) -> Iterator[dict[str, str]]:
     """Everything is emulated by the one, EMR Serverless by the other."""
     found = {
         "AWS_ACCESS_KEY_ID": "x",
@@ -34,7 +43,7 @@ def environ(aws: Ministack, start: Callable[[str, Start[str]], str]) -> Iterator
         "AWS_DEFAULT_REGION": REGION,
         "AWS_REGION": REGION,
         "AWS_ENDPOINT_URL": aws.endpoint,
-        "AWS_ENDPOINT_URL_EMR_SERVERLESS": start("emr", emr_serverless),
+        "AWS_ENDPOINT_URL_EMR_SERVERLESS": start("emr", partial(emr_serverless, job_state=job_state)),
         "AWS_EC2_METADATA_DISABLED": "true",
     }
     with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,7 @@ from trigger.handler import handler
 for event in json.loads(sys.argv[1]):
     handler(event, object())
 """
-_SECONDS = 180
+_SECONDS, _MOST_SWEEPS = 180, 8
 _COLUMNS = {"id": pa.int64(), "sequence_number": pa.int64(), "cdc_operation": pa.string()}
 _SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 _EXPIRE_ALL = {"history.expire.max-snapshot-age-ms": "1", "history.expire.min-snapshots-to-keep": "1"}
@@ -65,6 +65,25 @@ class WholeRun:
         """The function, called with these."""
         self._do("trigger", "-c", HANDLE, json.dumps(events))
 
+    @property
+    def log(self) -> Path:
+        """What all parts said on the way."""
+        return self.path.with_name("run.log")
+
+    def sweep_until(self, true: Callable[[], bool], *, run_jobs: bool = True) -> None:
+        """As the clock calls the function, and EMR runs what it launches."""
+        for _ in range(_MOST_SWEEPS):
+            self.tell_trigger({"icemirror": "sweep"})
+            for run in self.launched() if run_jobs else ():
+                self.run_job(run)
+            if true():
+                return
+        raise AssertionError(f"it did not come true: {self.log.read_text()[-8000:]}")
+
+    def is_mirrored(self, mirror: str) -> bool:
+        """Is there a mirror of that name?"""
+        return self._catalog().table_exists(mirror)
+
     def launched(self) -> list[str]:
         """The ids of jobs that have not run yet."""
         runs = boto3.client("emr-serverless").list_job_runs(applicationId=self.application)["jobRuns"]
@@ -72,9 +91,10 @@ class WholeRun:
 
     def run_job(self, run: str) -> None:
         """As EMR would."""
-        found = boto3.client("emr-serverless").get_job_run(applicationId=self.application, jobRunId=run)
-        arguments = found["jobRun"]["jobDriver"]["sparkSubmit"]["entryPointArguments"]
+        emr, which = boto3.client("emr-serverless"), {"applicationId": self.application, "jobRunId": run}
+        arguments = emr.get_job_run(**which)["jobRun"]["jobDriver"]["sparkSubmit"]["entryPointArguments"]
         self._do("job", ENTRY, *arguments, SERVERLESS_EMR_JOB_ID=run)
+        emr.cancel_job_run(**which)  # the emulator has no other way to see that it ended
         self.ran.append(run)
 
     def merge(self, mirror: str) -> None:
@@ -86,7 +106,7 @@ class WholeRun:
         door = self.environ["AWS_ENDPOINT_URL_EMR_SERVERLESS"]
         signed = {"aws_access_key_id": "scheduler", "aws_secret_access_key": "x"}
         emr = boto3.client("emr-serverless", endpoint_url=door, **signed)
-        assert emr.start_job_run(**asked, clientToken="a-token")["jobRunId"]
+        self.ran.append(emr.start_job_run(**asked, clientToken="a-token")["jobRunId"])
 
     def maintain(self, mirror: str, arguments: Iterable[str]) -> list[Any]:
         """The nightly job, where every snapshot of a mirror but the last is due; what it tells."""
@@ -111,6 +131,8 @@ class WholeRun:
             timeout=_SECONDS,
             check=False,
         )
+        with self.log.open("a") as log:
+            log.write(f"--- {role}\n{done.stderr}")
         assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout
 
