@@ -35,7 +35,7 @@ package: setup ## The Lambda function's zip and the job's bundle, in dist (ARGS=
 	@.venv/bin/python scripts/package.py $(ARGS)
 
 images: setup ## Build the images with buildah and try them, as root on Debian, ten minutes
-	@.venv/bin/python -m pytest tests/images
+	@scripts/images.sh
 
 lock: setup ## Lock the dependencies anew, with hashes
 	@scripts/lock.sh

@@ -92,6 +92,7 @@ module "maintenance" {
 
   name               = var.name
   partition          = local.account.partition
+  account_id         = local.account.id
   schedule           = var.maintenance_schedule
   application_id     = module.spark.application.id
   entry_point        = module.spark.entry_point
@@ -148,7 +149,7 @@ module "observability" {
   region             = local.account.region
   application_id     = module.spark.application.id
   sweep_minutes      = var.sweep_minutes
-  queue_names        = { events = module.trigger.queue.name, dead_letters = module.trigger.dead_letters.name }
+  queue_names        = { events = module.trigger.queue.name, dead_letters = module.trigger.dead_letters.name, failed_maintenance = one(module.maintenance[*].failures.name) }
   log_retention_days = var.log_retention_days
   alarms             = { topic_arn = var.alarms.topic_arn, lag_seconds = var.alarms.lag_seconds, turn_seconds = var.alarms.turn_seconds, vcpu = coalesce(var.alarms.vcpu, var.spark.max_vcpu * 0.75) }
   kms_key_arn        = var.kms_key_arn

@@ -13,6 +13,11 @@ output "dead_letters_url" {
   description = "The queue of messages that failed too often."
 }
 
+output "maintenance_failures_url" {
+  value       = one(module.maintenance[*].failures.url)
+  description = "The queue of nightly runs that failed or could not be started; null where none run."
+}
+
 output "function_name" {
   value       = module.trigger.function.name
   description = "The trigger's function."

@@ -12,6 +12,7 @@ from tests.images.builder import Builder, open_builder
 from tests.images.first_changelog import config, make
 from tests.images.lambda_service import lambda_service
 
+pytestmark = pytest.mark.timeout(1800)  # bases and layers are copied whole
 WORDS = "{{range .OCIv1.Config.%s}}{{.}} {{end}}"
 
 

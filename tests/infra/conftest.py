@@ -1,5 +1,70 @@
-"""Servers are started as those of the services' tests are."""
+"""Servers are started as those of the services' tests are; AWS is emulated, and `applied` is for each module to say."""
 
-from tests.services.conftest import pytest_runtest_makereport, start
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from icemirror.cli.main import run
+from tests.infra.emr_server import emr_serverless
+from tests.infra.installation import AT, policies_of
+from tests.infra.overrides import REGION
+from tests.infra.terraform import Terraform
+from tests.services.conftest import Start, pytest_runtest_makereport, start
+from tests.services.ministack import Ministack, ministack
 
 __all__ = ["pytest_runtest_makereport", "start"]
+
+
+@pytest.fixture(scope="module")
+def aws(start: Callable[[str, Start[Ministack]], Ministack]) -> Ministack:
+    """One of its own: what it runs for the function must end with it."""
+    return start("ministack", ministack)
+
+
+@pytest.fixture(scope="module")
+def job_state() -> str:
+    """What EMR says of every job."""
+    return "SUCCESS"
+
+
+@pytest.fixture(scope="module")
+def environ(
+    aws: Ministack, job_state: str, start: Callable[[str, Start[str]], str]
+) -> Iterator[dict[str, str]]:
+    """Everything is emulated by the one, EMR Serverless by the other."""
+    found = {
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_REGION": REGION,
+        "AWS_ENDPOINT_URL": aws.endpoint,
+        "AWS_ENDPOINT_URL_EMR_SERVERLESS": start("emr", partial(emr_serverless, job_state=job_state)),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in found.items():
+            patch.setenv(name, value)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def policies(applied: Terraform) -> dict[str, str]:
+    """What each role may do, from the state."""
+    return policies_of(applied)
+
+
+@pytest.fixture
+def config(
+    applied: Terraform, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """`terraform output -json | icemirror config from-terraform > icemirror.yaml`"""
+    monkeypatch.setattr("sys.stdin", io.StringIO(applied.run("output", "-json", at=AT)))
+    assert run(["config", "from-terraform"]) == 0
+    path = tmp_path / "icemirror.yaml"
+    path.write_text(capsys.readouterr().out)
+    return path

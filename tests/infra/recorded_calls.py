@@ -1,68 +1,127 @@
-"""Which calls of AWS a piece of code makes, as IAM would be asked about them."""
+"""Which calls of AWS a piece of code makes, in whatever process, as IAM would be asked about them: read from the wire.
+
+A recorder stands in a proxy before the emulator, and refuses what is not allowed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import http.client
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
-import pytest
-from botocore.client import BaseClient
+from tests.infra.calls import Call
+from tests.infra.s3_calls import s3_calls
+from tests.services.fault_proxy import Request, fault_proxy
+
+_SIGNED = re.compile(r"Credential=([^/]+)/\d+/[^/]+/([^/]+)/aws4_request")
+_RUNS = re.compile(r"/applications/(?P<application>\w+)(?P<runs>/jobruns)?(/(?P<run>\w+))?")
+_EMR = {
+    ("GET", False, False): "GetApplication",
+    ("GET", True, False): "ListJobRuns",
+    ("POST", True, False): "StartJobRun",
+    ("GET", True, True): "GetJobRun",
+    ("DELETE", True, True): "CancelJobRun",
+}
+_DENIED = (
+    b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>no policy allows it</Message></Error>",
+    b'{"__type": "AccessDeniedException", "message": "no policy allows it"}',
+)
 
 
-@dataclass(frozen=True, order=True)
-class Call:
-    """An action on a resource."""
+@dataclass(frozen=True)
+class Asked:
+    """What somebody asked for, and what of it was refused."""
 
-    action: str
-    resource: str
+    calls: set[Call] = field(default_factory=set)
+    refused: set[Call] = field(default_factory=set)
 
 
 @dataclass
 class Recorder:
-    """Notes what clients are asked for, on its way to the service."""
+    """Notes what is asked for on its way to the service, by the id of the key that signed it: a role's name."""
 
     account: str
     region: str
-    calls: set[Call] = field(default_factory=set)
+    allows: Callable[[str, Call], bool]
+    asked: defaultdict[str, Asked] = field(default_factory=lambda: defaultdict(Asked))
 
-    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Until the test is over."""
-        make = BaseClient._make_api_call
+    @contextmanager
+    def before(self, address: str) -> Iterator[str]:
+        """The address of a proxy before a server on this machine."""
+        with fault_proxy(urlsplit(address).port or 0, refuse=self.note) as proxy:
+            yield proxy.endpoint
 
-        def noted(client: Any, operation: str, given: dict[str, Any]) -> Any:
-            service = client.meta.service_model.service_name
-            self.calls |= {Call(f"{service}:{operation}", one) for one in self._resources(service, given)}
-            if operation == "StartJobRun":
-                self.calls.add(Call("iam:PassRole", given["executionRoleArn"]))
-                (application,) = self._resources(service, given)
-                self.calls.add(Call("emr-serverless:TagResource", f"{application}/jobruns/00new"))
-            return make(client, operation, given)
+    def note(self, request: Request) -> tuple[int, bytes] | None:
+        """Takes a request down, and answers it where it is not allowed."""
+        signed = _SIGNED.search(request.headers.get("Authorization", ""))
+        role, service = signed.groups() if signed else ("nobody", "nothing")
+        calls = set(self._calls(service, request))
+        refused = {call for call in calls if not self.allows(role, call)}
+        self.asked[role].calls.update(calls)
+        self.asked[role].refused.update(refused)
+        return (http.client.FORBIDDEN, _DENIED[service != "s3"]) if refused else None
 
-        monkeypatch.setattr(BaseClient, "_make_api_call", noted)
-
-    def _resources(self, service: str, given: dict[str, Any]) -> Iterator[str]:
+    def _calls(self, service: str, request: Request) -> Iterator[Call]:
         here = f"{self.region}:{self.account}"
-        match service, given:
-            case "glue", {"Name": database, **rest} | {"DatabaseInput": {"Name": database}, **rest} if (
-                "DatabaseName" not in rest
-            ):
-                yield f"arn:aws:glue:{here}:catalog"
-                yield f"arn:aws:glue:{here}:database/{database}"
-            case "glue", {"DatabaseName": database, "Name": table} | {
-                "DatabaseName": database,
-                "TableInput": {"Name": table},
-            }:
-                yield f"arn:aws:glue:{here}:catalog"
-                yield f"arn:aws:glue:{here}:database/{database}"
-                yield f"arn:aws:glue:{here}:table/{database}/{table}"
-            case "dynamodb", {"TableName": table}:
-                yield f"arn:aws:dynamodb:{here}:table/{table}"
-            case "dynamodb", {"RequestItems": tables}:
-                yield from (f"arn:aws:dynamodb:{here}:table/{table}" for table in tables)
-            case "emr-serverless", {"applicationId": application, "jobRunId": run}:
-                yield f"arn:aws:emr-serverless:{here}:/applications/{application}/jobruns/{run}"
-            case "emr-serverless", {"applicationId": application}:
-                yield f"arn:aws:emr-serverless:{here}:/applications/{application}"
+        target = request.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        match service:
+            case "s3":
+                yield from s3_calls(request)
+            case "glue" | "dynamodb":
+                for resource in _resources(service, here, json.loads(request.body)):
+                    yield Call(f"{service}:{target}", resource)
+            case "emr-serverless":
+                yield from _emr_calls(here, request)
             case _:
-                raise AssertionError(f"nobody knows which resource {service} is asked about: {sorted(given)}")
+                yield Call.unknown(service, f"{request.method} {request.path} {target}")
+
+
+def _resources(service: str, here: str, given: dict[str, Any]) -> Iterator[str]:
+    match service, given:
+        case "glue", {"Name": database, **rest} | {"DatabaseInput": {"Name": database}, **rest} if (
+            "DatabaseName" not in rest
+        ):
+            yield f"arn:aws:glue:{here}:catalog"
+            yield f"arn:aws:glue:{here}:database/{database}"
+        case "glue", {"DatabaseName": database, "Name": table} | {
+            "DatabaseName": database,
+            "TableInput": {"Name": table},
+        }:
+            yield f"arn:aws:glue:{here}:catalog"
+            yield f"arn:aws:glue:{here}:database/{database}"
+            yield f"arn:aws:glue:{here}:table/{database}/{table}"
+        case "glue", {"DatabaseName": database}:  # all of its tables
+            yield f"arn:aws:glue:{here}:catalog"
+            yield f"arn:aws:glue:{here}:database/{database}"
+            yield f"arn:aws:glue:{here}:table/{database}/*"
+        case "dynamodb", {"TableName": table}:
+            yield f"arn:aws:dynamodb:{here}:table/{table}"
+        case "dynamodb", {"RequestItems": tables}:
+            yield from (f"arn:aws:dynamodb:{here}:table/{table}" for table in tables)
+        case _:
+            yield f"nobody knows which resource is asked about: {sorted(given)}"
+
+
+def _emr_calls(here: str, request: Request) -> Iterator[Call]:
+    found = _RUNS.fullmatch(urlsplit(request.path).path)
+    action = found and _EMR.get((request.method, bool(found["runs"]), bool(found["run"])))
+    if found is None or action is None:
+        yield Call.unknown("emr-serverless", f"{request.method} {request.path}")
+        return
+    application = f"arn:aws:emr-serverless:{here}:/applications/{found['application']}"
+    run = f"{application}/jobruns/{found['run'] or 'new'}"
+    yield Call(f"emr-serverless:{action}", run if found["run"] else application)
+    if action == "StartJobRun":
+        given = json.loads(request.body)
+        passed = ("iam:PassedToService", "emr-serverless.amazonaws.com")
+        yield Call("iam:PassRole", given["executionRoleArn"], (passed,))
+        if given.get("tags"):
+            yield Call("emr-serverless:TagResource", run)
+        if disks := given.get("configurationOverrides", {}).get("diskEncryptionConfiguration"):
+            yield Call("kms:DescribeKey", disks["encryptionKeyArn"])

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -86,8 +87,18 @@ class Plan:
             return trouble
 
 
-Refuse = Callable[[Any], tuple[int, bytes] | None]
-"""Looks at a request's headers, and may answer it itself."""
+@dataclass(frozen=True)
+class Request:
+    """What a client asks for."""
+
+    method: str
+    path: str
+    headers: Message
+    body: bytes
+
+
+Refuse = Callable[[Request], tuple[int, bytes] | None]
+"""Looks at a request, and may answer it itself."""
 Rewrite = Callable[[str, bytes], bytes]
 """The body of an answer to this path, changed."""
 
@@ -143,7 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self._body()
         proxy = self.proxy
-        if proxy.refuse and (refused := proxy.refuse(self.headers)):
+        request = Request(self.command, self.path, self.headers, body)
+        if proxy.refuse and (refused := proxy.refuse(request)):
             self._answer(refused[0], [("Content-Type", "application/xml")], refused[1])
             return
         trouble = proxy.plan.trouble(self.command, self.path) if proxy.plan else None

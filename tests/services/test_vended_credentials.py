@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from spark_job.runtime.engine import InProcess
 from spark_job.runtime.work import Result, Work
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
-from tests.services.fault_proxy import fault_proxy
+from tests.services.fault_proxy import Request, fault_proxy
 from tests.services.lakes import Lake, mirrored_world
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3proxy import ACCESS_KEY, REGION, SECRET_KEY, S3Proxy
@@ -44,8 +43,8 @@ def _lend(path: str, body: bytes) -> bytes:
     return json.dumps(answer).encode()
 
 
-def _only_fresh(headers: Message) -> tuple[int, bytes] | None:
-    token = headers.get("x-amz-security-token", "until-0")
+def _only_fresh(request: Request) -> tuple[int, bytes] | None:
+    token = request.headers.get("x-amz-security-token", "until-0")
     return None if time.time() < float(token.removeprefix("until-")) else (403, _EXPIRED)
 
 

@@ -260,6 +260,58 @@ run "buckets_that_begin_alike_have_rules_of_their_own" {
   }
 }
 
+run "maintenance_that_fails_is_told_of" {
+  module {
+    source = "./modules/maintenance"
+  }
+
+  variables {
+    name               = "shop"
+    partition          = "aws"
+    account_id         = "123456789012"
+    schedule           = "cron(0 2 * * ? *)"
+    application_id     = "00f1"
+    entry_point        = "local:///opt/icemirror/icemirror_job.py"
+    archives           = []
+    log_uri            = "s3://shop-jobs/logs/"
+    configuration      = "{}"
+    workers            = {}
+    job_role_arn       = "arn:aws:iam::123456789012:role/shop-maintenance"
+    scheduler_role_arn = "arn:aws:iam::123456789012:role/shop-scheduler"
+    kms_key_arn        = "arn:aws:kms:eu-central-1:123456789012:key/k"
+  }
+
+  override_resource {
+    target = aws_sqs_queue.failures
+    values = { arn = "arn:aws:sqs:eu-central-1:123456789012:shop-maintenance-failures" }
+  }
+  override_resource {
+    target = aws_cloudwatch_event_rule.failed
+    values = { arn = "arn:aws:events:eu-central-1:123456789012:rule/shop-maintenance-failed" }
+  }
+
+  assert {
+    condition     = jsondecode(aws_cloudwatch_event_rule.failed.event_pattern).detail.createdBy[0].prefix == "arn:aws:sts::123456789012:assumed-role/shop-scheduler/" && jsondecode(aws_cloudwatch_event_rule.failed.event_pattern).detail.applicationId[0] == "00f1"
+    error_message = "It is a run that the scheduler asked for, of this application: other jobs have alarms of their own."
+  }
+  assert {
+    condition     = toset(jsondecode(aws_cloudwatch_event_rule.failed.event_pattern).detail.state) == toset(["FAILED", "CANCELLED"])
+    error_message = "A run that took too long ends as cancelled."
+  }
+  assert {
+    condition     = aws_cloudwatch_event_target.failed.arn == aws_sqs_queue.failures.arn && aws_scheduler_schedule.this.target[0].dead_letter_config[0].arn == aws_sqs_queue.failures.arn
+    error_message = "What failed, and what could not be started, goes to one place."
+  }
+  assert {
+    condition     = jsondecode(aws_sqs_queue_policy.failures.policy).Statement[0].Condition.ArnEquals["aws:SourceArn"] == aws_cloudwatch_event_rule.failed.arn && jsondecode(aws_sqs_queue_policy.failures.policy).Statement[0].Condition.StringEquals["aws:SourceAccount"] == "123456789012"
+    error_message = "Only our rule of our account sends to it."
+  }
+  assert {
+    condition     = aws_sqs_queue.failures.kms_master_key_id == var.kms_key_arn && aws_sqs_queue.failures.message_retention_seconds >= (24 + jsondecode(aws_scheduler_schedule.this.target[0].input).ExecutionTimeoutMinutes / 60) * 3600
+    error_message = "It is encrypted with the key, and keeps a failure until the next night's run has ended."
+  }
+}
+
 run "alarms_see_what_is_seldom_told" {
   command = plan
 
@@ -272,7 +324,7 @@ run "alarms_see_what_is_seldom_told" {
     function_name      = "shop-function"
     region             = "eu-central-1"
     application_id     = "00f1"
-    queue_names        = { events = "shop-events", dead_letters = "shop-dead" }
+    queue_names        = { events = "shop-events", dead_letters = "shop-dead", failed_maintenance = "shop-failures" }
     sweep_minutes      = 20
     log_retention_days = 30
     alarms             = { lag_seconds = 900, turn_seconds = 3600, vcpu = 12 }
@@ -291,6 +343,10 @@ run "alarms_see_what_is_seldom_told" {
   assert {
     condition     = alltrue([for name in ["errors"] : aws_cloudwatch_metric_alarm.this[name].dimensions.FunctionName == "shop-function"]) && strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "shop-function")
     error_message = "The function is the one that was made."
+  }
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["maintenance"].dimensions.QueueName == "shop-failures" && aws_cloudwatch_metric_alarm.this["maintenance"].threshold == 0 && strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "shop-failures")
+    error_message = "One failure of maintenance is enough."
   }
   assert {
     condition     = aws_cloudwatch_metric_alarm.cost.evaluation_periods * one(aws_cloudwatch_metric_alarm.cost.metric_query).period == 3 * 3600 && aws_cloudwatch_metric_alarm.cost.datapoints_to_alarm < aws_cloudwatch_metric_alarm.cost.evaluation_periods

@@ -81,12 +81,16 @@ run "little" {
     error_message = "By default commits are heard of from S3, and jobs' ends from EMR."
   }
   assert {
-    condition     = length(output.alarm_names) == 11
-    error_message = "There are eleven alarms."
+    condition     = length(output.alarm_names) == 12
+    error_message = "There are twelve alarms."
   }
   assert {
     condition     = !strcontains(output.policies.trigger, "s3:")
     error_message = "The trigger reads no objects."
+  }
+  assert {
+    condition     = !anytrue([for policy in values(output.policies) : strcontains(policy, "glue:GetTables")]) && !strcontains(output.policies.maintenance, "changelog")
+    error_message = "Where changelogs are named, nobody lists databases; and maintenance does without changelogs."
   }
   assert {
     condition     = !strcontains(output.policies.job, "DeleteObject") && strcontains(output.policies.maintenance, "DeleteObject")
@@ -137,6 +141,10 @@ run "maintenance_by_hand" {
     condition     = length(module.maintenance) == 0 && toset(keys(output.policies)) == toset(["trigger", "job", "maintenance"])
     error_message = "Without a schedule nobody may start a job in the role that deletes."
   }
+  assert {
+    condition     = length(output.alarm_names) == 11 && !contains(output.alarm_names, "shop-maintenance") && output.maintenance_failures_url == null
+    error_message = "What no clock runs, no alarm watches."
+  }
 }
 
 run "maintenance_by_the_clock" {
@@ -147,6 +155,14 @@ run "maintenance_by_the_clock" {
   assert {
     condition     = strcontains(output.policies.scheduler, "emr-serverless:StartJobRun") && !strcontains(output.policies.scheduler, "s3:")
     error_message = "The scheduler starts it, and no more."
+  }
+  assert {
+    condition     = one([for one in jsondecode(output.policies.scheduler).Statement : one.Resource if contains(one.Action, "sqs:SendMessage")]) == ["arn:aws:sqs:eu-central-1:123456789012:${module.maintenance[0].failures.name}"]
+    error_message = "The scheduler may tell that it could not start it."
+  }
+  assert {
+    condition     = contains(output.alarm_names, "shop-maintenance") && module.maintenance[0].failures.name == "shop-maintenance-failures"
+    error_message = "An alarm watches it."
   }
 }
 
@@ -218,5 +234,11 @@ run "much" {
   assert {
     condition     = strcontains(output.policies.job, "table/raw/*") && strcontains(output.policies.job, "table/shop/*")
     error_message = "What is discovered is in these databases."
+  }
+  assert {
+    condition = alltrue([for role in ["trigger", "job", "maintenance"] : one([for one in jsondecode(output.policies[role]).Statement : one.Resource if contains(one.Action, "glue:GetTables")]) == [
+      for name in ["catalog", "database/raw", "table/raw/*"] : "arn:aws:glue:eu-central-1:123456789012:${name}"
+    ]])
+    error_message = "Whoever looks for changelogs lists the databases in which they are, and no others."
   }
 }

@@ -6,13 +6,15 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.unit.house.tracked import ROOT
 
-PROMISED = ("setup", "demo", "test", "bench", "soak", "package", "lint", "help")
+PROMISED = ("setup", "demo", "test", "bench", "soak", "package", "images", "lint", "help")
+SCRIPTS = ("scripts/setup.sh", "scripts/lock.sh", "scripts/quietly.sh", "scripts/images.sh", ".ci/run")
 MAKE = shutil.which("make") or "make"
 
 
@@ -54,7 +56,7 @@ def test_hooks_before_a_commit_are_our_own() -> None:
     assert all(hook["language"] == "system" for hook in config["repos"][0]["hooks"])
 
 
-@pytest.mark.parametrize("name", ["scripts/setup.sh", "scripts/lock.sh", "scripts/quietly.sh", ".ci/run"])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_shell_scripts_are_plain_sh(name: str) -> None:
     """macOS has bash 3.2 and Debian dash: nothing newer may be needed."""
     text = (ROOT / name).read_text(encoding="utf-8")
@@ -73,6 +75,24 @@ def test_quietly_is_quiet_about_success_and_loud_about_failure() -> None:
         [script, "sh", "-c", "echo words; exit 7"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (7, "words\n")
+
+
+def test_images_says_in_one_line_what_is_missing(tmp_path: Path) -> None:
+    for tool in ("id", "debootstrap"):
+        (tmp_path / tool).write_text("#!/bin/sh\necho 1000\n")
+        (tmp_path / tool).chmod(0o755)
+    script = [shutil.which("sh") or "sh", str(ROOT / "scripts" / "images.sh")]
+    done = subprocess.run(script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    wanted = "buildah qemu-user-static"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"images: not here: {wanted} (Debian: sudo apt-get install --no-install-recommends {wanted})\n"
+    )
+    for tool in ("buildah", "qemu-aarch64-static"):
+        shutil.copy(tmp_path / "id", tmp_path / tool)
+    done = subprocess.run(script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "images: only root can build them, with chroot: run `sudo make images`\n"
 
 
 def test_the_licence_is_the_whole_apache_licence() -> None:

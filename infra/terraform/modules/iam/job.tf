@@ -32,7 +32,7 @@ locals {
       {
         Sid      = "FindChangelogs"
         Effect   = "Allow"
-        Action   = ["glue:GetTable", "glue:GetTables"]
+        Action   = ["glue:GetTable"]
         Resource = local.catalog_of_changelogs
       },
       {

@@ -25,6 +25,19 @@ locals {
     [for one in var.rejects_tables : "${local.glue}:table/${one.database}/${one.table}"],
   )
 
+  # Only where changelogs are discovered is a whole database asked about.
+  discovered_databases = distinct([for one in var.changelog_tables : one.database if one.table == "*"])
+  discover_changelogs = length(local.discovered_databases) == 0 ? [] : [{
+    Sid    = "DiscoverChangelogs"
+    Effect = "Allow"
+    Action = ["glue:GetTables"]
+    Resource = concat(
+      ["${local.glue}:catalog"],
+      [for database in local.discovered_databases : "${local.glue}:database/${database}"],
+      [for database in local.discovered_databases : "${local.glue}:table/${database}/*"],
+    )
+  }]
+
   # Listing tells an object that is missing from one that may not be read.
   list_changelogs = [for one in var.changelogs : {
     Sid       = "ListChangelogs${index(var.changelogs, one)}"
@@ -73,9 +86,9 @@ locals {
   }]
 
   policies = merge({
-    trigger     = concat(local.trigger, local.msk, local.keep_state, local.use_key, local.launch_with_key)
-    job         = concat(local.job, local.list_changelogs, local.list_mirrors, local.keep_state, local.use_key, local.use_keys_of_lake)
-    maintenance = concat(local.maintenance, local.maintenance_as_job, local.list_mirrors, local.use_key, local.use_keys_of_lake)
+    trigger     = concat(local.trigger, local.discover_changelogs, local.msk, local.keep_state, local.use_key, local.launch_with_key)
+    job         = concat(local.job, local.discover_changelogs, local.list_changelogs, local.list_mirrors, local.keep_state, local.use_key, local.use_keys_of_lake)
+    maintenance = concat(local.maintenance, local.discover_changelogs, local.maintenance_as_job, local.list_mirrors, local.use_key, local.use_keys_of_lake)
   }, { for role, policy in { scheduler = concat(local.scheduler, local.use_key, local.launch_with_key) } : role => policy if var.maintenance_job })
 
   # Who may be each of them. A service acts only for this account, and EMR only for this application.

@@ -1,5 +1,5 @@
 # `icemirror maintain`: the only one that may delete objects, and only those of mirrors and their indexes. Run by a
-# person, or by the clock, as a job; then the scheduler's role may start that job and do nothing else.
+# person, or by the clock, as a job; then the scheduler's role may start that job, or tell that it cannot, and no more.
 locals {
   scheduler = [
     {
@@ -21,6 +21,12 @@ locals {
       Resource  = [aws_iam_role.this["maintenance"].arn]
       Condition = { StringEquals = { "iam:PassedToService" = "emr-serverless.amazonaws.com" } }
     },
+    {
+      Sid      = "TellOfFailure"
+      Effect   = "Allow"
+      Action   = ["sqs:SendMessage"]
+      Resource = ["arn:${var.account.partition}:sqs:${var.account.region}:${var.account.id}:${var.name}-maintenance-failures"]
+    },
   ]
 
   maintenance_as_job = [for one in concat(local.write_logs, local.read_code) : one if var.maintenance_job]
@@ -37,12 +43,6 @@ locals {
       Effect   = "Allow"
       Action   = ["glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
       Resource = local.catalog_of_mirrors
-    },
-    {
-      Sid      = "FindChangelogs"
-      Effect   = "Allow"
-      Action   = ["glue:GetTable", "glue:GetTables"]
-      Resource = local.catalog_of_changelogs
     },
   ]
 }

@@ -10,7 +10,7 @@ locals {
     {
       Sid      = "LookAtHeads"
       Effect   = "Allow"
-      Action   = ["glue:GetTable", "glue:GetTables"]
+      Action   = ["glue:GetTable"]
       Resource = local.catalog_of_changelogs
     },
     {

@@ -53,6 +53,10 @@ resource "aws_scheduler_schedule" "this" {
     role_arn = var.scheduler_role_arn
     input    = jsonencode(local.run)
 
+    dead_letter_config {
+      arn = aws_sqs_queue.failures.arn
+    }
+
     retry_policy {
       maximum_event_age_in_seconds = 3600
       maximum_retry_attempts       = 5

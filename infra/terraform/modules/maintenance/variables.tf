@@ -1,11 +1,16 @@
 variable "name" {
   type        = string
-  description = "Prefix of the schedule's name."
+  description = "Prefix of the names."
 }
 
 variable "partition" {
   type        = string
   description = "The partition of AWS."
+}
+
+variable "account_id" {
+  type        = string
+  description = "The account, of which events are believed."
 }
 
 variable "schedule" {
@@ -61,12 +66,12 @@ variable "scheduler_role_arn" {
 
 variable "kms_key_arn" {
   type        = string
-  description = "Key of the schedule; null for AWS' own."
+  description = "Key of the schedule and of the queue of failures; null for AWS' own."
   default     = null
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of the runs; schedules have none."
+  description = "Tags of everything; schedules have none."
   default     = {}
 }

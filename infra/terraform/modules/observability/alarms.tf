@@ -49,6 +49,12 @@ locals {
       dimensions = { QueueName = var.queue_names.dead_letters }
       period     = 300, periods = 1, threshold = 0, missing = "notBreaching"
     }
+    maintenance = {
+      says       = "`icemirror maintain` failed, or could not be started: a message in ${coalesce(var.queue_names.failed_maintenance, "its queue")} says which run, or why. See its log in S3."
+      namespace  = "AWS/SQS", metric = "ApproximateNumberOfMessagesVisible", statistic = "Maximum"
+      dimensions = { QueueName = var.queue_names.failed_maintenance }
+      period     = 300, periods = 1, threshold = 0, missing = "notBreaching"
+    }
     queue-age = {
       says       = "Events wait for a quarter of an hour: the function does not keep up, or fails."
       namespace  = "AWS/SQS", metric = "ApproximateAgeOfOldestMessage", statistic = "Maximum"
@@ -59,7 +65,7 @@ locals {
 }
 
 resource "aws_cloudwatch_metric_alarm" "this" {
-  for_each = local.alarms
+  for_each = { for name, alarm in local.alarms : name => alarm if name != "maintenance" || var.queue_names.failed_maintenance != null }
 
   alarm_name          = "${var.name}-${each.key}"
   alarm_description   = each.value.says

@@ -12,7 +12,7 @@ locals {
     { title = "Jobs", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} (MetricName=\"RunningJobs\" OR MetricName=\"FailedJobs\")', 'Maximum', 60)" }]] },
     { title = "vCPUs held: what it costs", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} MetricName=\"CPUAllocated\"', 'Maximum', 60)" }]] },
     { title = "Function, milliseconds", stat = "p95", metrics = [["AWS/Lambda", "Duration", "FunctionName", var.function_name]] },
-    { title = "Messages that wait, and dead ones", stat = "Maximum", metrics = [for name in values(var.queue_names) : ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", name]] },
+    { title = "Messages that wait, and dead ones", stat = "Maximum", metrics = [for name in values(var.queue_names) : ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", name] if name != null] },
   ]
 }
 

@@ -24,8 +24,8 @@ variable "application_id" {
 }
 
 variable "queue_names" {
-  type        = object({ events = string, dead_letters = string })
-  description = "The queue of events, and that of its dead letters."
+  type        = object({ events = string, dead_letters = string, failed_maintenance = optional(string) })
+  description = "The queue of events, that of its dead letters, and that of failures of maintenance; null where no clock runs it."
 }
 
 variable "log_retention_days" {
