@@ -234,6 +234,22 @@ run "much" {
   }
 }
 
+run "maintenance_of_many_tables" {
+  variables {
+    tables = [for n in range(100) : { changelog = "raw.orders_${n}_changelog", mirror = "shop.orders_${n}", primary_keys = ["id_${n}"] }]
+  }
+
+  assert {
+    condition     = alltrue([for value in values(module.maintenance[0].run.ConfigurationOverrides.ApplicationConfiguration[0].Properties) : length(value) <= 1024])
+    error_message = "EMR takes no longer properties."
+  }
+
+  assert {
+    condition     = join("", slice(module.maintenance[0].run.JobDriver.SparkSubmit.EntryPointArguments, 3, length(module.maintenance[0].run.JobDriver.SparkSubmit.EntryPointArguments))) == base64gzip(jsonencode(output.configuration))
+    error_message = "The configuration is in the arguments, in pieces."
+  }
+}
+
 run "two_hundred_tables" {
   command = plan
 
