@@ -64,7 +64,9 @@ module "iam" {
   msk                    = local.msk
   maintenance_principals = var.maintenance_principals
   maintenance_job        = var.maintenance_schedule != null
-  tags                   = var.tags
+
+  permissions_boundary_arn = var.permissions_boundary_arn
+  tags                     = var.tags
 }
 
 module "spark" {

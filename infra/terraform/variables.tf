@@ -233,6 +233,12 @@ variable "maintenance_principals" {
   default     = []
 }
 
+variable "permissions_boundary_arn" {
+  type        = string
+  description = "Policy that bounds the permissions of all roles, where the account demands one; null for none."
+  default     = null
+}
+
 variable "tags" {
   type        = map(string)
   description = "Tags of everything."

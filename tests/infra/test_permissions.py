@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
-from icemirror.settings.packed import VARIABLE
+from icemirror.settings.for_job import unpack
 from tests.infra.calls import Call
 from tests.infra.emr_server import ACCOUNT
 from tests.infra.explained import EXPLAINED
@@ -186,9 +184,8 @@ def test_a_permission_too_many_is_found(
 
 def test_maintenance_runs_by_the_clock_in_its_own_role(applied: Terraform, scheduled: Any) -> None:
     assert scheduled["executionRoleArn"].endswith("/icemirror-maintenance")
-    (defaults,) = scheduled["configurationOverrides"]["applicationConfiguration"]
-    packed = defaults["properties"][f"spark.emr-serverless.driverEnv.{VARIABLE}"]
-    sent = json.loads(gzip.decompress(base64.b64decode(packed)))
+    arguments = scheduled["jobDriver"]["sparkSubmit"]["entryPointArguments"]
+    sent = json.loads(unpack(arguments[arguments.index("--config") + 1 :]))
     assert sent == json.loads(json.dumps(applied.outputs(AT)["configuration"]))
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 
 from icemirror.settings import load_settings
+from icemirror.settings.for_job import pack
 from icemirror.settings.packed import VARIABLE, pack_config
 from tests.infra.installation import LAKE
 from tests.infra.recorded_calls import Recorder
@@ -112,7 +114,8 @@ class WholeRun:
         """The nightly job, where every snapshot of a mirror but the last is due; what it tells."""
         with self._catalog().load_table(mirror).transaction() as change:
             change.set_properties(_EXPIRE_ALL)
-        said = self._do("maintenance", ENTRY, *arguments)
+        asked = takewhile(lambda one: one != "--config", arguments)
+        said = self._do("maintenance", ENTRY, *asked, "--config", *pack(self.path.read_text()))
         return [json.loads(line) for line in said.splitlines()]
 
     def _catalog(self) -> Catalog:

@@ -119,3 +119,51 @@ run "what_jobs_could_not_write" {
     var.settings,
   ]
 }
+
+run "mirrors_among_discovered_changelogs" {
+  command = plan
+
+  module {
+    source = "./modules/iam"
+  }
+
+  variables {
+    account          = { id = "123456789012", partition = "aws", region = "eu-central-1" }
+    changelogs       = [{ bucket = "lake", prefix = "raw/" }]
+    mirrors          = [{ bucket = "lake", prefix = "mirrors/" }]
+    changelog_tables = [{ database = "raw", table = "*" }]
+    mirror_tables    = [{ database = "raw", table = "*" }] # jobs could write the changelogs
+    queue_arn        = "arn:aws:sqs:eu-central-1:123456789012:shop"
+    state_table_arn  = "arn:aws:dynamodb:eu-central-1:123456789012:table/shop"
+    application_arn  = "arn:aws:emr-serverless:eu-central-1:123456789012:/applications/00f1"
+    code_arns        = []
+    logs             = { bucket = "shop-jobs", prefix = "logs/" }
+    log_group_arn    = "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/shop"
+  }
+
+  expect_failures = [var.mirror_tables]
+}
+
+run "more_tables_than_policies_hold" {
+  command = plan
+
+  module {
+    source = "./modules/iam"
+  }
+
+  variables {
+    account          = { id = "123456789012", partition = "aws", region = "eu-central-1" }
+    changelogs       = [{ bucket = "lake", prefix = "raw/" }]
+    mirrors          = [{ bucket = "lake", prefix = "mirrors/" }]
+    changelog_tables = [for n in range(600) : { database = "raw", table = "orders_${n}_changelog" }]
+    mirror_tables    = [for n in range(2) : { database = "shop", table = "orders_${n}" }]
+    queue_arn        = "arn:aws:sqs:eu-central-1:123456789012:shop"
+    state_table_arn  = "arn:aws:dynamodb:eu-central-1:123456789012:table/shop"
+    application_arn  = "arn:aws:emr-serverless:eu-central-1:123456789012:/applications/00f1"
+    code_arns        = []
+    logs             = { bucket = "shop-jobs", prefix = "logs/" }
+    log_group_arn    = "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/shop"
+  }
+
+  expect_failures = [aws_iam_policy.tables]
+}

@@ -15,6 +15,9 @@ mock_provider "aws" {
   mock_resource "aws_iam_role" {
     defaults = { arn = "arn:aws:iam::123456789012:role/shop-any" }
   }
+  mock_resource "aws_iam_policy" {
+    defaults = { arn = "arn:aws:iam::123456789012:policy/shop-any" }
+  }
   mock_resource "aws_sqs_queue" {
     defaults = { arn = "arn:aws:sqs:eu-central-1:123456789012:shop-any" }
   }
@@ -240,5 +243,73 @@ run "much" {
       for name in ["catalog", "database/raw", "table/raw/*"] : "arn:aws:glue:eu-central-1:123456789012:${name}"
     ]])
     error_message = "Whoever looks for changelogs lists the databases in which they are, and no others."
+  }
+}
+
+run "maintenance_of_many_tables" {
+  variables {
+    tables = [for n in range(100) : { changelog = "raw.orders_${n}_changelog", mirror = "shop.orders_${n}", primary_keys = ["id_${n}"] }]
+  }
+
+  assert {
+    condition     = alltrue([for value in values(module.maintenance[0].run.ConfigurationOverrides.ApplicationConfiguration[0].Properties) : length(value) <= 1024])
+    error_message = "EMR takes no longer properties."
+  }
+
+  assert {
+    condition     = join("", slice(module.maintenance[0].run.JobDriver.SparkSubmit.EntryPointArguments, 3, length(module.maintenance[0].run.JobDriver.SparkSubmit.EntryPointArguments))) == base64gzip(jsonencode(output.configuration))
+    error_message = "The configuration is in the arguments, in pieces."
+  }
+}
+
+run "two_hundred_tables" {
+  command = plan
+
+  module {
+    source = "./modules/iam"
+  }
+
+  variables {
+    account                  = { id = "123456789012", partition = "aws-us-gov", region = "us-gov-west-1" }
+    changelogs               = [for n in range(40) : { bucket = "lake", prefix = "raw/${n}/" }]
+    mirrors                  = [{ bucket = "lake", prefix = "mirrors/" }]
+    changelog_tables         = [for n in range(200) : { database = "raw", table = format("table_of_the_source_%03d_changelog", n) }]
+    mirror_tables            = [for n in range(200) : { database = "shop", table = format("table_of_the_source_%03d", n) }]
+    rejects_tables           = [for n in range(100) : { database = "shop", table = format("table_of_the_source_%03d_rejects", n) }]
+    queue_arn                = "arn:aws:sqs:eu-central-1:123456789012:shop"
+    state_table_arn          = "arn:aws:dynamodb:eu-central-1:123456789012:table/shop"
+    application_arn          = "arn:aws:emr-serverless:eu-central-1:123456789012:/applications/00f1"
+    code_arns                = ["arn:aws:s3:::shop-jobs/code"]
+    logs                     = { bucket = "shop-jobs", prefix = "logs/" }
+    log_group_arn            = "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/shop"
+    maintenance_job          = true
+    permissions_boundary_arn = "arn:aws:iam::123456789012:policy/boundary"
+  }
+
+  assert {
+    condition     = alltrue([for policy in aws_iam_policy.tables : length(policy.policy) <= 6144])
+    error_message = "IAM takes managed policies of 6,144 characters at most."
+  }
+
+  assert {
+    condition = alltrue([for role, tables in { trigger = 200, job = 500, maintenance = 200 } : length(distinct(flatten([
+      for part, policy in aws_iam_policy.tables : [for one in jsondecode(policy.policy).Statement : [for arn in one.Resource : arn if strcontains(arn, ":table/")]] if startswith(part, role)
+    ]))) == tables])
+    error_message = "Every table is in one of them."
+  }
+
+  assert {
+    condition     = alltrue([for policy in aws_iam_policy.tables : length(distinct(jsondecode(policy.policy).Statement[*].Sid)) == length(jsondecode(policy.policy).Statement)])
+    error_message = "Statements of a policy have different names."
+  }
+
+  assert {
+    condition     = max([for role in ["trigger", "job", "maintenance"] : length([for part in keys(aws_iam_policy.tables) : part if startswith(part, role)])]...) <= 10
+    error_message = "A role has ten managed policies at most."
+  }
+
+  assert {
+    condition     = alltrue([for role in aws_iam_role.this : role.permissions_boundary == "arn:aws:iam::123456789012:policy/boundary"])
+    error_message = "The boundary holds for all roles."
   }
 }

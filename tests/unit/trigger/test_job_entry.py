@@ -103,3 +103,20 @@ def test_a_job_without_its_secret_or_with_a_damaged_configuration_says_so(
     assert "LAKE_TOKEN is not set" in capfd.readouterr().err
     assert job.run(REQUEST, ("garbage",)) == Exit.NEEDS_PERSON
     assert "cannot be read" in capfd.readouterr().err
+
+
+def test_maintenance_as_a_job_gets_its_configuration_as_a_worker_does(
+    job: Job, capfd: pytest.CaptureFixture[str]
+) -> None:
+    given = {**os.environ, "PYTHONPATH": str(ROOT), "LAKE_TOKEN": "s3cret"}
+
+    def maintain(*config: str) -> int:
+        command = [sys.executable, str(ENTRY), "maintain", "expire", "--json", "--config", *config]
+        return subprocess.run(command, env=given, cwd=job.folder, timeout=120, check=False).returncode
+
+    halves = job.config[0][:100], job.config[0][100:]
+    assert maintain(*halves) == Exit.RETRY_LATER, "there is no catalog"
+    told = capfd.readouterr()
+    assert '"table":"shop.orders"' in (told.out + told.err).replace(" ", "")
+    assert maintain("garbage") == Exit.NEEDS_PERSON
+    assert "cannot be read" in capfd.readouterr().err

@@ -15,6 +15,12 @@ locals {
   }]
   make_and_commit = ["glue:CreateDatabase", "glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
 
+  job_in_glue = [
+    { sid = "FindChangelogs", actions = ["glue:GetTable"], names = local.changelogs_in_glue },
+    { sid = "CommitMirrors", actions = local.make_and_commit, names = local.mirrors_in_glue },
+    { sid = "PutBadRowsAside", actions = local.make_and_commit, names = local.rejects_in_glue },
+  ]
+
   job = concat(
     [
       {
@@ -29,25 +35,7 @@ locals {
         Action   = ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"]
         Resource = local.mirror_objects
       },
-      {
-        Sid      = "FindChangelogs"
-        Effect   = "Allow"
-        Action   = ["glue:GetTable"]
-        Resource = local.catalog_of_changelogs
-      },
-      {
-        Sid      = "CommitMirrors"
-        Effect   = "Allow"
-        Action   = local.make_and_commit
-        Resource = local.catalog_of_mirrors
-      },
     ],
-    length(var.rejects_tables) == 0 ? [] : [{
-      Sid      = "PutBadRowsAside"
-      Effect   = "Allow"
-      Action   = local.make_and_commit
-      Resource = local.catalog_of_rejects
-    }],
     local.write_logs,
     local.read_code,
     length(var.secret_arns) == 0 ? [] : [{

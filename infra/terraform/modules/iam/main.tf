@@ -4,25 +4,21 @@ locals {
   glue = "arn:${var.account.partition}:glue:${var.account.region}:${var.account.id}"
   s3   = "arn:${var.account.partition}:s3:::"
 
-  changelog_databases = distinct([for one in var.changelog_tables : one.database])
-  mirror_databases    = distinct([for one in var.mirror_tables : one.database])
-  changelog_tables    = [for one in var.changelog_tables : "${local.glue}:table/${one.database}/${one.table}"]
-  mirror_tables       = [for one in var.mirror_tables : "${local.glue}:table/${one.database}/${one.table}"]
-
-  catalog_of_changelogs = concat(
-    ["${local.glue}:catalog"],
-    [for database in local.changelog_databases : "${local.glue}:database/${database}"],
-    local.changelog_tables,
+  # Tables as they are named in ARNs of Glue, after their catalog and their databases.
+  changelogs_in_glue = concat(
+    ["catalog"],
+    distinct([for one in var.changelog_tables : "database/${one.database}"]),
+    distinct([for one in var.changelog_tables : "table/${one.database}/${one.table}"]),
   )
-  catalog_of_mirrors = concat(
-    ["${local.glue}:catalog"],
-    [for database in local.mirror_databases : "${local.glue}:database/${database}"],
-    local.mirror_tables,
+  mirrors_in_glue = concat(
+    ["catalog"],
+    distinct([for one in var.mirror_tables : "database/${one.database}"]),
+    distinct([for one in var.mirror_tables : "table/${one.database}/${one.table}"]),
   )
-  catalog_of_rejects = concat(
-    ["${local.glue}:catalog"],
-    [for database in distinct([for one in var.rejects_tables : one.database]) : "${local.glue}:database/${database}"],
-    [for one in var.rejects_tables : "${local.glue}:table/${one.database}/${one.table}"],
+  rejects_in_glue = length(var.rejects_tables) == 0 ? [] : concat(
+    ["catalog"],
+    distinct([for one in var.rejects_tables : "database/${one.database}"]),
+    [for one in var.rejects_tables : "table/${one.database}/${one.table}"],
   )
 
   # Only where changelogs are discovered is a whole database asked about.
@@ -39,19 +35,19 @@ locals {
   }]
 
   # Listing tells an object that is missing from one that may not be read.
-  list_changelogs = [for one in var.changelogs : {
-    Sid       = "ListChangelogs${index(var.changelogs, one)}"
+  list_changelogs = [for at, bucket in distinct(var.changelogs[*].bucket) : {
+    Sid       = "ListChangelogs${at}"
     Effect    = "Allow"
     Action    = ["s3:ListBucket"]
-    Resource  = ["${local.s3}${one.bucket}"]
-    Condition = { StringLike = { "s3:prefix" = ["${one.prefix}*"] } }
+    Resource  = ["${local.s3}${bucket}"]
+    Condition = { StringLike = { "s3:prefix" = [for one in var.changelogs : "${one.prefix}*" if one.bucket == bucket] } }
   }]
-  list_mirrors = [for one in var.mirrors : {
-    Sid       = "ListMirrors${index(var.mirrors, one)}"
+  list_mirrors = [for at, bucket in distinct(var.mirrors[*].bucket) : {
+    Sid       = "ListMirrors${at}"
     Effect    = "Allow"
     Action    = ["s3:ListBucket"]
-    Resource  = ["${local.s3}${one.bucket}"]
-    Condition = { StringLike = { "s3:prefix" = ["${one.prefix}*"] } }
+    Resource  = ["${local.s3}${bucket}"]
+    Condition = { StringLike = { "s3:prefix" = [for one in var.mirrors : "${one.prefix}*" if one.bucket == bucket] } }
   }]
   mirror_objects = [for one in var.mirrors : "${local.s3}${one.bucket}/${one.prefix}*"]
 
@@ -91,6 +87,27 @@ locals {
     maintenance = concat(local.maintenance, local.discover_changelogs, local.maintenance_as_job, local.list_mirrors, local.use_key, local.use_keys_of_lake)
   }, { for role, policy in { scheduler = concat(local.scheduler, local.use_key, local.launch_with_key) } : role => policy if var.maintenance_job })
 
+  # The policies of a role's own have 10,240 characters together, which some sixty tables fill. So what names tables is in
+  # managed ones: 6,144 characters each, as many names in one as fit.
+  asked_of_glue = { for role, statements in {
+    trigger     = local.trigger_in_glue
+    job         = local.job_in_glue
+    maintenance = local.maintenance_in_glue
+  } : role => flatten([for one in statements : [for name in one.names : { sid = one.sid, actions = one.actions, name = name }]]) }
+
+  parts_of_glue = merge([for role, asked in local.asked_of_glue : {
+    for part, some in {
+      for at, one in asked : floor((local.arn_characters * at + length(join("", slice(asked, 0, at)[*].name))) / local.part_characters) => one...
+      } : "${role}-tables-${part}" => { role = role, statements = [for sid in distinct(some[*].sid) : {
+        Sid      = sid
+        Effect   = "Allow"
+        Action   = [for one in some : one.actions if one.sid == sid][0]
+        Resource = [for one in some : "${local.glue}:${one.name}" if one.sid == sid]
+    }] }
+  }]...)
+  arn_characters  = 53   # of an ARN but for its name, with its quotes
+  part_characters = 4800 # the rest is for the longest name that Glue has, and for what stands around the names
+
   # Who may be each of them. A service acts only for this account, and EMR only for this application.
   of_application = {
     Effect    = "Allow"
@@ -129,7 +146,9 @@ resource "aws_iam_role" "this" {
   name               = "${var.name}-${each.key}"
   description        = "icemirror ${var.name}: the ${each.key}"
   assume_role_policy = jsonencode({ Version = "2012-10-17", Statement = local.trusts[each.key] })
-  tags               = var.tags
+
+  permissions_boundary = var.permissions_boundary_arn
+  tags                 = var.tags
 }
 
 resource "aws_iam_role_policy" "this" {
@@ -138,4 +157,27 @@ resource "aws_iam_role_policy" "this" {
   name   = each.key
   role   = aws_iam_role.this[each.key].id
   policy = jsonencode({ Version = "2012-10-17", Statement = each.value })
+}
+
+resource "aws_iam_policy" "tables" {
+  for_each = local.parts_of_glue
+
+  name        = "${var.name}-${each.key}"
+  description = "icemirror ${var.name}: what the ${each.value.role} may ask Glue"
+  policy      = jsonencode({ Version = "2012-10-17", Statement = each.value.statements })
+  tags        = var.tags
+
+  lifecycle {
+    precondition {
+      condition     = length([for part in local.parts_of_glue : part if part.role == each.value.role]) <= 10
+      error_message = "These tables need more than the ten policies that a role may have. Use `discover`, which names databases instead, or a second installation with another `name`."
+    }
+  }
+}
+
+resource "aws_iam_role_policy_attachment" "tables" {
+  for_each = local.parts_of_glue
+
+  role       = aws_iam_role.this[each.value.role].name
+  policy_arn = aws_iam_policy.tables[each.key].arn
 }

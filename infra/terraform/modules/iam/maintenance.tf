@@ -31,18 +31,16 @@ locals {
 
   maintenance_as_job = [for one in concat(local.write_logs, local.read_code) : one if var.maintenance_job]
 
+  maintenance_in_glue = [
+    { sid = "CommitMirrors", actions = ["glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"], names = local.mirrors_in_glue },
+  ]
+
   maintenance = [
     {
       Sid      = "CleanMirrors"
       Effect   = "Allow"
       Action   = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
       Resource = local.mirror_objects
-    },
-    {
-      Sid      = "CommitMirrors"
-      Effect   = "Allow"
-      Action   = ["glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
-      Resource = local.catalog_of_mirrors
     },
   ]
 }

@@ -1,17 +1,13 @@
 # The function: events, heads, state, launches. It reads no object of S3.
 locals {
+  trigger_in_glue = [{ sid = "LookAtHeads", actions = ["glue:GetTable"], names = local.changelogs_in_glue }]
+
   trigger = [
     {
       Sid      = "ReadEvents"
       Effect   = "Allow"
       Action   = ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"]
       Resource = [var.queue_arn]
-    },
-    {
-      Sid      = "LookAtHeads"
-      Effect   = "Allow"
-      Action   = ["glue:GetTable"]
-      Resource = local.catalog_of_changelogs
     },
     {
       Sid      = "LaunchJobs"

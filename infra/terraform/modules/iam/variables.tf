@@ -35,6 +35,11 @@ variable "mirror_tables" {
     condition     = length(setintersection(var.changelog_tables, [for one in var.mirror_tables : one if one.table != "*"])) == 0
     error_message = "A mirror is a changelog: jobs must not be able to write changelogs."
   }
+
+  validation {
+    condition     = length(setintersection([for one in var.changelog_tables : one.database], [for one in var.mirror_tables : one.database if one.table == "*"])) == 0
+    error_message = "Mirrors of discovered changelogs need a database without changelogs: jobs may write all tables of it."
+  }
 }
 
 variable "rejects_tables" {
@@ -118,6 +123,12 @@ variable "maintenance_job" {
   type        = bool
   description = "Is `icemirror maintain` run by the clock? Then its role is a job's as well, and a scheduler may start that."
   default     = false
+}
+
+variable "permissions_boundary_arn" {
+  type        = string
+  description = "Boundary of the roles' permissions; null for none."
+  default     = null
 }
 
 variable "tags" {

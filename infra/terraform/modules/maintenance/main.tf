@@ -1,14 +1,13 @@
 # `icemirror maintain` by the clock, as a job of the application, in the role that may delete files. EMR is asked by
 # the scheduler itself: no function has that role to give away.
 locals {
-  python     = "./environment/bin/python"
   driver_env = "spark.emr-serverless.driverEnv"
 
-  of_archives = length(var.archives) == 0 ? {} : {
-    "spark.archives"                            = "${var.archives[0]}#environment"
-    "${local.driver_env}.PYSPARK_DRIVER_PYTHON" = local.python
-    "${local.driver_env}.PYSPARK_PYTHON"        = local.python
-  }
+  archives = { for archive in slice(var.archives, 0, min(1, length(var.archives))) : "spark.archives" => "${archive}#environment" }
+  python   = length(var.archives) == 0 ? "/opt/icemirror/venv/bin/python" : "./environment/bin/python"
+
+  # In arguments, as jobs get it: a property holds 1,024 characters, which some twenty tables fill.
+  configuration = regexall(".{1,1000}", base64gzip(var.configuration))
 
   key      = { for name, arn in { EncryptionKeyArn = var.key_arn } : name => arn if arn != null }
   of_disks = { for name in ["DiskEncryptionConfiguration"] : name => local.key if var.key_arn != null }
@@ -22,13 +21,14 @@ locals {
     ExecutionTimeoutMinutes = 360
     JobDriver = { SparkSubmit = {
       EntryPoint          = var.entry_point
-      EntryPointArguments = ["maintain", "--json"]
+      EntryPointArguments = concat(["maintain", "--json", "--config"], local.configuration)
     } }
     ConfigurationOverrides = merge({
       ApplicationConfiguration = [{
         Classification = "spark-defaults"
-        Properties = merge(local.of_archives, var.workers, {
-          "${local.driver_env}.ICEMIRROR_CONFIG_PACKED" = base64gzip(var.configuration)
+        Properties = merge(local.archives, var.workers, {
+          "${local.driver_env}.PYSPARK_DRIVER_PYTHON" = local.python
+          "${local.driver_env}.PYSPARK_PYTHON"        = local.python
         })
       }]
       MonitoringConfiguration = merge({ S3MonitoringConfiguration = { LogUri = var.log_uri } }, local.of_logs)
