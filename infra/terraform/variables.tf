@@ -17,6 +17,16 @@ variable "changelogs" {
     condition     = length(var.changelogs) > 0 && alltrue([for uri in var.changelogs : can(regex("^s3://[a-z0-9.-]{3,63}/[^*]+/$", uri))])
     error_message = "Each is s3://bucket/folder/, with a slash at its end; a whole bucket is too much."
   }
+
+  validation {
+    condition     = length(var.changelogs) == length(toset(var.changelogs))
+    error_message = "A folder is named twice."
+  }
+
+  validation {
+    condition     = length(var.changelogs) <= 50
+    error_message = "50 folders at most, more do not fit a role's policy: name a folder that they lie in."
+  }
 }
 
 variable "mirrors" {

@@ -36,7 +36,7 @@ def test_everything_is_in_terraforms_own_form(terraform: Terraform) -> None:
 
 
 def test_the_example_production_is_valid(terraform: Terraform) -> None:
-    """The example `minimal` is applied: test_terraform_apply.py."""
+    """It is planned by Terraform's own tests; the example `minimal` is applied: test_terraform_apply.py."""
     at = "examples/production"
     ready(terraform, at)
     terraform.run("validate", at=at)

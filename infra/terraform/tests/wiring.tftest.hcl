@@ -77,7 +77,7 @@ run "little" {
     error_message = "What was not given is not in the configuration."
   }
   assert {
-    condition     = toset(keys(module.events.rules)) == toset(["s3-lake", "runs"])
+    condition     = toset(keys(module.events.rules)) == toset(["s3-0", "runs"])
     error_message = "By default commits are heard of from S3, and jobs' ends from EMR."
   }
   assert {
@@ -188,7 +188,7 @@ run "much" {
     error_message = "Function and jobs run on the same processors."
   }
   assert {
-    condition     = toset(keys(module.events.rules)) == toset(["s3-lake", "glue", "runs"])
+    condition     = toset(keys(module.events.rules)) == toset(["s3-0", "glue", "runs"])
     error_message = "Glue is heard of as well."
   }
   assert {
