@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.settings.trigger import KubernetesLauncher
+from icemirror.settings.trigger import EmrServerlessLauncher, KubernetesLauncher
 from tests.unit.house.tracked import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -91,6 +91,13 @@ def test_the_jobs_entry_point_is_where_the_launcher_looks_for_it() -> None:
     expected = str(KubernetesLauncher.model_fields["entry_point"].default).removeprefix("local://")
     for name in ("job", "job-emr"):
         assert f"COPY spark_job/submit/icemirror_job.py {expected}" in stages()[name]
+
+
+def test_the_python_of_emrs_image_is_the_one_that_jobs_are_told_of() -> None:
+    text, python = stages()["job-emr"], EmrServerlessLauncher.model_fields["python"].default
+    environment = str(python).removesuffix("bin/python")
+    assert re.search(rf"^ADD \S+/icemirror-job\.tar\.gz {environment}$", text, re.MULTILINE)
+    assert set(re.findall(r"PYSPARK_(?:DRIVER_)?PYTHON=(\S+)", text)) == {python}
 
 
 @pytest.fixture
