@@ -220,3 +220,59 @@ run "much" {
     error_message = "What is discovered is in these databases."
   }
 }
+
+run "no_settings" {
+  variables {
+    settings             = null
+    maintenance_schedule = "rate(1 day)"
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 60
+    error_message = "The function stays for max_wait, half a minute unless said, and has time for its work."
+  }
+}
+
+run "a_wait_in_milliseconds" {
+  variables {
+    settings = { trigger = { max_wait = "500ms" } }
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 60
+    error_message = "The function may run for max_wait and half a minute."
+  }
+}
+
+run "a_wait_in_a_number" {
+  variables {
+    settings = { trigger = { max_wait = 45 } }
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 75
+    error_message = "The function may run for max_wait and half a minute."
+  }
+}
+
+run "a_wait_in_minutes" {
+  variables {
+    settings = { trigger = { max_wait = "14 m" } }
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 870
+    error_message = "The function may run for max_wait and half a minute."
+  }
+}
+
+run "the_longest_wait" {
+  variables {
+    settings = { trigger = { max_wait = "870s" } }
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 900
+    error_message = "The function may run for max_wait and half a minute."
+  }
+}
