@@ -32,6 +32,10 @@ run "the_example_production_can_be_planned" {
     condition     = length(aws_subnet.private) == 2
     error_message = "Jobs have subnets in two zones."
   }
+  assert {
+    condition     = contains(data.aws_availability_zones.here.exclude_zone_ids, "use1-az3")
+    error_message = "EMR Serverless is not in every zone: a subnet elsewhere is refused."
+  }
 }
 
 run "a_lake_and_a_network_may_be_made_in_the_same_configuration" {
