@@ -3,6 +3,7 @@
 #   docker build --target function -t icemirror-function .
 #   docker build --target job -t icemirror-job .
 #   make package && docker build --target job-emr -t icemirror-job-emr .
+# For a registry, and for other processors than this machine's: docs/packaging.md.
 # Everything that is installed is locked by hash. Name the bases by digest for builds that are the same every time.
 ARG PYTHON_BASE=python:3.12-slim-bookworm
 ARG EMR_BASE=public.ecr.aws/emr-serverless/spark/emr-7.13.0
@@ -99,9 +100,13 @@ LABEL org.opencontainers.image.title="icemirror job for EMR Serverless" \
       org.opencontainers.image.description="Merges Iceberg changelogs into mirrors, on Spark" \
       org.opencontainers.image.licenses="Apache-2.0"
 USER root
-ADD dist/icemirror-job.tar.gz /opt/icemirror/venv/
+# Of the image's processors: make package ARGS="--arch arm64 --out dist-arm64" for linux/arm64.
+ARG DIST=dist
+ADD ${DIST}/icemirror-job.tar.gz /opt/icemirror/venv/
 COPY spark_job/submit/icemirror_job.py /opt/icemirror/icemirror_job.py
 ENV PYTHONDONTWRITEBYTECODE=1 \
     PYSPARK_PYTHON=/opt/icemirror/venv/bin/python PYSPARK_DRIVER_PYTHON=/opt/icemirror/venv/bin/python
+# A package for other processors, or for a Python that the base has not, is seen here and not by the first job.
+RUN ["/opt/icemirror/venv/bin/python", "-c", "import pyarrow"]
 HEALTHCHECK NONE
 USER hadoop:hadoop

@@ -41,5 +41,5 @@ lock: setup ## Lock the dependencies anew, with hashes
 	@scripts/lock.sh
 
 clean: ## Remove the environment, the demo's data, caches and build output
-	@rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
+	@rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist dist-arm64 *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

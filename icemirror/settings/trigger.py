@@ -124,6 +124,11 @@ class EmrServerlessLauncher(Section):
         default=(),
         description="The job's Python environment, packed, `s3://…`; the first one's Python runs the job.",
     )
+    python: Name = Field(
+        default="/opt/icemirror/venv/bin/python",
+        description="The Python that runs the job in a custom image, where there are no `archives`. Default: "
+        "that of our image.",
+    )
     log_uri: Name | None = Field(default=None, description="Where the job's logs go, `s3://…`.")
     disk_key_arn: Name | None = Field(
         default=None,

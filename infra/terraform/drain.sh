@@ -1,11 +1,12 @@
 #!/bin/sh
 # Stops an EMR Serverless application so that Terraform may change or destroy it:
 #   icemirror pause --match '*'
-#   infra/terraform/drain.sh APPLICATION_ID [--cancel]      (trigger.launcher.application_id of icemirror.yaml)
+#   infra/terraform/drain.sh "$(terraform output -raw application_id)" [--cancel]
 #   terraform apply        (or destroy)
 #   icemirror resume --match '*'
 # Waits for the jobs that run, which end by themselves once their tables are paused; --cancel ends them. A job that is
 # cancelled leaves nothing half done: its slice is merged by the next one.
+# Maintenance by the clock is not paused by this, and starts the application again at its time: this says when that is.
 set -eu
 
 application=${1:?"usage: drain.sh APPLICATION_ID [--cancel]"}
@@ -20,6 +21,10 @@ runs() {
     aws emr-serverless list-job-runs --application-id "$application" \
         --states SUBMITTED PENDING SCHEDULED QUEUED RUNNING CANCELLING --query 'jobRuns[].id' --output text
 }
+
+name=$(aws emr-serverless get-application --application-id "$application" --query application.name --output text)
+clock=$(aws scheduler get-schedule --name "$name-maintenance" --query ScheduleExpression --output text 2>/dev/null) || clock=
+[ -z "$clock" ] || echo "maintenance is not paused, and starts at $clock (UTC): be done with terraform before" >&2
 
 while :; do
     found=$(state)

@@ -38,8 +38,8 @@ locals {
   job_key_arn = var.spark.encrypt_disks ? var.kms_key_arn : null
 
   # The function stays for the quiet period of what it noticed.
-  max_wait         = regex("^(?P<count>[0-9]+)(?P<unit>s|m)$", try(var.settings.trigger.max_wait, "30s"))
-  max_wait_seconds = tonumber(local.max_wait.count) * (local.max_wait.unit == "m" ? 60 : 1)
+  max_wait         = trimspace(coalesce(try(var.settings.trigger.max_wait, null), "30s"))
+  max_wait_seconds = ceil(tonumber(regex("^[0-9.]+", local.max_wait)) * local.seconds[try(regex("[a-z]+$", local.max_wait), "s")])
 }
 
 module "iam" {

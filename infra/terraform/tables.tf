@@ -17,6 +17,8 @@ locals {
   sequence_formats = ["etl-hex", "number", "timestamp", "postgres-lsn", "postgres-sequence", "binlog-file", "sqlserver-lsn"]
 
   time = { is = "^[0-9]+(\\.[0-9]+)?\\s*(ms|s|m|h|d)?$", such_as = "a time such as 500ms, 2s, 5m, 1h or 7d" }
+  # Of a unit of time; a number alone is seconds.
+  seconds = { ms = 0.001, s = 1, m = 60, h = 3600, d = 86400 }
   forms = {
     min_interval        = local.time
     tombstone_retention = local.time

@@ -17,6 +17,16 @@ variable "changelogs" {
     condition     = length(var.changelogs) > 0 && alltrue([for uri in var.changelogs : can(regex("^s3://[a-z0-9.-]{3,63}/[^*]+/$", uri))])
     error_message = "Each is s3://bucket/folder/, with a slash at its end; a whole bucket is too much."
   }
+
+  validation {
+    condition     = length(var.changelogs) == length(toset(var.changelogs))
+    error_message = "A folder is named twice."
+  }
+
+  validation {
+    condition     = length(var.changelogs) <= 50
+    error_message = "50 folders at most, more do not fit a role's policy: name a folder that they lie in."
+  }
 }
 
 variable "mirrors" {
@@ -105,6 +115,16 @@ variable "spark" {
   }
 
   validation {
+    condition     = alltrue([for number in [var.spark.max_vcpu, var.spark.max_memory_gb, var.spark.max_disk_gb, var.spark.idle_minutes, var.spark.warm_drivers, var.spark.warm_executors] : floor(number) == number && number >= 0])
+    error_message = "max_vcpu, max_memory_gb, max_disk_gb, idle_minutes, warm_drivers and warm_executors are whole numbers."
+  }
+
+  validation {
+    condition     = startswith(var.spark.release_label, "emr-")
+    error_message = "release_label is as EMR says it, such as emr-7.13.0."
+  }
+
+  validation {
     condition     = var.spark.idle_minutes >= 1 && var.spark.idle_minutes <= 10080
     error_message = "idle_minutes is 1 to 10080."
   }
@@ -182,6 +202,7 @@ variable "settings" {
   type        = any
   description = "Anything else of docs/configuration.md, such as { merge_interval = \"30m\", job = { linger = \"0s\" } }. Not iceberg, tables, discover, trigger.state, trigger.launcher: these are this module's."
   default     = {}
+  nullable    = false
 
   validation {
     condition     = length(setintersection(keys(var.settings), ["iceberg", "tables", "discover", "sentry"])) == 0 && length(setintersection(keys(try(var.settings.trigger, {})), ["state", "launcher", "sources"])) == 0
@@ -191,6 +212,19 @@ variable "settings" {
   validation {
     condition     = try(var.settings.index_location, null) == null ? true : startswith("${trimsuffix(var.settings.index_location, "/")}/", var.mirrors)
     error_message = "index_location is below `mirrors`: nowhere else may jobs write."
+  }
+
+  validation {
+    condition     = can(regex(local.time.is, trimspace(coalesce(try(var.settings.trigger.max_wait, null), "30s"))))
+    error_message = "trigger.max_wait is ${local.time.such_as}."
+  }
+
+  validation {
+    condition = try(
+      tonumber(regex("^[0-9.]+", trimspace(var.settings.trigger.max_wait))) * local.seconds[try(regex("[a-z]+$", trimspace(var.settings.trigger.max_wait)), "s")] <= 870,
+      true,
+    )
+    error_message = "trigger.max_wait is 870s at most: the function stays for it, and Lambda ends functions after 900 s."
   }
 }
 
@@ -222,8 +256,15 @@ variable "maintenance_schedule" {
   default     = "cron(17 3 * * ? *)"
 
   validation {
-    condition     = var.maintenance_schedule == null ? true : can(regex("^(cron|rate)\\(.+\\)$", var.maintenance_schedule))
-    error_message = "It is cron(…) or rate(…)."
+    condition     = var.maintenance_schedule == null ? true : can(regex("^(cron\\(\\S+( \\S+){5}\\)|rate\\([1-9][0-9]* (minute|hour|day)s?\\))$", var.maintenance_schedule))
+    error_message = "It is cron(minutes hours day-of-month month day-of-week year) or rate(1 day), in hours, minutes or days."
+  }
+
+  validation {
+    condition = !startswith(coalesce(var.maintenance_schedule, "-"), "cron(") || try(alltrue([
+      for at, most in [59, 23] : alltrue([for number in regexall("[0-9]+", split(" ", trimprefix(var.maintenance_schedule, "cron("))[at]) : tonumber(number) <= most])
+    ]) && (split(" ", var.maintenance_schedule)[2] == "?") != (split(" ", var.maintenance_schedule)[4] == "?"), true)
+    error_message = "Minutes are 0 to 59, hours 0 to 23, and one of day-of-month and day-of-week is ?."
   }
 }
 

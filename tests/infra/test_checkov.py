@@ -93,7 +93,9 @@ def judged(folder: Path) -> list[dict[str, object]]:
 @pytest.mark.timeout(1200)  # the first time it is installed
 def test_nothing_is_found_without_a_reason(tmp_path: Path) -> None:
     shutil.copytree(
-        ROOT / "infra" / "terraform", tmp_path / "terraform", ignore=shutil.ignore_patterns(".terraform*")
+        ROOT / "infra" / "terraform",
+        tmp_path / "terraform",
+        ignore=shutil.ignore_patterns(".terraform*", "tests"),
     )
     shutil.copy(ROOT / "Dockerfile", tmp_path)
     try:

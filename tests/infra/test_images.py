@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.settings.trigger import KubernetesLauncher
+from icemirror.settings.trigger import EmrServerlessLauncher, KubernetesLauncher
 from tests.unit.house.tracked import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -57,16 +57,51 @@ def test_everything_that_is_installed_is_locked_by_hash() -> None:
 def test_what_is_copied_is_there_and_not_ignored() -> None:
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     for line in re.findall(r"^(?:COPY|ADD) (?!--from)(?:--\S+ )?(.+) \S+$", DOCKERFILE, re.MULTILINE):
-        for source in line.split():
+        for source in line.replace("${DIST}", "dist").split():
             assert (ROOT / source).exists() or source.startswith("dist/"), source
             assert any(Path(source).match(one) or source.startswith(f"{one}/") for one in allowed), source
 
 
 def test_bases_can_be_chosen_and_name_a_release() -> None:
     defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", DOCKERFILE, re.MULTILINE))
+    assert defaults.pop("DIST") == "dist"
     assert set(defaults) == {"PYTHON_BASE", "EMR_BASE"}
     for base in defaults.values():
         assert re.search(r"\d+\.\d+", base), base  # (EMR has its release in the name)
+
+
+COMMANDS = (ROOT / "docs" / "packaging.md").read_text(encoding="utf-8")
+BUILDS = re.findall(r"^docker (?:buildx )?build .+$", COMMANDS, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", BUILDS)
+def test_a_documented_build_is_for_named_processors_and_one_image(command: str) -> None:
+    """Lambda refuses an index with attestations, which is what Docker pushes unless told."""
+    assert "--provenance=false" in command
+    assert re.search(r"--platform linux/(amd64|arm64) ", command)
+    target = re.search(r"--target (\S+)", command)
+    assert target
+    assert target[1] in FINAL
+
+
+@pytest.mark.parametrize(
+    ("platform", "arguments"), [("amd64", ""), ("arm64", "--arch arm64 --out dist-arm64")]
+)
+def test_emrs_image_takes_the_package_that_was_made_for_its_processors(platform: str, arguments: str) -> None:
+    assert {target for one in BUILDS for target in re.findall(r"--target (\S+)", one)} == set(FINAL)
+    packaged = f'make package ARGS="{arguments}"\n' if arguments else "make package\n"
+    (block,) = [
+        one
+        for one in re.findall(r"^```sh\n(.*?)^```", COMMANDS, re.MULTILINE | re.DOTALL)
+        if f"linux/{platform} " in one and "--target job-emr" in one
+    ]
+    assert block.startswith(packaged)
+    (command,) = [one for one in block.splitlines() if "--target job-emr" in one]
+    folder = re.search(r"--build-arg DIST=(\S+)", command)
+    out = re.search(r"--out (\S+)", arguments)
+    assert (folder and folder[1]) == (out and out[1])
+    taken = f"{folder[1] if folder else 'dist'}/icemirror-job.tar.gz"
+    assert f"!{taken}" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
 def test_the_functions_image_runs_what_its_zip_runs() -> None:
@@ -91,6 +126,15 @@ def test_the_jobs_entry_point_is_where_the_launcher_looks_for_it() -> None:
     expected = str(KubernetesLauncher.model_fields["entry_point"].default).removeprefix("local://")
     for name in ("job", "job-emr"):
         assert f"COPY spark_job/submit/icemirror_job.py {expected}" in stages()[name]
+
+
+def test_the_python_of_emrs_image_is_the_one_that_jobs_are_told_of() -> None:
+    text, python = stages()["job-emr"], EmrServerlessLauncher.model_fields["python"].default
+    environment = str(python).removesuffix("bin/python")
+    assert re.search(rf"^ADD \S+/icemirror-job\.tar\.gz {environment}$", text, re.MULTILINE)
+    assert set(re.findall(r"PYSPARK_(?:DRIVER_)?PYTHON=(\S+)", text)) == {python}
+    maintenance = ROOT / "infra" / "terraform" / "modules" / "maintenance" / "main.tf"
+    assert f'"{python}"' in maintenance.read_text(), "which starts jobs without the launcher"
 
 
 @pytest.fixture

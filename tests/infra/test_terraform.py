@@ -36,7 +36,7 @@ def test_everything_is_in_terraforms_own_form(terraform: Terraform) -> None:
 
 
 def test_the_example_production_is_valid(terraform: Terraform) -> None:
-    """The example `minimal` is applied: test_terraform_apply.py."""
+    """It is planned by Terraform's own tests; the example `minimal` is applied: test_terraform_apply.py."""
     at = "examples/production"
     ready(terraform, at)
     terraform.run("validate", at=at)
@@ -77,6 +77,18 @@ def test_the_folder_has_the_registrys_layout() -> None:
     given = set(re.findall(r"^  (\w+) +=", shown[1].partition("\n}\n")[0], re.MULTILINE)) - {"source"}
     taken = {name for kind, name, _ in blocks(OURS) if kind == "variable"}
     assert given <= taken
+
+
+def test_outputs_that_the_documents_ask_for_are_those_of_their_roots() -> None:
+    text = (OURS.parents[1] / "docs" / "deploy-aws.md").read_text(encoding="utf-8")
+    asked = set(re.findall(r"terraform output (?:-raw )?(\w+)", text)) | {"configuration"}
+    assert asked == {"configuration", "application_id", "policies"}
+    given = {name for kind, name, _ in blocks(OURS) if kind == "output"}
+    (shown,) = [one for one in re.findall(r"^```hcl\n(.*?)^```", text, re.M | re.S) if "source =" in one]
+    roots = [shown, *((example / "main.tf").read_text() for example in (OURS / "examples").iterdir())]
+    for root in roots:
+        assert asked <= set(re.findall(r'^output "(\w+)"', root, re.MULTILINE))
+        assert set(re.findall(r"module\.icemirror\.(\w+)", root)) <= given
 
 
 def test_policies_are_text_that_can_be_judged() -> None:

@@ -95,17 +95,23 @@ def spark_properties(settings: EmrServerlessLauncher, job: JobArguments) -> dict
     if settings.archives:
         first, *others = settings.archives
         named = first if "#" in first else f"{first}#{_ENVIRONMENT}"
-        python = f"./{named.rpartition('#')[2]}/bin/python"
-        properties |= {
-            "spark.archives": ",".join((named, *others)),
-            f"{PREFIX}driverEnv.PYSPARK_DRIVER_PYTHON": python,
-            f"{PREFIX}driverEnv.PYSPARK_PYTHON": python,
-            "spark.executorEnv.PYSPARK_PYTHON": python,
-        }
+        properties |= {"spark.archives": ",".join((named, *others))}
+        properties |= _run_by(f"./{named.rpartition('#')[2]}/bin/python")
+    else:  # what a custom image says of it in its own environment does not reach Spark
+        properties = _run_by(settings.python) | properties
     secrets = {
         f"{PREFIX}driverEnv.{variable}": f"{_SECRET}{secret}" for variable, secret in settings.secrets.items()
     }
     return properties | secrets
+
+
+def _run_by(python: str) -> dict[str, str]:
+    """The properties that let this Python run driver and executors."""
+    return {
+        f"{PREFIX}driverEnv.PYSPARK_DRIVER_PYTHON": python,
+        f"{PREFIX}driverEnv.PYSPARK_PYTHON": python,
+        "spark.executorEnv.PYSPARK_PYTHON": python,
+    }
 
 
 def log_of(settings: EmrServerlessLauncher, run_id: str) -> str:

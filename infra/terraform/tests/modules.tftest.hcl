@@ -226,7 +226,7 @@ run "bad_rows_go_into_no_changelog" {
   expect_failures = [var.rejects_tables]
 }
 
-run "buckets_that_begin_alike_have_rules_of_their_own" {
+run "each_folder_has_a_rule_of_its_own" {
   command = plan
 
   module {
@@ -234,12 +234,12 @@ run "buckets_that_begin_alike_have_rules_of_their_own" {
   }
 
   variables {
-    name                     = "icemirror-of-a-long-named-place"
+    name                     = "icemirror-of-a-long-named-place1"
     account_id               = "123456789012"
     queue_arn                = "arn:aws:sqs:eu-central-1:123456789012:shop-events"
     function_arn             = "arn:aws:lambda:eu-central-1:123456789012:function:shop"
     application_id           = "00f1"
-    changelogs               = [{ bucket = "company-data-lake-of-production-eu", prefix = "raw/" }, { bucket = "company-data-lake-of-production-us", prefix = "raw/" }]
+    changelogs               = [for at in range(50) : { bucket = "company-data-lake-of-production-${at % 2}", prefix = "raw/of/a/place/with/a/long/name/${at}/" }]
     databases                = ["raw"]
     s3                       = true
     own_bucket_notifications = false
@@ -247,12 +247,23 @@ run "buckets_that_begin_alike_have_rules_of_their_own" {
   }
 
   assert {
-    condition     = length(distinct([for rule in aws_cloudwatch_event_rule.this : rule.name])) == 3
-    error_message = "A rule whose name was cut replaces another's."
+    condition     = length(distinct([for rule in aws_cloudwatch_event_rule.this : rule.name])) == 51
+    error_message = "A rule with another's name replaces it."
   }
   assert {
     condition     = alltrue([for rule in aws_cloudwatch_event_rule.this : length(rule.name) <= 64])
     error_message = "A rule's name has 64 letters at most."
+  }
+  assert {
+    condition = alltrue([for at, one in var.changelogs : jsondecode(aws_cloudwatch_event_rule.this["s3-${at}"].event_pattern).detail == {
+      bucket = { name = [one.bucket] }
+      object = { key = [{ wildcard = "${one.prefix}*.metadata.json" }] }
+    }])
+    error_message = "A key of one and a bucket of another do not go together."
+  }
+  assert {
+    condition     = alltrue([for rule in aws_cloudwatch_event_rule.this : length(rule.event_pattern) <= 2048])
+    error_message = "EventBridge takes patterns of 2,048 letters."
   }
   assert {
     condition     = length(aws_s3_bucket_notification.this) == 0
@@ -309,6 +320,32 @@ run "maintenance_that_fails_is_told_of" {
   assert {
     condition     = aws_sqs_queue.failures.kms_master_key_id == var.kms_key_arn && aws_sqs_queue.failures.message_retention_seconds >= (24 + jsondecode(aws_scheduler_schedule.this.target[0].input).ExecutionTimeoutMinutes / 60) * 3600
     error_message = "It is encrypted with the key, and keeps a failure until the next night's run has ended."
+  }
+}
+
+run "a_bucket_with_two_folders_has_its_notifications_switched_on_once" {
+  command = plan
+
+  module {
+    source = "./modules/events"
+  }
+
+  variables {
+    name                     = "shop"
+    account_id               = "123456789012"
+    queue_arn                = "arn:aws:sqs:eu-central-1:123456789012:shop-events"
+    function_arn             = "arn:aws:lambda:eu-central-1:123456789012:function:shop"
+    application_id           = "00f1"
+    changelogs               = [{ bucket = "lake", prefix = "raw/" }, { bucket = "lake", prefix = "more/" }]
+    databases                = ["raw"]
+    s3                       = true
+    own_bucket_notifications = true
+    glue                     = false
+  }
+
+  assert {
+    condition     = keys(aws_s3_bucket_notification.this) == ["lake"]
+    error_message = "The document of a bucket is one."
   }
 }
 

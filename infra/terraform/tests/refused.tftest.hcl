@@ -167,3 +167,113 @@ run "more_tables_than_policies_hold" {
 
   expect_failures = [aws_iam_policy.tables]
 }
+
+run "a_wait_that_is_no_time" {
+  command = plan
+
+  variables {
+    settings = { trigger = { max_wait = "soon" } }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "a_wait_that_lambda_would_end" {
+  command = plan
+
+  variables {
+    settings = { trigger = { max_wait = "20m" } }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "a_wait_of_an_hour" {
+  command = plan
+
+  variables {
+    settings = { trigger = { max_wait = "1h" } }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "half_a_processor" {
+  command = plan
+
+  variables {
+    spark = { max_vcpu = 16.5 }
+  }
+
+  expect_failures = [var.spark]
+}
+
+run "a_release_without_its_first_word" {
+  command = plan
+
+  variables {
+    spark = { release_label = "7.13" }
+  }
+
+  expect_failures = [var.spark]
+}
+
+run "a_folder_twice" {
+  command = plan
+
+  variables {
+    changelogs = ["s3://lake/raw/", "s3://lake/raw/"]
+  }
+
+  expect_failures = [var.changelogs]
+}
+
+run "more_folders_than_a_policy_holds" {
+  command = plan
+
+  variables {
+    changelogs = [for at in range(51) : "s3://lake/raw/${at}/"]
+  }
+
+  expect_failures = [var.changelogs]
+}
+
+run "minutes_that_no_clock_has" {
+  command = plan
+
+  variables {
+    maintenance_schedule = "cron(99 3 * * ? *)"
+  }
+
+  expect_failures = [var.maintenance_schedule]
+}
+
+run "days_told_twice" {
+  command = plan
+
+  variables {
+    maintenance_schedule = "cron(17 3 * * * *)"
+  }
+
+  expect_failures = [var.maintenance_schedule]
+}
+
+run "five_fields" {
+  command = plan
+
+  variables {
+    maintenance_schedule = "cron(17 3 * * ?)"
+  }
+
+  expect_failures = [var.maintenance_schedule]
+}
+
+run "never_a_day" {
+  command = plan
+
+  variables {
+    maintenance_schedule = "rate(0 days)"
+  }
+
+  expect_failures = [var.maintenance_schedule]
+}

@@ -80,7 +80,7 @@ run "little" {
     error_message = "What was not given is not in the configuration."
   }
   assert {
-    condition     = toset(keys(module.events.rules)) == toset(["s3-lake", "runs"])
+    condition     = toset(keys(module.events.rules)) == toset(["s3-0", "runs"])
     error_message = "By default commits are heard of from S3, and jobs' ends from EMR."
   }
   assert {
@@ -207,7 +207,7 @@ run "much" {
     error_message = "Function and jobs run on the same processors."
   }
   assert {
-    condition     = toset(keys(module.events.rules)) == toset(["s3-lake", "glue", "runs"])
+    condition     = toset(keys(module.events.rules)) == toset(["s3-0", "glue", "runs"])
     error_message = "Glue is heard of as well."
   }
   assert {
@@ -311,5 +311,61 @@ run "two_hundred_tables" {
   assert {
     condition     = alltrue([for role in aws_iam_role.this : role.permissions_boundary == "arn:aws:iam::123456789012:policy/boundary"])
     error_message = "The boundary holds for all roles."
+  }
+}
+
+run "no_settings" {
+  variables {
+    settings             = null
+    maintenance_schedule = "rate(1 day)"
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 60
+    error_message = "The function stays for max_wait, half a minute unless said, and has time for its work."
+  }
+}
+
+run "a_wait_in_milliseconds" {
+  variables {
+    settings = { trigger = { max_wait = "500ms" } }
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 60
+    error_message = "The function may run for max_wait and half a minute."
+  }
+}
+
+run "a_wait_in_a_number" {
+  variables {
+    settings = { trigger = { max_wait = 45 } }
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 75
+    error_message = "The function may run for max_wait and half a minute."
+  }
+}
+
+run "a_wait_in_minutes" {
+  variables {
+    settings = { trigger = { max_wait = "14 m" } }
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 870
+    error_message = "The function may run for max_wait and half a minute."
+  }
+}
+
+run "the_longest_wait" {
+  variables {
+    settings = { trigger = { max_wait = "870s" } }
+  }
+
+  assert {
+    condition     = module.trigger.function.timeout_seconds == 900
+    error_message = "The function may run for max_wait and half a minute."
   }
 }

@@ -19,6 +19,7 @@ from spark_job.worker.launched import read_arguments
 from tests.platforms.fake_emr import APPLICATION, FakeEmr
 from tests.unit.trigger.launcher_settings import EMR, ENVIRON, for_emr, load
 from tests.unit.trigger.launcher_suite import NEXT, REQUEST, RemotePlatform, RemoteSuite
+from trigger.launchers.emr_request import spark_properties
 from trigger.launchers.emr_serverless import EmrServerless, open_emr_serverless
 from trigger.wiring import open_launcher
 
@@ -119,6 +120,25 @@ def test_the_request_has_all_that_the_settings_say(platform: OnEmr) -> None:
         "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": python,
         "spark.executorEnv.PYSPARK_PYTHON": python,
         "spark.emr-serverless.driverEnv.CATALOG_TOKEN": "EMR.secret@icemirror/catalog",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "python"),
+    [("", "/opt/icemirror/venv/bin/python"), (", python: /opt/own/python", "/opt/own/python")],
+)
+def test_a_custom_image_is_told_which_python_runs_the_job(given: str, python: str, tmp_path: Path) -> None:
+    """EMR's page on custom images wants all three with the job; the image's own environment is not enough."""
+    in_image = EMR.replace("archives: ['s3://code/environment.tar.gz'], ", "").replace(
+        "'s3://code/icemirror_job.py'", f"'local:///opt/icemirror/icemirror_job.py'{given}"
+    )
+    settings, job = for_emr(tmp_path, in_image)
+    properties = spark_properties(settings, job)
+    assert "spark.archives" not in properties
+    assert {name: value for name, value in properties.items() if "PYTHON" in name} == {
+        "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": python,
+        "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": python,
+        "spark.executorEnv.PYSPARK_PYTHON": python,
     }
 
 

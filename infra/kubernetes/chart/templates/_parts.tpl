@@ -1,19 +1,25 @@
 {{- define "icemirror.labels" -}}
+{{- /* Of a release and a component: a list of the root and the component's name. */ -}}
 app.kubernetes.io/name: icemirror
-app.kubernetes.io/component: {{ . }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
 {{- define "icemirror.image" -}}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
 {{- end }}
 
-{{- /* The configuration: what the values say, over state and launcher of this release. */ -}}
+{{- /* The configuration: what the values say, over state and launcher of this release, where they are Kubernetes'. */ -}}
 {{- define "icemirror.config" -}}
 {{- $namespace := .Release.Namespace -}}
 {{- $state := dict "type" "kubernetes" "namespace" $namespace -}}
 {{- $launcher := dict "type" "kubernetes" "namespace" $namespace "image" (include "icemirror.image" .Values.images.job) "service_account" (printf "%s-job" .Release.Name) -}}
-{{- $ours := dict "trigger" (dict "state" $state "launcher" $launcher) -}}
-{{- toYaml (mergeOverwrite $ours (deepCopy .Values.config)) -}}
+{{- $ours := dict -}}
+{{- range $part, $filled := dict "state" $state "launcher" $launcher -}}
+{{- $given := index ($.Values.config.trigger | default dict) $part | default dict -}}
+{{- if eq ($given.type | default "kubernetes") "kubernetes" -}}{{- $_ := set $ours $part $filled -}}{{- end -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite (dict "trigger" $ours) (deepCopy .Values.config)) -}}
 {{- end }}
 
 {{- define "icemirror.configName" -}}
@@ -34,6 +40,15 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "icemirror.container" -}}
@@ -51,6 +66,9 @@ securityContext:
 volumeMounts:
   - {name: config, mountPath: /etc/icemirror, readOnly: true}
   - {name: tmp, mountPath: /tmp}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{- define "icemirror.volumes" -}}
@@ -60,4 +78,7 @@ volumes:
       name: {{ include "icemirror.configName" .root }}
   - name: tmp
     emptyDir: {sizeLimit: {{ .tmp }}}
+  {{- with .root.Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}

@@ -36,3 +36,13 @@ output "configuration" {
   value       = module.icemirror.configuration
   description = "For `icemirror config from-terraform`."
 }
+
+output "application_id" {
+  value       = module.icemirror.application_id
+  description = "The EMR Serverless application, for drain.sh."
+}
+
+output "policies" {
+  value       = module.icemirror.policies
+  description = "What each role may do, as JSON."
+}

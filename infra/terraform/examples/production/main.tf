@@ -54,7 +54,7 @@ module "icemirror" {
     job_image     = var.job_image
   }
   spark = {
-    max_vcpu       = 64
+    max_vcpu       = 64 # more than the 16 that an account has at first: docs/deploy-aws.md
     max_memory_gb  = 256
     max_disk_gb    = 1000
     idle_minutes   = 15
@@ -96,4 +96,14 @@ resource "aws_sns_topic_subscription" "people" {
 output "configuration" {
   value       = module.icemirror.configuration
   description = "For `icemirror config from-terraform`."
+}
+
+output "application_id" {
+  value       = module.icemirror.application_id
+  description = "The EMR Serverless application, for drain.sh."
+}
+
+output "policies" {
+  value       = module.icemirror.policies
+  description = "What each role may do, as JSON."
 }

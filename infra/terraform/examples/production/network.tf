@@ -2,6 +2,15 @@
 data "aws_availability_zones" "here" {
   # checkov:skip=CKV_AWS_394: the first two are taken, however many there are
   state = "available"
+
+  # Zones without EMR Serverless, by AWS' page on its endpoints and quotas.
+  exclude_zone_ids = ["use1-az3", "cac1-az3", "cac1-az4"]
+
+  # No local zones either.
+  filter {
+    name   = "zone-type"
+    values = ["availability-zone"]
+  }
 }
 
 locals {

@@ -1,18 +1,17 @@
 # What the trigger hears of: rules of EventBridge that end in its queue.
 locals {
-  buckets = distinct([for one in var.changelogs : one.bucket])
-
-  # One rule for each bucket: a key of one and a bucket of another do not go together.
-  of_buckets = { for bucket in local.buckets : "s3-${bucket}" => {
-    description = "icemirror: commits on changelogs in ${bucket}"
+  # One rule for each folder, by its place in the list: a bucket that is made in the same configuration has no name yet when
+  # that is planned, and a pattern that named all folders could be longer than the 2,048 letters that EventBridge takes.
+  of_folders = { for at, one in var.changelogs : "s3-${at}" => {
+    description = "icemirror: commits on changelogs in ${one.bucket}"
     pattern = {
       source        = ["aws.s3"]
       "detail-type" = ["Object Created"]
       account       = [var.account_id]
       detail = {
-        bucket = { name = [bucket] }
+        bucket = { name = [one.bucket] }
         # A data file precedes its commit and may belong to none.
-        object = { key = [for one in var.changelogs : { wildcard = "${one.prefix}*.metadata.json" } if one.bucket == bucket] }
+        object = { key = [{ wildcard = "${one.prefix}*.metadata.json" }] }
       }
     }
   } }
@@ -41,16 +40,13 @@ locals {
     }
   }
 
-  # A name that was only cut could be another bucket's as well.
-  names = { for rule in keys(local.rules) : rule => length("${var.name}-${rule}") <= 64 ? "${var.name}-${rule}" : "${substr("${var.name}-${rule}", 0, 55)}-${substr(sha256(rule), 0, 8)}" }
-
-  rules = merge(var.s3 ? local.of_buckets : {}, var.glue ? local.of_glue : {}, local.of_runs)
+  rules = merge(var.s3 ? local.of_folders : {}, var.glue ? local.of_glue : {}, local.of_runs)
 }
 
 resource "aws_cloudwatch_event_rule" "this" {
   for_each = local.rules
 
-  name          = local.names[each.key]
+  name          = "${var.name}-${each.key}"
   description   = each.value.description
   event_pattern = jsonencode(each.value.pattern)
   tags          = var.tags
@@ -64,7 +60,7 @@ resource "aws_cloudwatch_event_target" "this" {
 }
 
 resource "aws_s3_bucket_notification" "this" {
-  for_each = var.s3 && var.own_bucket_notifications ? toset(local.buckets) : toset([])
+  for_each = var.s3 && var.own_bucket_notifications ? toset([for one in var.changelogs : one.bucket]) : toset([])
 
   bucket      = each.value
   eventbridge = true

@@ -40,7 +40,7 @@ variable "s3" {
 
 variable "own_bucket_notifications" {
   type        = bool
-  description = "Switch EventBridge on for the changelogs' buckets. It replaces every other notification of these buckets."
+  description = "Switch EventBridge on for the changelogs' buckets, whose names must be known. It replaces every other notification of these buckets."
 }
 
 variable "glue" {

@@ -29,6 +29,7 @@ locals {
         Properties = merge(local.archives, var.workers, {
           "${local.driver_env}.PYSPARK_DRIVER_PYTHON" = local.python
           "${local.driver_env}.PYSPARK_PYTHON"        = local.python
+          "spark.executorEnv.PYSPARK_PYTHON"          = local.python
         })
       }]
       MonitoringConfiguration = merge({ S3MonitoringConfiguration = { LogUri = var.log_uri } }, local.of_logs)

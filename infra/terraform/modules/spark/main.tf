@@ -1,8 +1,9 @@
 # The EMR Serverless application. Changing image, release or network needs it stopped: drain.sh.
 data "aws_subnet" "of_workers" {
-  for_each = var.network == null ? toset([]) : toset(var.network.subnet_ids)
+  # By their number: subnets that are made in the same configuration have no ids yet when it is planned.
+  count = var.network == null ? 0 : length(var.network.subnet_ids)
 
-  id = each.value
+  id = var.network.subnet_ids[count.index]
 }
 
 resource "aws_emrserverless_application" "this" {

@@ -1,6 +1,6 @@
 output "function" {
-  value       = { name = aws_lambda_function.this.function_name, arn = aws_lambda_function.this.arn, architecture = one(aws_lambda_function.this.architectures) }
-  description = "The function, and its processors."
+  value       = { name = aws_lambda_function.this.function_name, arn = aws_lambda_function.this.arn, architecture = one(aws_lambda_function.this.architectures), timeout_seconds = aws_lambda_function.this.timeout }
+  description = "The function, its processors, and how long it may run."
 }
 
 output "queue" {
