@@ -82,10 +82,13 @@ class Judge:
         """The mirror, yet empty; what it has then it may keep, though the changelog drops it before the first rows."""
         self._check_fields(row_fields(shown), mirror.fields, "")
 
-    def look(self, before: TableMetadata, after: TableMetadata, shown: Schema, staged: Schema | None) -> None:
+    def look(
+        self, before: TableMetadata, after: TableMetadata, shown: Schema, staged: Sequence[Schema]
+    ) -> None:
         """A commit was made on the mirror by a merge that was shown this schema of the changelog.
 
-        `staged`: the one that was shown when the last slice was merged into the stage of a rebuild.
+        `staged`: those that were shown while a rebuild had its stage, the last one with the last slice. What the first
+        ones have it may keep, as a mirror does.
         """
         head = after.current_snapshot()
         changed = before.current_schema_id != after.current_schema_id
@@ -100,12 +103,13 @@ class Judge:
         merged = self.memory.merged(Cursor.model_validate_json(summary[CURSOR]).source)
         full = summary.get(REPLAY, "").startswith("full")
         if changed or merged > self.merged or full:
-            self._check_columns(after.schema(), staged if full and staged else shown)
+            *earlier, last = staged if full and staged else [shown]
+            self._check_columns(after.schema(), last, earlier)
         self.merged = merged
         self._check_rows(head, after.schema(), full=full)
         self.checked += 1
 
-    def _check_columns(self, mirror: Schema, changelog: Schema) -> None:
+    def _check_columns(self, mirror: Schema, changelog: Schema, earlier: Sequence[Schema]) -> None:
         here = row_fields(changelog)
         self._check_fields(here, mirror.fields, "")
         present = {one.field_id: one for one in _every(mirror.fields)}
@@ -122,6 +126,12 @@ class Judge:
             elif present[target].required:
                 raise Divergence(f"the dropped column {source} is required")
         own = set(present) - set(self.ids.values())
+        went = {one.name: one.field_id for schema in earlier for one in _every(row_fields(schema))}
+        for one in [] if self.drops else sorted(own):
+            left = went.get(present[one].name)
+            if left is not None and left not in live | self.ids.keys() and not present[one].required:
+                self.ids[left] = one
+                own.remove(one)
         if own:
             raise Divergence(f"columns from nowhere: {[present[one].name for one in own]}")
 

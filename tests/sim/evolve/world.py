@@ -87,7 +87,7 @@ class World:
         )
         self._found: list[Exception] = []
         self._full: Replay | None = None
-        self._staged: Schema | None = None
+        self._staged: list[Schema] = []
         self._asked = 0
 
     def run(self, steps: int = STEPS) -> Outcome:
@@ -211,7 +211,7 @@ class World:
             return None
         if self._full is None:
             self._asked += 1
-            self._full = Replay(f"full-{self._asked}", 0.0, full=True)
+            self._full, self._staged = Replay(f"full-{self._asked}", 0.0, full=True), []
         if self.dice.random() < 0.3:
             point = self.dice.choice((*NAMES, *OWN_NAMES))
             self.points.expect(point, self.dice.choice([1, 2]), self._die)
@@ -221,11 +221,14 @@ class World:
     def _replay_all(self, asked: Replay, steps: int) -> str:
         for number in range(steps):
             with suppress(Conflict):
-                step = replay_step(self.pipeline, self.table, asked)
+                try:
+                    step = replay_step(self.pipeline, self.table, asked)
+                finally:
+                    if asked.full:
+                        self._staged.append(self.catalog.shown)
                 asked = replace(asked, progress=step.progress)
                 if asked.full:
                     self._full = None if step.done else asked
-                    self._staged = self.catalog.shown
                 if step.done:
                     return f"done after {number + 1} steps"
         return f"{steps} steps"
