@@ -5,33 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from icemirror.result import Rebuilt, Staged
 from icemirror.state.replay import Replay
 from spark_job.iceberg.mirror import read_mirror
 from spark_job.replays.replay import replay_step
 from spark_job.replays.resync import advance, look_ahead, take_stock
-from spark_job.verify.check import Options, verify_table
 from tests.unit.iceberg.samples import commit_snapshot, manifest_of
 from tests.unit.merge.anew import lose_history, made_anew, steps
 from tests.unit.merge.lab import Lab, write_file
-from tests.unit.merge.truncating import VALUES, file_of, followed, make, tell
-
-
-def filled(folder: Path, options: str = "", batch: int = 3) -> Lab:
-    """A mirror of three rows."""
-    lab = make(folder, options, batch)
-    tell(lab, "I1@1 I2@1", "I3@1")
-    tell(lab, "U1@2=b D2@2 I4@2")
-    lab.merge()
-    assert lab.rows() == {1: "b", 3: "I3@1", 4: "I4@2"}
-    return lab
-
-
-def is_verified(lab: Lab) -> bool:
-    """Rows, index and changelog agree."""
-    return verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+from tests.unit.merge.truncating import (
+    VALUES,
+    file_of,
+    filled,
+    followed,
+    is_verified,
+    make,
+    rebuild_now,
+    tell,
+)
 
 
 def test_rows_before_a_truncation_are_gone_and_those_after_it_there(tmp_path: Path) -> None:
@@ -197,17 +188,6 @@ def test_stop_holds_for_a_first_merge_as_well(tmp_path: Path) -> None:
     assert error is not None
     assert "was truncated" in error.message
     assert not lab.catalog.table_exists("lab.world")
-
-
-def rebuild_now(lab: Lab) -> None:
-    """What `icemirror replay --full` asks for."""
-    replay = Replay(id="full-1", full=True, requested_at=0.0)
-    for _ in range(30):
-        step = replay_step(lab.pipeline, lab.table, replay)
-        if step.done:
-            return
-        replay = replace(replay, progress=step.progress)
-    pytest.fail("not done")
 
 
 def test_a_rebuild_keeps_to_truncations_that_were_followed(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from spark_job.adopt.adopt import adopt_table
 from tests.unit.merge.asking import ask, fates, kinds, noted
 from tests.unit.merge.lab import Lab
-from tests.unit.merge.test_truncation import filled, is_verified, rebuild_now
-from tests.unit.merge.truncating import followed, make, tell
+from tests.unit.merge.truncating import filled, followed, is_verified, make, rebuild_now, tell
 
 
 def test_events_before_a_truncation_are_told_apart(tmp_path: Path) -> None:
