@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from inspect import signature
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from hive_metastore.ThriftHiveMetastore import Client
+from hive_metastore.ttypes import MetaException
 from pyiceberg.catalog.hive import HiveCatalog, SchemaToHiveConverter, _HiveClient
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType, UUIDType
 
 from icemirror.errors import Invalid, Transient
-from spark_job.iceberg.failures import named
+from icemirror.telemetry.logs import bind
+from spark_job.iceberg.create import create_mirror
+from spark_job.iceberg.failures import answered, named, named_for
 from spark_job.iceberg.open_catalog import open_catalog
 from tests.metastore import NOT_IN_HIVE_2, NOT_IN_HIVE_4, Metastore, serving
+from tests.unit.merge.lab import ID_AND_NAME, Lab
 
 DEAD = "thrift://127.0.0.1:9"
+WHY = "The transaction for alter partition did not commit successfully"
+
+
+class Failing(Metastore):
+    """Its database is away for a moment."""
+
+    def get_table(self, dbname: str, tbl_name: str) -> NoReturn:
+        raise MetaException(WHY)
+
+    def create_database(self, database: Any) -> NoReturn:
+        raise MetaException(WHY)
 
 
 @pytest.fixture(params=[NOT_IN_HIVE_2, NOT_IN_HIVE_4], ids=["hive-2", "hive-4"])
@@ -62,6 +79,28 @@ def test_a_table_of_another_kind_needs_a_person(hive: Metastore) -> None:
     hive.tables["raw", "csv"] = {}
     with pytest.raises(Invalid, match="no Iceberg table"), named("raw.csv"):
         opened(hive.uri).load_table("raw.csv")
+
+
+def test_a_table_that_cannot_be_loaded_for_a_moment_is_tried_again() -> None:
+    with serving(Failing()) as server, pytest.raises(Transient, match=WHY), named(), answered("raw.orders"):
+        opened(server.uri).load_table("raw.orders")
+
+
+def test_a_mirror_that_cannot_be_made_for_a_moment_is_tried_again(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    with serving(Failing()) as server:
+        catalog = opened(server.uri, warehouse=f"file://{tmp_path}")
+        with (
+            pytest.raises(Transient, match=WHY),
+            named_for("lab.world"),
+            bind(batch="1"),
+        ):  # as a slice is merged
+            create_mirror(catalog, lab.table, lab.changelog, ID_AND_NAME, {1: 1, 2: 2})
+
+
+def test_a_skewed_table_hides_no_other(hive: Metastore) -> None:
+    hive.add_skewed("raw", "clicks")
+    assert opened(hive.uri).list_tables("raw") == [("raw", "orders")]
 
 
 def test_every_type_of_a_column_has_a_name_in_hive(hive: Metastore) -> None:
