@@ -162,6 +162,8 @@ class _Client(Client):  # type: ignore[misc]
         self._lock_id = None
         try:
             super().unlock(rqst)
+        except NoSuchLockException:
+            return  # it was taken away, which the commit has been told, or came too late to matter
         except (TTransportException, OSError):
             self._iprot.trans.close()
             with suppress(TException, OSError), self._metastores as client:

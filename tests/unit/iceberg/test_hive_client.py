@@ -9,8 +9,10 @@ from typing import Any, NoReturn
 
 import pytest
 from hive_metastore.ThriftHiveMetastore import Client
-from hive_metastore.ttypes import MetaException
+from hive_metastore.ttypes import LockResponse, LockState, MetaException, NoSuchLockException
 from pyiceberg.catalog.hive import HiveCatalog, SchemaToHiveConverter, _HiveClient
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType, UUIDType
 
 from icemirror.errors import Invalid, Transient
@@ -33,6 +35,22 @@ class Failing(Metastore):
 
     def create_database(self, database: Any) -> NoReturn:
         raise MetaException(WHY)
+
+
+class Forgetful(Metastore):
+    """Gives a lock, and has forgotten it when it is asked: it was held for too long."""
+
+    def lock(self, rqst: Any) -> LockResponse:
+        return LockResponse(1, LockState.ACQUIRED)
+
+    def check_lock(self, rqst: Any) -> NoReturn:
+        raise NoSuchLockException("No such lock lockid:1")
+
+    def unlock(self, rqst: Any) -> NoReturn:
+        raise NoSuchLockException("No such lock lockid:1")
+
+    def alter_table_with_environment_context(self, *_: object) -> None:
+        pytest.fail("altered without a lock")
 
 
 @pytest.fixture(params=[NOT_IN_HIVE_2, NOT_IN_HIVE_4], ids=["hive-2", "hive-4"])
@@ -101,6 +119,16 @@ def test_a_mirror_that_cannot_be_made_for_a_moment_is_tried_again(tmp_path: Path
 def test_a_skewed_table_hides_no_other(hive: Metastore) -> None:
     hive.add_skewed("raw", "clicks")
     assert opened(hive.uri).list_tables("raw") == [("raw", "orders")]
+
+
+def test_a_commit_whose_lock_was_lost_is_known_not_to_have_happened(tmp_path: Path) -> None:
+    server = Forgetful()
+    server.add("raw", "orders", Lab.make(tmp_path).changelog.metadata_location)
+    with serving(server):
+        catalog = opened(server.uri)
+        table = catalog.load_table("raw.orders")
+        with pytest.raises(CommitFailedException, match="lock away"):
+            catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "b"}),))
 
 
 def test_every_type_of_a_column_has_a_name_in_hive(hive: Metastore) -> None:
