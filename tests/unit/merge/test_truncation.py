@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from icemirror.result import Rebuilt, Staged
 from icemirror.state.replay import Replay
+from spark_job.columns import parquet_columns
 from spark_job.iceberg.mirror import read_mirror
 from spark_job.replays.replay import replay_step
 from spark_job.replays.resync import advance, look_ahead, take_stock
@@ -100,6 +103,19 @@ def test_of_equal_sequences_the_commit_the_file_and_the_row_decide(tmp_path: Pat
     lab.merge()
     assert lab.rows() == {6: "m"}
     assert is_verified(lab)
+
+
+def test_files_are_looked_at_for_truncations_a_piece_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make(tmp_path, batch=100)
+    tell(lab, "I1@1 I2@2 T@3 I3@4 I4@5 T@6 I5@7 I6@8", "I7@5 I8@9")
+    monkeypatch.setattr(parquet_columns, "_BATCH_ROWS", 3)
+    lab.merge()
+    assert lab.rows() == {5: "I5@7", 6: "I6@8", 8: "I8@9"}
+    last = followed(lab)
+    assert last is not None
+    assert (last.file, last.row) == (0, 5)
 
 
 def test_many_truncations_cost_one_rebuild(tmp_path: Path) -> None:
