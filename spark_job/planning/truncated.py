@@ -76,6 +76,19 @@ def require_truncation_ahead(prepared: Prepared) -> None:
         )
 
 
+def stop_at_truncation(prepared: Prepared) -> None:
+    """Where nobody asked for a rebuild, and truncations are to be asked about: refuses to follow one by it.
+
+    By the sequence alone: who compacts a changelog moves what the mirror has followed to a later commit.
+    """
+    files = [file for part in prepared.slices for file in part.files]
+    last = find_truncation(prepared.changelog.io, files, prepared.shape)
+    standing = prepared.replaces.cursor if prepared.replaces else None
+    followed = standing.source.truncated if standing else None
+    if last is not None and (followed is None or last.truncation.sequence > followed.sequence):
+        raise not_followed(prepared.shape, last.path, last.truncation.row)
+
+
 def _is_ahead(truncation: Truncation, source: Source) -> bool:
     """Whether the file that tells of it is yet to be merged."""
     if truncation.commit != source.sequence_number:

@@ -175,37 +175,6 @@ def test_a_rebuild_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     assert lab.rows() == {1: "n"}
 
 
-def test_stop_names_the_row_and_writes_nothing(tmp_path: Path) -> None:
-    lab = filled(tmp_path, "on_truncate: stop")
-    before = lab.mirror.metadata_location, lab.files_on_disk()
-    tell(lab, "I9@3 T@4")
-    error = lab.try_merge().error
-    assert error is not None
-    assert error.kind == "invalid"
-    assert "row 1 says that the source table was truncated ('TRUNCATE')" in error.message
-    assert "replay --full" in error.message
-    assert (lab.mirror.metadata_location, lab.files_on_disk()) == before
-
-
-def test_a_rebuild_that_a_person_asks_for_follows_what_stopped_the_table(tmp_path: Path) -> None:
-    lab = filled(tmp_path, "on_truncate: stop")
-    tell(lab, "I9@3 T@4 I1@5=n")
-    assert lab.try_merge().error is not None
-    rebuild_now(lab)
-    assert lab.rows() == {1: "n"}
-    lab.merge()
-    assert is_verified(lab)
-
-
-def test_stop_holds_for_a_first_merge_as_well(tmp_path: Path) -> None:
-    lab = make(tmp_path, "on_truncate: stop")
-    tell(lab, "I9@3 T@4")
-    error = lab.try_merge().error
-    assert error is not None
-    assert "was truncated" in error.message
-    assert not lab.catalog.table_exists("lab.world")
-
-
 def test_a_rebuild_keeps_to_truncations_that_were_followed(tmp_path: Path) -> None:
     lab = filled(tmp_path)
     tell(lab, "T@4 I1@5=n")
