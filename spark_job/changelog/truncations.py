@@ -93,8 +93,8 @@ def not_followed(shape: ChangelogShape, path: str, row: int) -> SourceTruncated:
     values = ", ".join(repr(value) for value in sorted(filter(None, shape.truncates)))
     return SourceTruncated(
         f"{shape.changelog}: {path}: row {row} says that the source table was truncated ({values}). To follow that, "
-        f"{REBUILD}; with on_truncate: rebuild the next merge does it. To pass over such rows instead, and keep all "
-        "others, name the operation in ignore of operation_values (or have the connector write none: "
+        f"{REBUILD}; with on_truncate: rebuild a merge that comes to it does that. To pass over such rows instead, and "
+        "keep all others, name the operation in ignore of operation_values (or have the connector write none: "
         "skipped.operations of Debezium), then `icemirror resume`."
     )
 
