@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 from icemirror.errors import BadConfig
 
+# Anywhere in a code: services say `AccessDeniedException`, and of keys `KMS.AccessDeniedException`. A token that has
+# expired is none of them: whoever lends one to a process that runs for long lends a new one.
 _CODES = (
     "AccessDenied",
-    "ExpiredToken",
     "IncompleteSignature",
     "InvalidClientTokenId",
     "InvalidSignature",
@@ -51,7 +52,7 @@ def is_refused(error: Exception) -> bool:
         SSOTokenLoadError,
         UnauthorizedSSOTokenError,
     )
-    return isinstance(error, not_set_up) or code_of(error).startswith(_CODES)
+    return isinstance(error, not_set_up) or any(code in code_of(error) for code in _CODES)
 
 
 @contextmanager

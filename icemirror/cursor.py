@@ -48,7 +48,7 @@ class Source(BaseModel):
     ) -> dict[str, Any]:  # Any: of the type of the field
         told: dict[str, Any] = write(self)
         if self.truncated is None:
-            del told["truncated"]
+            told.pop("truncated", None)
         return told
 
 

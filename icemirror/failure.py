@@ -9,6 +9,8 @@ from icemirror.telemetry.redaction import redact
 MOST_CHARACTERS = 4_000
 MORE = "ICEMIRROR_DEBUG=1 shows more"
 """Where to learn more of what ended a command."""
+MORE_IN_LOG = "the job's log says more"
+"""The same of what a worker met."""
 
 
 def failure_of(error: Exception, more: str = "") -> ErrorResult:

@@ -178,11 +178,15 @@ def _read_some(
 
 
 def _concat(parts: list[list[pa.Array]]) -> list[pa.Array]:
-    """Columns of several files, times as numbers: not every file tells that they are in UTC."""
+    """Columns of several files, times as numbers and texts as bytes: not every file tells of UTC, or of text."""
     return [
-        pa.concat_arrays([chunk for one in column for chunk in physical(one).chunks])
+        pa.concat_arrays([_bytes_of(chunk) for one in column for chunk in physical(one).chunks])
         for column in zip(*parts, strict=True)
     ]
+
+
+def _bytes_of(chunk: pa.Array) -> pa.Array:
+    return chunk.cast(pa.large_binary()) if pa.types.is_large_string(chunk.type) else chunk
 
 
 def choose_near(starts: NDArray[np.int64], pos: NDArray[np.int64], most: int) -> tuple[int, Indices]:

@@ -18,6 +18,7 @@ from icemirror.telemetry.logs import get_log
 from spark_job.changelog.changes import Changes
 from spark_job.changelog.narrow import read_sequence
 from spark_job.changelog.shape import Operation
+from spark_job.changelog.truncations import is_news
 from spark_job.columns.own_columns import CREATED_AT, DELETED, SOURCE_SEQUENCE, SYNCED_AT
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
 from spark_job.columns.projection import field_id_of
@@ -56,7 +57,9 @@ class Before:
             changelog.metadata.table_uuid
         )
         paths = tuple(file.path for file in root.files)
-        return cls(index, paths, created_id, truncated if followed else None)
+        # What stands in a mirror that has followed it was not taken away by it.
+        news = mirror.cursor is not None and is_news(truncated, mirror.cursor.source.truncated)
+        return cls(index, paths, created_id, truncated if followed and news else None)
 
     def are_truncated(self, keys: Keys) -> Mask:
         """Which of these keys had a row that a truncation took away: they come in anew. Keys must be ascending."""

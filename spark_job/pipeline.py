@@ -33,6 +33,7 @@ from spark_job.planning.plan import Slice, SliceLimits
 from spark_job.planning.stock import Prepared, plan_table, require_same_changelog
 from spark_job.planning.support import require_supported
 from spark_job.planning.task import Done, Task, next_task
+from spark_job.planning.truncated import require_truncation_ahead
 from spark_job.runtime.engine import LazyEngine
 from spark_job.schema_changes.evolution import merges_from, with_map
 from spark_job.schema_changes.row_columns import row_shape
@@ -142,7 +143,9 @@ class Pipeline:
                 require_same_key(table.name, mirror, shape)
             require_known_transforms(table.name, mirror.table.metadata)
         slices, lineage = plan_table(table, changelog, mirror, self.limits)
-        return Prepared(table, changelog, shape, mirror, slices, lineage)
+        prepared = Prepared(table, changelog, shape, mirror, slices, lineage)
+        require_truncation_ahead(prepared)
+        return prepared
 
     def load_changelog(self, table: TableSettings, mirror: Mirror | None) -> Table:
         """The changelog of a mirror, which must be there. One that was merged may be about to be made anew."""

@@ -19,6 +19,7 @@ from hive_metastore.ttypes import (
     GetTablesResult,
     MetaException,
     NoSuchObjectException,
+    SkewedInfo,
     StorageDescriptor,
     Table,
     UnknownDBException,
@@ -36,6 +37,7 @@ class Metastore:
 
     def __init__(self, without: tuple[str, ...] = NOT_IN_HIVE_4) -> None:
         self.tables: dict[tuple[str, str], dict[str, str]] = {}
+        self.skewed: set[tuple[str, str]] = set()
         self.columns = 3
         self.says: MetaException | None = None
         self.asked: list[str] = []
@@ -52,6 +54,11 @@ class Metastore:
     def add(self, database: str, name: str, head: str) -> None:
         """An Iceberg table."""
         self.tables[database, name] = {"table_type": "ICEBERG", "metadata_location": head}
+
+    def add_skewed(self, database: str, name: str) -> None:
+        """A table of Hive's own, skewed by list bucketing: its locations are a map with lists for keys."""
+        self.tables[database, name] = {}
+        self.skewed.add((database, name))
 
     def get_table(self, dbname: str, tbl_name: str) -> Table:
         self.asked.append("get_table")
@@ -89,9 +96,10 @@ class Metastore:
 
     def _table(self, database: str, name: str) -> Table:
         columns = [FieldSchema(f"c{at}", "string", None) for at in range(self.columns)]
-        return Table(
-            name, database, "me", 1, 2, 0, StorageDescriptor(columns), [], self.tables[database, name]
-        )
+        stored = StorageDescriptor(columns)
+        if (database, name) in self.skewed:
+            stored.skewedInfo = SkewedInfo(["c0"], [["de"]], {("de",): f"hdfs://n/{name}/c0=de"})
+        return Table(name, database, "me", 1, 2, 0, stored, [], self.tables[database, name])
 
 
 @contextmanager

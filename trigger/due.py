@@ -32,10 +32,12 @@ def dispatch_when_due(fleet: Fleet, most_seconds: float, sleep: Callable[[float]
     ends_at = fleet.clock() + most_seconds
     names = fleet.registry.names()
     while True:
-        rows, now = dispatch(fleet), fleet.clock()
-        # What is due already was launched just now, or cannot be yet: nobody else waits for that.
-        later = (at for at in launch_times(rows, names, now, fleet.policy) if at > now)
+        began = fleet.clock()
+        rows = dispatch(fleet)
+        # What was due before that was launched, or cannot be yet: nobody else waits for that.
+        later = (at for at in launch_times(rows, names, began, fleet.policy) if at > began)
         at = min(later, default=None)
         if at is None or at > ends_at:
             return
-        sleep(at - now)
+        if (rest := at - fleet.clock()) > 0:  # else it became due while others were launched
+            sleep(rest)

@@ -64,27 +64,41 @@ class Fleet:
         The order matters (rule 1): what is noticed is written before the slots are read. `alive` is called before
         each thing that a platform may take its time for.
         """
+        self._look_around(patience_seconds, alive)
+        return self._launch_wanted(alive)
+
+    def _look_around(self, patience_seconds: float, alive: Callable[[], None] = _nothing) -> None:
         heads = self.registry.heads(patience_seconds)
         self.notice(heads, self.store.load(EVERYTHING))
         self.recover(self.store.load(EVERYTHING), alive)
+
+    def _launch_wanted(self, alive: Callable[[], None] = _nothing) -> Rows:
         rows = self.store.load(EVERYTHING)
         launched = self.dispatch_all(rows, alive)
         return self.store.load(EVERYTHING) if launched else rows
 
     def sweep_once(self, sleep: Callable[[float], None] = time.sleep) -> Rows:
         """A round for cron: stays until what it noticed has had its quiet period, so that it can launch."""
-        rows, ends_at = self.sweep(), self.clock() + self.policy.max_wait_seconds
-        while (next_at := self._next_due(rows)) is not None and next_at <= ends_at:
+        ends_at: float | None = None
+        while True:
+            self._look_around(_ONE_SHOT_PATIENCE_SECONDS)
+            began = self.clock()
+            rows = self._launch_wanted()
+            ends_at = ends_at or self.clock() + self.policy.max_wait_seconds
+            next_at = self._next_due(rows, began)
+            if next_at is None or next_at > ends_at:
+                return rows
             sleep(max(0.0, next_at - self.clock()))
-            rows = self.sweep()
-        return rows
 
-    def _next_due(self, rows: Rows) -> float | None:
-        """When the next of the waiting tables may be taken that may not be taken yet."""
-        known, now = {table.name for table in self.registry.tables}, self.clock()
+    def _next_due(self, rows: Rows, began: float) -> float | None:
+        """When the next of the waiting tables may be taken that could not be when launching began.
+
+        One that became due since may have been passed by: a platform may take its time for a launch.
+        """
+        known = {table.name for table in self.registry.tables}
         mine = (row for row in rows.tables.values() if row.name in known and waits(row))
-        due = (due_at(row, now, self.policy) for row in mine)
-        return min((at for at in due if at > now), default=None)
+        due = (due_at(row, began, self.policy) for row in mine)
+        return min((at for at in due if at > began), default=None)
 
     def notice(self, heads: Mapping[str, Head], rows: Rows) -> None:
         """13. Compares heads with what was noticed last."""

@@ -111,7 +111,8 @@ class Intake:
         try:
             found = registry.directory.find(hint)
         except Refused as refused:
-            self._vain_looks += looked
+            # A catalog that is away tells of no place: it is asked again as soon as ever.
+            self._vain_looks += looked and not registry.lacks_places
             if isinstance(hint, LocationHint) and registry.lacks_places:
                 raise Transient(f"{refused}; but not all places are known yet") from None
             raise

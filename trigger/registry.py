@@ -30,7 +30,7 @@ class Registry:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = self._known = settings
         self._sources: dict[str | None, HeadSource] = {}
-        self._opening = threading.Lock()
+        self._opening: dict[str | None, threading.Lock] = {}
         self._looking = Looking(self._source, clock)
         self._listing = Listing(self._source, clock)
         self._listed: dict[Namespace, tuple[str, ...]] = {}
@@ -129,14 +129,15 @@ class Registry:
 
     def close(self) -> None:
         """Lets go of connections."""
-        for source in self._sources.values():
+        for source in list(self._sources.values()):
             source.close()
 
     def _list_tables(self, catalog: str | None, namespace: str) -> Iterable[str]:
         return self._listed.get((catalog, namespace), ())
 
     def _source(self, name: str | None) -> HeadSource:
-        with self._opening:
+        # A lock for each: one that takes its time (a credential_process, say) holds up no other.
+        with self._opening.setdefault(name, threading.Lock()):
             if name not in self._sources:
                 self._sources[name] = open_source(self._settings.catalog_properties(name), name)
             return self._sources[name]

@@ -78,7 +78,9 @@ def _read(
     found = dict(zip(wanted, columns, strict=True))
     for field_id, values in found.items():
         form = shape.forms.get(field_id)
-        if form is not None and not fits(values.type, form):
+        if form == pa.large_string() and pa.types.is_large_binary(values.type):
+            found[field_id] = values.cast(form)  # of a writer that does not mark texts as such
+        elif form is not None and not fits(values.type, form):
             raise Invalid(
                 f"{path}: column {'.'.join(there[field_id])} holds {values.type}, but is {form} in {shape.changelog}: "
                 "its values cannot be compared with others. Roll the changelog back to the snapshot before the file, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from uuid import UUID
@@ -156,15 +156,18 @@ def resolve_shape(
         rejects=settings.on_bad_row == "quarantine",
         keeps_deleted=settings.delete_mode == "soft",
     )
-    return replace(shape, forms=_forms(schema, shape.narrow_ids))
+    return replace(shape, forms=_forms(schema, shape))
 
 
-def _forms(schema: Schema, field_ids: Sequence[int]) -> dict[int, pa.DataType]:
-    return {
+def _forms(schema: Schema, shape: ChangelogShape) -> dict[int, pa.DataType]:
+    forms = {
         leaf.field_id: one_form(schema_to_pyarrow(leaf.kind))
         for leaf in leaf_columns(schema)
-        if leaf.field_id in field_ids
+        if leaf.field_id in shape.narrow_ids
     }
+    compared = {*shape.key_ids, *shape.sequence.field_ids, *shape.old_key_ids}
+    # Of the time at which a row was deleted only matters whether there is one.
+    return {one: form for one, form in forms.items() if one in compared or not pa.types.is_temporal(form)}
 
 
 def _row_ids(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
@@ -18,8 +19,9 @@ from icemirror.errors import REBUILD
 from spark_job.changelog.bad_rows import sift
 from spark_job.changelog.bulk import require_short
 from spark_job.changelog.change_file import ChangeFile
+from spark_job.changelog.narrow import read_sequence
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.columns.parquet_columns import check_ids, column_paths, open_parquet, read_at, read_columns
+from spark_job.columns.parquet_columns import check_ids, column_paths, iter_column, open_parquet
 from spark_job.files.immutable import ReadOnce
 from spark_job.files.round_trips import for_each
 from spark_job.key_index.keys import U64, Indices, Mask
@@ -91,8 +93,8 @@ def not_followed(shape: ChangelogShape, path: str, row: int) -> SourceTruncated:
     values = ", ".join(repr(value) for value in sorted(filter(None, shape.truncates)))
     return SourceTruncated(
         f"{shape.changelog}: {path}: row {row} says that the source table was truncated ({values}). To follow that, "
-        f"{REBUILD}; with on_truncate: rebuild the next merge does it. To pass over such rows instead, and keep all "
-        "others, name the operation in ignore of operation_values (or have the connector write none: "
+        f"{REBUILD}; with on_truncate: rebuild a merge that comes to it does that. To pass over such rows instead, and "
+        "keep all others, name the operation in ignore of operation_values (or have the connector write none: "
         "skipped.operations of Debezium), then `icemirror resume`."
     )
 
@@ -155,14 +157,13 @@ def _read(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> tuple[int, ...
             check_ids(parquet, file.path, shape.last_column_id)
         wanted = (shape.operation_id, *shape.sequence.field_ids)
         names = column_paths(parquet, file.path, wanted)
+        if shape.operation_id not in names:
+            return ()  # older than the column: no row of it has an operation
         require_short(io, file.path, parquet, [".".join(name) for name in names.values()])
-        (operations,) = read_columns(parquet, file.path, (shape.operation_id,))
-        values = pa.array(sorted(filter(None, shape.truncates)), pa.large_string())
-        told = pa.compute.is_in(operations.cast(pa.large_string()), value_set=values)
-        rows = np.flatnonzero(told.to_numpy(zero_copy_only=False))
+        rows = _truncating_rows(parquet, file.path, shape.operation_id, shape)
         if not len(rows):
             return ()
-        columns = read_at(parquet, file.path, shape.sequence.field_ids, rows)
+        columns = read_sequence(parquet, file.path, shape, rows)
 
     def convert(some: _Sequences) -> tuple[int, ...]:
         if not len(some):
@@ -173,3 +174,15 @@ def _read(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> tuple[int, ...
 
     last, _, _ = sift(_Sequences(tuple(columns), rows), convert)
     return last
+
+
+def _truncating_rows(parquet: pq.ParquetFile, path: str, operation_id: int, shape: ChangelogShape) -> Indices:
+    """A piece at a time: many files are looked at side by side, and each may have millions of events."""
+    values = pa.array(sorted(filter(None, shape.truncates)), pa.large_string())
+    found: list[Indices] = [np.empty(0, dtype=np.intp)]
+    first = 0
+    for operations in iter_column(parquet, path, operation_id):
+        told = pa.compute.is_in(operations.cast(pa.large_string()), value_set=values)
+        found.append(first + np.flatnonzero(told.to_numpy(zero_copy_only=False)))
+        first += len(operations)
+    return np.concatenate(found)

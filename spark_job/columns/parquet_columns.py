@@ -183,6 +183,19 @@ def read_columns(
     return [_in_one_piece(in_one_form(_pick(table, name))) for name in wanted]
 
 
+def iter_column(parquet: pq.ParquetFile, path: str, field_id: int) -> Iterator[pa.Array]:
+    """As `read_columns` one column of all row groups, some rows at a time."""
+    name = column_paths(parquet, path, (field_id,))[field_id]
+    rows = 0
+    for batch in parquet.iter_batches(_BATCH_ROWS, columns=[".".join(name)]):
+        rows += len(batch)
+        yield _in_one_piece(in_one_form(_pick(pa.Table.from_batches([batch]), name)))
+    if rows != parquet.metadata.num_rows:
+        raise Corrupt(
+            f"{path}: the Parquet file is damaged: {rows} rows were read of {parquet.metadata.num_rows}"
+        )
+
+
 def _pick(table: pa.Table, name: tuple[str, ...]) -> pa.ChunkedArray:
     """A column, or a field of a struct: NULL where the struct is."""
     column = table[name[0]]

@@ -24,6 +24,7 @@ from hive_metastore.ttypes import (
     LockState,
     MetaException,
     NoSuchLockException,
+    SkewedInfo,
     Table,
     UnlockRequest,
 )
@@ -31,7 +32,7 @@ from pyiceberg.catalog import METADATA_LOCATION, PREVIOUS_METADATA_LOCATION, URI
 from pyiceberg.catalog.hive import HIVE_PRIMITIVE_TYPES, _HiveClient
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import PrimitiveType, TimestampNanoType, TimestamptzNanoType
-from thrift.Thrift import TApplicationException, TException
+from thrift.Thrift import TApplicationException, TException, TType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
@@ -56,6 +57,16 @@ def use_metastores(catalog: Catalog) -> None:
     seams._client = Metastores(catalog.properties)
     for kind, name in _MORE_TYPES.items():
         HIVE_PRIMITIVE_TYPES.setdefault(kind, name)
+    SkewedInfo.read = _pass_over
+    for declared in TException.__subclasses__():
+        if declared.__module__ == MetaException.__module__:
+            # Generated as immutable; but a context manager that lets an error pass gives it its traceback back.
+            declared.__setattr__ = BaseException.__setattr__
+
+
+def _pass_over(_: SkewedInfo, protocol: Any) -> None:  # noqa: ANN401 (thrift has no types)
+    """Instead of reading it: it has a map with lists for keys, which no dict takes. Nobody here asks for it."""
+    protocol.skip(TType.STRUCT)
 
 
 class Metastores:
@@ -151,6 +162,8 @@ class _Client(Client):  # type: ignore[misc]
         self._lock_id = None
         try:
             super().unlock(rqst)
+        except NoSuchLockException:
+            return  # it was taken away, which the commit has been told, or came too late to matter
         except (TTransportException, OSError):
             self._iprot.trans.close()
             with suppress(TException, OSError), self._metastores as client:

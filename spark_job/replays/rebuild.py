@@ -56,6 +56,7 @@ from spark_job.pipeline import Pipeline
 from spark_job.planning.left import left_after
 from spark_job.planning.stock import Prepared, plan_table
 from spark_job.planning.task import Task, next_task
+from spark_job.planning.truncated import stop_at_truncation
 from spark_job.replays.made_with import made_with
 from spark_job.replays.reanchor import reanchored
 from spark_job.staging.stage import Place, Stage, begin_stage, find_stage, fulfilled
@@ -144,6 +145,8 @@ def _find_stage(
     stage = begin_stage(mirror, place, made_with(table))
     prepared = _survey(pipeline, table, stage, standing)
     prepared.require_same_columns()
+    if place.by_policy and table.on_truncate == "stop":
+        stop_at_truncation(prepared)
     head = prepared.changelog.current_snapshot()
     if head is None:
         _require_that_it_may_be_empty(prepared, _followed(mirror, standing), place)

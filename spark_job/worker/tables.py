@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from icemirror.errors import IcemirrorError, Transient
-from icemirror.failure import failure_of
+from icemirror.failure import MORE_IN_LOG, failure_of
 from icemirror.result import Advance, ErrorResult
 from icemirror.settings import Settings
 from icemirror.state.events import Names
@@ -45,13 +45,20 @@ class Tables:
         return self._problem
 
     def _discover(self) -> None:
+        """Whatever a catalog does, the tables that are listed, and those that were found before, are served."""
+        before = self._problem
         try:
             self._known, self._problem = discover_tables(self._settings, self._pipeline.catalogs), None
-        except IcemirrorError as error:
-            log.warning("discover failed", reason=str(error))
-            failure = failure_of(error)
+        except Exception as error:
+            failure = failure_of(error, MORE_IN_LOG)
             said = f"the job could not look for changelogs, so it does not know this table: {failure.message}"
             self._problem = failure.model_copy(update={"message": said})
+            if self._problem == before:
+                return
+            if isinstance(error, IcemirrorError):
+                log.warning("discover failed", reason=str(error))
+            else:
+                log.failure("discover failed", error)
 
     def replay(self, name: str, replay: Replay) -> ReplayStep:
         """Does the next step of a replay."""

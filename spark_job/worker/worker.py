@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from icemirror.crash import reach
 from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
-from icemirror.failure import failure_of
+from icemirror.failure import MORE_IN_LOG, failure_of
 from icemirror.result import Advance, ErrorResult, UpToDate
 from icemirror.state.actions import Action, Idle
 from icemirror.state.apply import apply
@@ -42,7 +42,6 @@ _LOOK_SECONDS = 0.25  # how often a lingering worker looks whether there is some
 _LOOKS_A_LEASE = 4
 _LONGEST_SLICE_SECONDS = 6 * 3600.0
 _STATE_ATTEMPTS = 5
-_MORE = "the job's log says more"
 
 log = get_log(__name__)
 
@@ -182,16 +181,16 @@ def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOu
     try:
         step = around.replay(turn.table, replay) if replay else around.advance(turn.table)
     except Conflict as error:
-        return Overtaken(failure_of(error, _MORE))
+        return Overtaken(failure_of(error, MORE_IN_LOG))
     except IcemirrorError as error:
         log.failure("merge failed", error)
         around.report(error)
-        turn.error = failure_of(error, _MORE)
+        turn.error = failure_of(error, MORE_IN_LOG)
         return MergeFailed(turn.error)
     except Exception as error:
         log.failure("merge failed unexpectedly", error)
         around.report(error)
-        turn.error = failure_of(error, _MORE)
+        turn.error = failure_of(error, MORE_IN_LOG)
         return MergeFailed(turn.error)
     if isinstance(step, ReplayStep):
         turn.note_replay(step)

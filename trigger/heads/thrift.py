@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -184,4 +184,9 @@ class _Reader:
 
     def _map(self, depth: int) -> dict[object, object]:
         key, value, size = self._number(">b"), self._number(">b"), self._number(">i")
-        return {self._value(key, depth): self._value(value, depth) for _ in range(size)}
+        return {_key(self._value(key, depth)): self._value(value, depth) for _ in range(size)}
+
+
+def _key(value: object) -> object:
+    """Of a map: some have lists for keys (a skewed table's locations), which a dict takes as text only."""
+    return value if isinstance(value, Hashable) else str(value)

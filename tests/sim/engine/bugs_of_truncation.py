@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from icemirror.cursor import Cursor
-from spark_job import merge_slice
+from spark_job import merge_slice, pipeline
 from spark_job.changelog import read_changes, rejected, truncations
 from spark_job.planning import truncated
 from spark_job.planning.plan import Slice
@@ -77,6 +77,11 @@ def swapped_before_what_came_with_the_truncation(_lacks: Any) -> Any:
     return instead(False)(None)
 
 
+@plant((pipeline, "require_truncation_ahead"))
+def truncation_that_was_taken_back_still_followed(_require: Any) -> Any:
+    return instead(None)(None)
+
+
 @plant((truncations, "_last"))
 def first_truncation_of_a_file_taken_for_its_last(_last: Any) -> Any:
     def wrong(parts: Any, rows: Any) -> Any:
@@ -91,3 +96,5 @@ def truncation_lost_where_a_rebuild_goes_on_elsewhere(source: Any) -> Any:
 
 
 NAMES = frozenset(BUGS) - _before
+TAKEN_BACK = frozenset({"truncation that was taken back still followed"})
+"""Those that only show where commits of the changelog are."""

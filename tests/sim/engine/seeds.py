@@ -142,4 +142,5 @@ FOUND_BY: dict[str, int] = {
     "truncation lost where a rebuild goes on elsewhere": 70159,
     "truncation not kept with the cursor": 70006,
     "truncation passed over": 70006,
+    "truncation that was taken back still followed": 90058,
 }

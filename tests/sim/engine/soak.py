@@ -30,6 +30,7 @@ from tests.sim.engine.story import (
     FIRST_WITHOUT_KEYS,
     run_seed,
 )
+from tests.sim.engine.truncations import FIRST_WITH_COMMITS_TAKEN_BACK
 from tests.soak.campaign import Campaign
 
 MOST_SEEDS = 500
@@ -71,6 +72,8 @@ def first_seed_that_finds(name: str, most: int = MOST_SEEDS) -> int | None:
         first, step = FIRST_WITH_REJECTS, 3
     elif name in bugs_of_soft_deletes.NAMES:
         first, step = FIRST_WITH_SOFT_DELETES, 5
+    elif name in bugs_of_truncation.TAKEN_BACK:
+        first, step = FIRST_WITH_COMMITS_TAKEN_BACK, 9
     elif name in bugs_of_truncation.NAMES:
         first, step = FIRST_WITH_TRUNCATIONS, 9
     for seed in range(first, first + step * most, step):

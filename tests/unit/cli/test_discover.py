@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError, ServiceUnavailableError
 
 from icemirror.cli.main import run
+from icemirror.errors import Kind
 from icemirror.settings import load_settings
 from spark_job.worker.discover import is_absent
 from spark_job.worker.tables import Tables
@@ -64,6 +67,30 @@ def test_a_worker_serves_the_other_namespaces(config: Path) -> None:
     both = "[{namespace: nons, match: '*_changelog'}, {namespace: lab, match: '*_changelog'}]"
     config.write_text(config.read_text().replace("[{namespace: lab, match: '*_chnagelog'}]", both))
     tables = Tables(load_settings(config, os.environ), "run")
+    assert tables.names() == {"lab.world"}
+    assert tables.blind() is None
+
+
+def test_a_catalog_that_fails_in_an_unknown_way_ends_no_worker(
+    config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed = "tables: [{changelog: lab.world_changelog, mirror: lab.world}]\n"
+    config.write_text(config.read_text() + listed)
+    tables = Tables(load_settings(config, os.environ), "run")
+    monkeypatch.setattr("spark_job.worker.tables._AGAIN_SECONDS", 0.0)
+
+    def fail(*_: object) -> NoReturn:
+        raise KeyError("what nobody expects")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlCatalog, "list_tables", fail)
+        for _ in range(3):
+            assert tables.names() == {"lab.world"}
+    problem = tables.blind()
+    assert problem is not None
+    assert problem.kind is Kind.UNEXPECTED
+    assert "KeyError" in problem.message
+    assert [record.message for record in caplog.records].count("discover failed") == 1
     assert tables.names() == {"lab.world"}
     assert tables.blind() is None
 

@@ -4,18 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from inspect import signature
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from hive_metastore.ThriftHiveMetastore import Client
+from hive_metastore.ttypes import LockResponse, LockState, MetaException, NoSuchLockException
 from pyiceberg.catalog.hive import HiveCatalog, SchemaToHiveConverter, _HiveClient
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType, UUIDType
 
 from icemirror.errors import Invalid, Transient
-from spark_job.iceberg.failures import named
+from icemirror.telemetry.logs import bind
+from spark_job.iceberg.create import create_mirror
+from spark_job.iceberg.failures import answered, named, named_for
 from spark_job.iceberg.open_catalog import open_catalog
 from tests.metastore import NOT_IN_HIVE_2, NOT_IN_HIVE_4, Metastore, serving
+from tests.unit.merge.lab import ID_AND_NAME, Lab
 
 DEAD = "thrift://127.0.0.1:9"
+WHY = "The transaction for alter partition did not commit successfully"
+
+
+class Failing(Metastore):
+    """Its database is away for a moment."""
+
+    def get_table(self, dbname: str, tbl_name: str) -> NoReturn:
+        raise MetaException(WHY)
+
+    def create_database(self, database: Any) -> NoReturn:
+        raise MetaException(WHY)
+
+
+class Forgetful(Metastore):
+    """Gives a lock, and has forgotten it when it is asked: it was held for too long."""
+
+    def lock(self, rqst: Any) -> LockResponse:
+        return LockResponse(1, LockState.ACQUIRED)
+
+    def check_lock(self, rqst: Any) -> NoReturn:
+        raise NoSuchLockException("No such lock lockid:1")
+
+    def unlock(self, rqst: Any) -> NoReturn:
+        raise NoSuchLockException("No such lock lockid:1")
+
+    def alter_table_with_environment_context(self, *_: object) -> None:
+        pytest.fail("altered without a lock")
 
 
 @pytest.fixture(params=[NOT_IN_HIVE_2, NOT_IN_HIVE_4], ids=["hive-2", "hive-4"])
@@ -62,6 +97,38 @@ def test_a_table_of_another_kind_needs_a_person(hive: Metastore) -> None:
     hive.tables["raw", "csv"] = {}
     with pytest.raises(Invalid, match="no Iceberg table"), named("raw.csv"):
         opened(hive.uri).load_table("raw.csv")
+
+
+def test_a_table_that_cannot_be_loaded_for_a_moment_is_tried_again() -> None:
+    with serving(Failing()) as server, pytest.raises(Transient, match=WHY), named(), answered("raw.orders"):
+        opened(server.uri).load_table("raw.orders")
+
+
+def test_a_mirror_that_cannot_be_made_for_a_moment_is_tried_again(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    with serving(Failing()) as server:
+        catalog = opened(server.uri, warehouse=f"file://{tmp_path}")
+        with (
+            pytest.raises(Transient, match=WHY),
+            named_for("lab.world"),
+            bind(batch="1"),
+        ):  # as a slice is merged
+            create_mirror(catalog, lab.table, lab.changelog, ID_AND_NAME, {1: 1, 2: 2})
+
+
+def test_a_skewed_table_hides_no_other(hive: Metastore) -> None:
+    hive.add_skewed("raw", "clicks")
+    assert opened(hive.uri).list_tables("raw") == [("raw", "orders")]
+
+
+def test_a_commit_whose_lock_was_lost_is_known_not_to_have_happened(tmp_path: Path) -> None:
+    server = Forgetful()
+    server.add("raw", "orders", Lab.make(tmp_path).changelog.metadata_location)
+    with serving(server):
+        catalog = opened(server.uri)
+        table = catalog.load_table("raw.orders")
+        with pytest.raises(CommitFailedException, match="lock away"):
+            catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "b"}),))
 
 
 def test_every_type_of_a_column_has_a_name_in_hive(hive: Metastore) -> None:

@@ -15,6 +15,9 @@ def test_a_cursor_without_a_truncation_is_written_as_ever() -> None:
     assert cursor.model_dump_json() == BEFORE
     assert Cursor.model_validate_json(BEFORE) == cursor
     assert "truncated" not in cursor.model_dump(mode="json")["sources"][0]
+    assert cursor.model_dump(exclude_none=True)["sources"] == (
+        {"uuid": "u", "snapshot_id": 7, "sequence_number": 3},
+    )
 
 
 def test_a_cursor_with_a_truncation_is_read_as_it_was_written() -> None:

@@ -24,6 +24,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from tests.unit.merge.asking import ask
 from tests.unit.merge.evolving import assert_sound
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
 
@@ -182,3 +183,49 @@ def test_a_file_whose_values_are_of_another_type_is_refused_by_name(
     assert error is not None
     assert error.kind == "invalid"
     assert f"column {column} holds " in error.message
+
+
+TEXTS = changelog_schema(("id", StringType()), ("name", StringType()))
+
+
+def told(operation: str, sequence: int, key: str = "k") -> pa.Table:
+    cdc = {"cdc_operation": operation, "sequence_number": sequence_text(sequence)}
+    return rows_table(TEXTS, [{"id": key, "name": f"{sequence}", **cdc}])
+
+
+def unmarked(table: pa.Table, column: str) -> pa.Table:
+    """As Impala, and old Hive and Presto, write texts: bytes of which the file does not say that they are text."""
+    at = table.column_names.index(column)
+    return table.set_column(
+        at, table.schema.field(at).with_type(pa.binary()), table[column].cast(pa.binary())
+    )
+
+
+@pytest.mark.parametrize("column", ["id", "name", "cdc_operation", "sequence_number"])
+def test_texts_that_are_not_marked_as_such_are_merged(tmp_path: Path, column: str) -> None:
+    lab = Lab.make(tmp_path, TEXTS)
+    lab.commit(told("INSERT", 1))
+    lab.merge()
+    lab.commit(unmarked(told("UPDATE", 2), column), told("INSERT", 2, "other"), told("UPDATE", 3))
+    lab.merge()
+    lab.commit(unmarked(told("UPDATE", 4), column), unmarked(told("DELETE", 4, "other"), column))
+    lab.merge()
+    assert lab.rows() == {"k": "4"}
+    assert len(ask(lab, "k").events) == 4
+    assert_sound(lab)
+
+
+@pytest.mark.parametrize("unit", ["ms", "ns"])
+def test_the_time_of_a_delete_may_be_in_another_unit(tmp_path: Path, unit: str) -> None:
+    gone, version = NestedField(3, "gone", TimestampType()), NestedField(4, "version", LongType())
+    schema = Schema(*BY_TIME.fields[:2], gone, version, identifier_field_ids=[1])
+    options = "profile: generic\nupsert_only: true\nsequence_column: version\ndelete_column: gone"
+    lab = Lab.make(tmp_path, schema, options=options)
+    rows = [
+        {"id": 1, "name": "a", "version": 1, "gone": None},
+        {"id": 2, "name": "b", "version": 1, "gone": SOON},
+    ]
+    table, kind = rows_table(schema, rows), pa.timestamp(unit)
+    lab.commit(table.set_column(2, table.schema.field("gone").with_type(kind), table["gone"].cast(kind)))
+    lab.merge()
+    assert lab.rows() == {1: "a"}

@@ -9,29 +9,23 @@ import pytest
 
 from icemirror.result import Rebuilt, Staged
 from icemirror.state.replay import Replay
+from spark_job.columns import parquet_columns
 from spark_job.iceberg.mirror import read_mirror
 from spark_job.replays.replay import replay_step
 from spark_job.replays.resync import advance, look_ahead, take_stock
-from spark_job.verify.check import Options, verify_table
 from tests.unit.iceberg.samples import commit_snapshot, manifest_of
 from tests.unit.merge.anew import lose_history, made_anew, steps
 from tests.unit.merge.lab import Lab, write_file
-from tests.unit.merge.truncating import VALUES, file_of, followed, make, tell
-
-
-def filled(folder: Path, options: str = "", batch: int = 3) -> Lab:
-    """A mirror of three rows."""
-    lab = make(folder, options, batch)
-    tell(lab, "I1@1 I2@1", "I3@1")
-    tell(lab, "U1@2=b D2@2 I4@2")
-    lab.merge()
-    assert lab.rows() == {1: "b", 3: "I3@1", 4: "I4@2"}
-    return lab
-
-
-def is_verified(lab: Lab) -> bool:
-    """Rows, index and changelog agree."""
-    return verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+from tests.unit.merge.truncating import (
+    VALUES,
+    file_of,
+    filled,
+    followed,
+    is_verified,
+    make,
+    rebuild_now,
+    tell,
+)
 
 
 def test_rows_before_a_truncation_are_gone_and_those_after_it_there(tmp_path: Path) -> None:
@@ -111,6 +105,19 @@ def test_of_equal_sequences_the_commit_the_file_and_the_row_decide(tmp_path: Pat
     assert is_verified(lab)
 
 
+def test_files_are_looked_at_for_truncations_a_piece_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make(tmp_path, batch=100)
+    tell(lab, "I1@1 I2@2 T@3 I3@4 I4@5 T@6 I5@7 I6@8", "I7@5 I8@9")
+    monkeypatch.setattr(parquet_columns, "_BATCH_ROWS", 3)
+    lab.merge()
+    assert lab.rows() == {5: "I5@7", 6: "I6@8", 8: "I8@9"}
+    last = followed(lab)
+    assert last is not None
+    assert (last.file, last.row) == (0, 5)
+
+
 def test_many_truncations_cost_one_rebuild(tmp_path: Path) -> None:
     lab = filled(tmp_path, batch=2)
     for at in range(10, 16):
@@ -166,48 +173,6 @@ def test_a_rebuild_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     assert second.events > first.events
     again.merge()
     assert lab.rows() == {1: "n"}
-
-
-def test_stop_names_the_row_and_writes_nothing(tmp_path: Path) -> None:
-    lab = filled(tmp_path, "on_truncate: stop")
-    before = lab.mirror.metadata_location, lab.files_on_disk()
-    tell(lab, "I9@3 T@4")
-    error = lab.try_merge().error
-    assert error is not None
-    assert error.kind == "invalid"
-    assert "row 1 says that the source table was truncated ('TRUNCATE')" in error.message
-    assert "replay --full" in error.message
-    assert (lab.mirror.metadata_location, lab.files_on_disk()) == before
-
-
-def test_a_rebuild_that_a_person_asks_for_follows_what_stopped_the_table(tmp_path: Path) -> None:
-    lab = filled(tmp_path, "on_truncate: stop")
-    tell(lab, "I9@3 T@4 I1@5=n")
-    assert lab.try_merge().error is not None
-    rebuild_now(lab)
-    assert lab.rows() == {1: "n"}
-    lab.merge()
-    assert is_verified(lab)
-
-
-def test_stop_holds_for_a_first_merge_as_well(tmp_path: Path) -> None:
-    lab = make(tmp_path, "on_truncate: stop")
-    tell(lab, "I9@3 T@4")
-    error = lab.try_merge().error
-    assert error is not None
-    assert "was truncated" in error.message
-    assert not lab.catalog.table_exists("lab.world")
-
-
-def rebuild_now(lab: Lab) -> None:
-    """What `icemirror replay --full` asks for."""
-    replay = Replay(id="full-1", full=True, requested_at=0.0)
-    for _ in range(30):
-        step = replay_step(lab.pipeline, lab.table, replay)
-        if step.done:
-            return
-        replay = replace(replay, progress=step.progress)
-    pytest.fail("not done")
 
 
 def test_a_rebuild_keeps_to_truncations_that_were_followed(tmp_path: Path) -> None:

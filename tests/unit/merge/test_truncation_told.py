@@ -1,15 +1,19 @@
-"""What `explain-key` and `adopt` make of truncations."""
+"""What `explain-key`, `adopt`, replays and the mirror's own columns make of truncations."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
+from icemirror.errors import Invalid
+from icemirror.state.replay import Replay
 from spark_job.adopt.adopt import adopt_table
+from spark_job.replays.replay import replay_step
 from tests.unit.merge.asking import ask, fates, kinds, noted
 from tests.unit.merge.lab import Lab
-from tests.unit.merge.test_truncation import filled, is_verified, rebuild_now
-from tests.unit.merge.truncating import followed, make, tell
+from tests.unit.merge.truncating import VALUES, filled, followed, is_verified, make, rebuild_now, tell
 
 
 def test_events_before_a_truncation_are_told_apart(tmp_path: Path) -> None:
@@ -63,6 +67,17 @@ def test_a_key_that_comes_again_after_a_truncation_is_new(tmp_path: Path) -> Non
     assert created(lab) == after
 
 
+def test_a_rebuild_keeps_when_keys_came_in_with_the_very_sequence_of_a_truncation(tmp_path: Path) -> None:
+    lab = make(tmp_path, "metadata_columns: {created_at: created}", batch=100)
+    tell(lab, "I1@1 I2@1")
+    lab.merge()
+    tell(lab, "T@4 I1@4=n I2@5=n")  # one transaction, one sequence
+    lab.merge()
+    before = created(lab)
+    rebuild_now(lab)
+    assert created(lab) == before
+
+
 def test_a_table_that_is_adopted_knows_the_truncations_up_to_its_cursor(tmp_path: Path) -> None:
     lab = make(tmp_path, batch=100)
     tell(lab, "I1@1 I2@1")
@@ -89,3 +104,17 @@ def test_rows_of_a_table_that_was_adopted_before_anything_was_merged_are_truncat
     lab.merge()
     assert lab.rows() == {2: "n"}
     assert is_verified(lab)
+
+
+def test_what_a_replay_says_of_a_truncation_that_was_passed_over_is_true(tmp_path: Path) -> None:
+    ignoring = VALUES.replace("truncate", "ignore")
+    lab = filled(tmp_path).reconfigure(ignoring, "batch_size: 3\n")
+    told = tell(lab, "I8@3 T@4 I9@5")
+    lab.merge()
+    follows = lab.reconfigure(VALUES, "batch_size: 3\n")
+    some = Replay(id="some", from_snapshot=told, requested_at=0.0)
+    with pytest.raises(Invalid, match="replay --full") as raised:
+        replay_step(follows.pipeline, follows.table, some)
+    assert follows.merge().outcome == "up-to-date", "the cursor is past it: no merge will ever follow it"
+    assert "a merge that comes to it" in str(raised.value)
+    assert "the next merge" not in str(raised.value)

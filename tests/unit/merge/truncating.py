@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyiceberg.schema import Schema
 
 from icemirror.cursor import Truncation
+from icemirror.state.replay import Replay
 from spark_job.iceberg.mirror import read_mirror
+from spark_job.replays.replay import replay_step
 from spark_job.runtime.engine import Engine, InProcess
+from spark_job.verify.check import Options, verify_table
 from tests.unit.merge.lab import ID_AND_NAME, Lab, events, rows_table, sequence_text
 
 VALUES = "operation_values: {insert: [INSERT], update: [UPDATE], delete: [DELETE], truncate: [TRUNCATE]}"
@@ -51,3 +56,29 @@ def followed(lab: Lab) -> Truncation | None:
     """The last truncation that the mirror knows of."""
     cursor = read_mirror(lab.mirror, "lab.world").cursor
     return cursor.source.truncated if cursor else None
+
+
+def filled(folder: Path, options: str = "", batch: int = 3) -> Lab:
+    """A mirror of three rows."""
+    lab = make(folder, options, batch)
+    tell(lab, "I1@1 I2@1", "I3@1")
+    tell(lab, "U1@2=b D2@2 I4@2")
+    lab.merge()
+    assert lab.rows() == {1: "b", 3: "I3@1", 4: "I4@2"}
+    return lab
+
+
+def is_verified(lab: Lab) -> bool:
+    """Rows, index and changelog agree."""
+    return verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+
+
+def rebuild_now(lab: Lab) -> None:
+    """What `icemirror replay --full` asks for."""
+    replay = Replay(id="full-1", full=True, requested_at=0.0)
+    for _ in range(30):
+        step = replay_step(lab.pipeline, lab.table, replay)
+        if step.done:
+            return
+        replay = replace(replay, progress=step.progress)
+    pytest.fail("not done")

@@ -143,8 +143,11 @@ def dms(folder: Path, *rows: dict[str, object]) -> Lab:
     return lab
 
 
-def test_files_of_a_full_load_of_dms_need_not_have_its_columns(tmp_path: Path) -> None:
-    options = "profile: dms\nsequence_column: ts\nmetadata_columns: {source_sequence: s}"
+@pytest.mark.parametrize(
+    "more", ["", "operation_values: {insert: [I], update: [U], delete: [D], truncate: [T]}"]
+)
+def test_files_of_a_full_load_of_dms_need_not_have_its_columns(tmp_path: Path, more: str) -> None:
+    options = f"profile: dms\nsequence_column: ts\nmetadata_columns: {{source_sequence: s}}\n{more}"
     loaded = Schema(
         NestedField(1, "id", LongType(), required=True),
         NestedField(2, "name", StringType()),

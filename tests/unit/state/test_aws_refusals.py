@@ -24,7 +24,8 @@ def answered(code: str, message: str = "") -> ClientError:
     "error",
     [
         answered("AccessDeniedException"),
-        answered("ExpiredTokenException"),
+        answered("KMS.AccessDeniedException"),
+        answered("KmsAccessDenied"),
         answered("UnrecognizedClientException"),
         answered("InvalidSignatureException"),
         answered("NotAuthorized"),
@@ -43,6 +44,8 @@ def test_permissions_and_credentials_need_a_person(error: Exception) -> None:
     [
         answered("ThrottlingException"),
         answered("InternalServerError"),
+        answered("ExpiredToken"),
+        answered("ExpiredTokenException"),
         EndpointConnectionError(endpoint_url="http://e"),
         ReadTimeoutError(endpoint_url="http://e"),
         OSError("no route"),

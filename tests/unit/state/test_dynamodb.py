@@ -284,7 +284,7 @@ def test_an_endpoint_that_is_no_address_is_a_matter_of_the_configuration() -> No
     [
         ("AccessDeniedException", Invalid, "needs valid credentials"),
         ("UnrecognizedClientException", Invalid, "needs valid credentials"),
-        ("ExpiredTokenException", Invalid, "needs valid credentials"),
+        ("ExpiredTokenException", Transient, "try again"),
         ("ThrottlingException", Transient, "try again"),
         ("ProvisionedThroughputExceededException", Transient, "try again"),
         ("RequestLimitExceeded", Transient, "try again"),

@@ -103,6 +103,13 @@ def test_what_is_no_iceberg_table_is_named_and_not_listed(hive: Metastore) -> No
     assert heads.list_tables("nowhere") == ()
 
 
+def test_a_skewed_table_hides_no_other(hive: Metastore) -> None:
+    hive.add_skewed("raw", "clicks")
+    heads = heads_of(hive.uri)
+    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert heads.list_tables("raw") == ("orders",)
+
+
 def test_a_refusal_needs_a_person_and_any_other_failure_is_transient(hive4: Metastore) -> None:
     heads = heads_of(hive4.uri)
     hive4.says = MetaException("Got exception: AccessControlException Permission denied: user=me\n\tat x.y")

@@ -16,13 +16,14 @@ from icemirror.state.reads import EVERYTHING
 from icemirror.state.rows import Row, SlotState
 from icemirror.state.sqlite import SqliteStore
 from icemirror.telemetry import names
-from tests.unit.trigger.fakes import DISCOVER, FakeHeads
+from tests.unit.trigger.fakes import DISCOVER, FakeHeads, settings
 from tests.unit.trigger.scene import BY_NAME, HEAD, Scene
 from tests.unit.trigger.test_fleet import ORDERS
 from tests.unit.trigger.test_sources import event, s3_event
 from trigger import registry as module
 from trigger.due import dispatch_when_due
 from trigger.intake import Taken
+from trigger.registry import Registry
 from trigger.sources.refused import Reason, Refused
 
 BY_PLACE = s3_event("shop/orders_changelog/metadata/00002-b.metadata.json")
@@ -41,6 +42,25 @@ def test_a_batch_of_events_for_one_table_is_one_write_and_all_are_counted(scene:
 
 
 def test_a_place_is_found_as_soon_as_the_heads_are_known(scene: Scene) -> None:
+    assert scene.intake.take([BY_PLACE]) == [Taken(frozenset({ORDERS}))]
+
+
+def test_looks_at_a_catalog_that_is_away_do_not_become_fewer(scene: Scene, tmp_path: Path) -> None:
+    scene.fleet.registry.close()
+    scene.fleet.registry = Registry(settings(tmp_path), clock=lambda: scene.now)
+    scene.catalogs[None].error = Transient("away")
+    for pause in (
+        600.0,
+        600.0,
+        600.0,
+        600.0,
+        600.0,
+        31.0,
+    ):  # an outage, in which messages come again and again
+        (outcome,) = scene.intake.take([BY_PLACE])
+        assert isinstance(outcome, Transient)
+        scene.now += pause
+    scene.catalogs[None].error = None
     assert scene.intake.take([BY_PLACE]) == [Taken(frozenset({ORDERS}))]
 
 

@@ -114,6 +114,28 @@ def test_a_catalog_that_hangs_is_waited_for_once_and_hides_no_other_catalogs_cha
     registry.close()
 
 
+def test_a_catalog_that_takes_long_to_open_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+
+    def open_source(_: object, name: str | None) -> FakeHeads:
+        if name == "other":
+            goes_on.wait(20.0)
+        return FakeHeads({"shop.orders_changelog": "m1"})
+
+    monkeypatch.setattr(module, "open_source", open_source)
+    orders = "tables: [{changelog: shop.orders_changelog, mirror: shop.orders, primary_keys: [id]}]"
+    elsewhere = DISCOVER.strip().removesuffix("}]") + ", changelog_catalog: other}]"
+    registry = Registry(settings(tmp_path, f"{orders}\n{elsewhere}\n"))
+    try:
+        registry.refresh(0.1)
+        assert registry.heads(2.0) == {"shop.orders": "m1"}
+    finally:
+        goes_on.set()
+        registry.close()
+
+
 def test_a_catalog_that_is_silent_for_long_counts_as_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

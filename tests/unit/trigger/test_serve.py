@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import boto3
 import pytest
-from botocore.exceptions import NoCredentialsError
+from botocore.exceptions import ClientError, NoCredentialsError
 from moto import mock_aws
 
 from icemirror.errors import BadConfig, Invalid, Transient
@@ -256,6 +256,10 @@ def _raising(error: Exception) -> Callable[..., NoReturn]:
     return fail
 
 
+def _answered(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "m"}}, "ReceiveMessage")
+
+
 class TestSqs:
     @pytest.fixture
     def queue(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
@@ -360,6 +364,23 @@ class TestSqs:
         desk: Any = None  # the client comes first
         with pytest.raises(BadConfig, match=r"trigger\.sources\.sqs: .*region"):
             SqsListener(SqsSource(queue_url="q"), desk)
+
+    def test_a_key_that_may_not_be_used_needs_a_person(self, scene: Scene) -> None:
+        client = SimpleNamespace(receive_message=_raising(_answered("KMS.AccessDeniedException")))
+        end = time.monotonic() + 5.0
+        with pytest.raises(BadConfig, match=r"KMS\.AccessDeniedException"):
+            self.listen(scene, (client, "q"), lambda: time.monotonic() > end)
+
+    def test_a_token_that_has_expired_is_waited_for(self, scene: Scene) -> None:
+        asked: list[object] = []
+
+        def receive(**named: object) -> dict[str, object]:
+            asked.append(named)
+            if len(asked) == 1:
+                raise _answered("ExpiredToken")
+            return {}
+
+        self.listen(scene, (SimpleNamespace(receive_message=receive), "q"), lambda: len(asked) > 1)
 
     def test_a_queue_that_is_not_there_needs_a_person(self, scene: Scene, queue: Any) -> None:
         with pytest.raises(BadConfig, match="queue_url"):
