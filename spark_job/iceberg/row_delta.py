@@ -274,11 +274,11 @@ class RowDelta:
         written: list[ManifestFile] = []
         for kind in dict.fromkeys([*added, *anew]):
             bundles, files = anew.get(kind, []), added.get(kind, [])
-            if files and not (bundles and sum(map(live_entries, bundles[0])) + len(files) <= _most(kind[0])):
-                bundles = [[], *bundles]
-            for together in bundles:
-                written.append(self._write(kind, together, files))
-                files = []
+            room = _most(kind[0]) - len(files)
+            into = next((one for one in bundles if sum(map(live_entries, one)) <= room), None)
+            if files and into is None:
+                written.append(self._write(kind, (), files))
+            written.extend(self._write(kind, one, files if one is into else ()) for one in bundles)
         self._check_gone(written)
         passed = {one.manifest_path for bundles in anew.values() for together in bundles for one in together}
         return written + [one for one in live if one.manifest_path not in passed]
