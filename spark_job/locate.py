@@ -70,9 +70,8 @@ class Index:
         if len(beyond):
             path = layer[found.of[beyond[0]]].path
             raise DamagedSegment(path, f"{path}: an entry is of a data file that the segment does not list")
-        of_root = np.array([*chain.from_iterable(segment.files for segment in layer), DEAD], dtype=np.int32)
-        if self.gone:
-            of_root[np.isin(of_root, list(self.gone))] = DEAD
+        files = chain.from_iterable(segment.files for segment in layer)
+        of_root = np.array([DEAD if one in self.gone else one for one in (*files, DEAD)], dtype=np.int32)
         begins = np.cumsum(sizes) - sizes
         return of_root[np.where(found.file < 0, -1, begins[found.of] + found.file)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from operator import itemgetter
@@ -42,6 +42,7 @@ _FIRST, _NEXT, _END, _AFTER_ITEM = map(re.compile, (r"\s*", r"\s*,\s*", r"\s*\]"
 
 M = TypeVar("M", bound=BaseModel)
 
+_last: deque[tuple[str, TableMetadata]] = deque(maxlen=_MOST_TEXTS)
 _decode = json.JSONDecoder().raw_decode
 _parse_raw = TableMetadataUtil.parse_raw
 
@@ -77,9 +78,19 @@ def dump_json(metadata: TableMetadata, **options: Any) -> str:  # noqa: ANN401 (
     return rest.replace(_NO_SNAPSHOTS, f'"snapshots":[{",".join(map(_texts.get, metadata.snapshots))}]')
 
 
-@lru_cache(_MOST_TEXTS)
 def _parse(data: str) -> TableMetadata:
-    """As PyIceberg does it; whatever is odd is left to PyIceberg itself."""
+    """As PyIceberg does it, once for each of the last texts."""
+    # Compared, not hashed: mostly their lengths differ, or what they begin with.
+    for text, known in _last:
+        if text == data:
+            return known
+    metadata = _make(data)
+    _last.appendleft((data, metadata))
+    return metadata
+
+
+def _make(data: str) -> TableMetadata:
+    """What the text describes; whatever is odd is left to PyIceberg itself."""
     try:
         rest, lists = _read_lists(data)
         document: dict[str, Any] = from_json(rest, cache_strings="keys")

@@ -57,7 +57,6 @@ from spark_job.iceberg.seams import (
     allow_v3_metadata,
     next_row_id,
     refused_updates,
-    write_added,
     write_list,
     write_merged,
 )
@@ -66,6 +65,7 @@ from spark_job.iceberg.view import LiveDelete, LiveFile
 from spark_job.iceberg.write_properties import read_avro_codec, read_number
 
 _MOST_DELETES = 64  # in a manifest that is written anew
+_Kind = tuple[ManifestContent, int]  # with the partition spec: what a manifest has one of
 # The catalog says that it did not begin. After any other error it may still be at it.
 _REFUSALS = (
     AuthorizationExpiredError,
@@ -264,24 +264,36 @@ class RowDelta:
         return self._manifests(), self._summarise()
 
     def _manifests(self) -> list[ManifestFile]:
-        added: list[ManifestFile] = []
+        """Those that are written now, then what is kept of those that were there, in their order.
+
+        What is added goes to a manifest that is written anew in any case, where it has room for it.
+        """
+        existing = known_manifests(self.table.io, self.head) if self.head else ()
+        live = [one for one in existing if one.has_added_files() or one.has_existing_files()]
+        anew, added = self._choose_anew(live), self._added_by_kind()
+        written: list[ManifestFile] = []
+        for kind in dict.fromkeys([*added, *anew]):
+            bundles, files = anew.get(kind, []), added.get(kind, [])
+            room = _most(kind[0]) - len(files)
+            into = next((one for one in bundles if sum(map(live_entries, one)) <= room), None)
+            if files and into is None:
+                written.append(self._write(kind, (), files))
+            written.extend(self._write(kind, one, files if one is into else ()) for one in bundles)
+        self._check_gone(written)
+        passed = {one.manifest_path for bundles in anew.values() for together in bundles for one in together}
+        return written + [one for one in live if one.manifest_path not in passed]
+
+    def _added_by_kind(self) -> dict[_Kind, list[DataFile]]:
+        added: dict[_Kind, list[DataFile]] = defaultdict(list)
         for content, files in (
             (ManifestContent.DATA, self.data_files),
             (ManifestContent.DELETES, self.delete_files),
         ):
-            by_spec: dict[int, list[DataFile]] = defaultdict(list)
             for file in files:
-                by_spec[file.spec_id].append(file)
-            added.extend(
-                write_added(self._new_manifest(content, spec_id), group) for spec_id, group in by_spec.items()
-            )
-        existing = known_manifests(self.table.io, self.head) if self.head else ()
-        live = [
-            manifest for manifest in existing if manifest.has_added_files() or manifest.has_existing_files()
-        ]
-        return added + self._merge(live)
+                added[content, file.spec_id].append(file)
+        return added
 
-    def _merge(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+    def _choose_anew(self, manifests: list[ManifestFile]) -> dict[_Kind, list[list[ManifestFile]]]:
         """Small manifests of one kind are merged where there are many, so that planning a read stays flat.
 
         Those that name what is replaced or removed are written anew in any case. That happens to deletes all the time,
@@ -291,37 +303,29 @@ class RowDelta:
         least = read_number(metadata.properties, MERGE_FROM_MANIFESTS)
         target = read_number(metadata.properties, TARGET_MANIFEST_BYTES)
         touched = {delete.manifest for delete in self.replaced} | {file.manifest for file in self.removed}
-        kinds: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
+        kinds: dict[_Kind, list[ManifestFile]] = defaultdict(list)
         for manifest in manifests:
             kinds[manifest.content, manifest.partition_spec_id].append(manifest)
-        kept: list[ManifestFile] = []
-        for (content, spec_id), group in kinds.items():
-            most = _MOST_DELETES if content is ManifestContent.DELETES else sys.maxsize
+        anew: dict[_Kind, list[list[ManifestFile]]] = {}
+        for kind, group in kinds.items():
+            most = _most(kind[0])
             small = [one for one in group if one.manifest_length < target and live_entries(one) < most]
             due = choose_due(small, least)
-            anew = [one for one in small if one in due or one.manifest_path in touched]
-            bundles = bundle(anew, most)
-            for manifest in group:
-                if manifest.manifest_path in touched and manifest not in small:
-                    bundles.append([manifest])
-                elif manifest not in anew:
-                    kept.append(manifest)
-            kept.extend(self._rewrite(content, spec_id, together) for together in bundles)
-        self._check_gone(kept)
-        return kept
+            together = [one for one in small if one in due or one.manifest_path in touched]
+            alone = [[one] for one in group if one.manifest_path in touched and one not in small]
+            anew[kind] = [*bundle(together, most), *alone]
+        return anew
 
-    def _rewrite(self, content: ManifestContent, spec_id: int, manifests: list[ManifestFile]) -> ManifestFile:
+    def _write(
+        self, kind: _Kind, manifests: Sequence[ManifestFile], added: Sequence[DataFile]
+    ) -> ManifestFile:
         gone = {delete.key for delete in self.replaced} | {(file.path, None) for file in self.removed}
-        return write_merged(self._new_manifest(content, spec_id), self.table.io, manifests, gone)
+        return write_merged(self._new_manifest(*kind), self.table.io, manifests, gone, added)
 
     def _check_gone(self, manifests: list[ManifestFile]) -> None:
         """Each was there once: a data file with two deletion vectors is one that no reader can read."""
         expected = len(self.replaced) + len(self.removed)
-        found = sum(
-            manifest.deleted_files_count or 0
-            for manifest in manifests
-            if manifest.added_snapshot_id == self.snapshot_id
-        )
+        found = sum(manifest.deleted_files_count or 0 for manifest in manifests)
         if found != expected:
             raise Corrupt(
                 f"{'.'.join(self.table.name())}: {expected} files were to be taken out of the table, but the manifests "
@@ -336,6 +340,11 @@ class RowDelta:
         summary = update_snapshot_summaries(Summary(operation, **counts, **self.summary), previous)
         # PyIceberg itself does not count for a replacement.
         return Summary(Operation.REPLACE, **summary.additional_properties) if self.same_rows else summary
+
+
+def _most(content: ManifestContent) -> int:
+    """Entries of a manifest that is written anew."""
+    return _MOST_DELETES if content is ManifestContent.DELETES else sys.maxsize
 
 
 def next_time_ms(metadata: TableMetadata) -> int:

@@ -6,7 +6,7 @@ is relied on, so that an upgrade fails loudly.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import TracebackType
@@ -27,6 +27,7 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     ManifestListWriterV2,
+    ManifestWriter,
     ManifestWriterV2,
     PartitionFieldSummary,
     _inherit_from_manifest,
@@ -166,20 +167,29 @@ def _entry_format(version: TableVersion, partition: StructType) -> RecordFormat:
 def write_added(new: NewManifest, files: list[DataFile]) -> ManifestFile:
     """A manifest of files that this snapshot adds."""
     with _Writer(new) as writer:
-        for file in files:
-            added = ManifestEntryStatus.ADDED
-            writer.add(ManifestEntry.from_args(status=added, snapshot_id=new.snapshot_id, data_file=file))
+        _add(writer, new.snapshot_id, files)
     return writer.to_manifest_file()
 
 
+def _add(writer: ManifestWriter, snapshot_id: int, files: Sequence[DataFile]) -> None:
+    for file in files:
+        added = ManifestEntryStatus.ADDED
+        writer.add(ManifestEntry.from_args(status=added, snapshot_id=snapshot_id, data_file=file))
+
+
 def write_merged(
-    new: NewManifest, io: FileIO, manifests: list[ManifestFile], gone: Collection[DeleteKey] = ()
+    new: NewManifest,
+    io: FileIO,
+    manifests: Sequence[ManifestFile],
+    gone: Collection[DeleteKey] = (),
+    added: Sequence[DataFile] = (),
 ) -> ManifestFile:
-    """One manifest with the live entries of several, which keep their snapshots and sequence numbers.
+    """One manifest of files that this snapshot adds, with the live entries of others, which stay what they are.
 
     Entries of `gone` are named once more, as deleted by this snapshot.
     """
     with _Writer(new) as writer:
+        _add(writer, new.snapshot_id, added)
         for manifest in manifests:
             for entry in read_entries(io, manifest):
                 if delete_key(entry.data_file) in gone:

@@ -15,7 +15,7 @@ from icemirror.crash import reach
 from icemirror.telemetry.logs import get_log
 from spark_job.files.discard import Discarded, discard
 from spark_job.maintenance.own_places import OwnPlaces
-from spark_job.maintenance.retention import due_snapshots, is_worth_it, main_head, may_delete
+from spark_job.maintenance.retention import are_worth_it, due_snapshots, main_head, may_delete, most_due
 from spark_job.maintenance.unreferenced import Unreferenced, find_unreferenced
 
 _DELETE_METADATA = "write.metadata.delete-after-commit.enabled"
@@ -52,10 +52,11 @@ def choose_expired(table: Table) -> Expiry:
 
 
 def _due(metadata: TableMetadata) -> tuple[Snapshot, ...]:
-    if not may_delete(metadata):
+    now_ms = int(time.time() * 1000)
+    if not may_delete(metadata) or not are_worth_it(metadata, most_due(metadata, now_ms, coming=1)):
         return ()
-    due = due_snapshots(metadata, int(time.time() * 1000), coming=1)
-    return due if is_worth_it(metadata, due) else ()
+    due = due_snapshots(metadata, now_ms, coming=1)
+    return due if are_worth_it(metadata, len(due)) else ()
 
 
 def clean_up(table: Table, expiry: Expiry, after: TableMetadata, index_place: str) -> Discarded:

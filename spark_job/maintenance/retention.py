@@ -72,9 +72,16 @@ def due_snapshots(metadata: TableMetadata, now_ms: int, coming: int = 0) -> tupl
     return tuple(snapshot for snapshot in due if snapshot.snapshot_id not in kept)[:_MOST_AT_ONCE]
 
 
-def is_worth_it(metadata: TableMetadata, due: Sequence[Snapshot]) -> bool:
-    """Whether a merge should remove them now, or wait until there are more."""
-    return len(due) >= min(_MOST_AT_ONCE, max(1, len(metadata.snapshots) // _BATCHES))
+def are_worth_it(metadata: TableMetadata, due: int) -> bool:
+    """Whether a merge should remove so many now, or wait until there are more."""
+    return due >= min(_MOST_AT_ONCE, max(1, len(metadata.snapshots) // _BATCHES))
+
+
+def most_due(metadata: TableMetadata, now_ms: int, coming: int = 0) -> int:
+    """At most so many may go: told without going through the history, as every merge asks."""
+    retention = read_retention(metadata)
+    old = sum(now_ms - snapshot.timestamp_ms > retention.age_ms for snapshot in metadata.snapshots)
+    return old + max(0, len(metadata.snapshots) + coming - retention.most)
 
 
 def main_head(metadata: TableMetadata) -> int | None:

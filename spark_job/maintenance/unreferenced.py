@@ -41,6 +41,8 @@ def find_unreferenced(
     io: FileIO, before: TableMetadata, after: TableMetadata, expired: Sequence[Snapshot], own: OwnPlaces
 ) -> Unreferenced:
     """What the commit that led from `before` to `after` set free, of the table's own: anybody may name other files."""
+    if not expired:
+        return Unreferenced()
     retained = {snapshot.snapshot_id for snapshot in after.snapshots}
     gone = [snapshot for snapshot in expired if snapshot.snapshot_id not in retained]
     if not gone:

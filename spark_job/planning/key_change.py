@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from icemirror.errors import MAKE_ANEW, Invalid
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.iceberg.mirror import Mirror
@@ -21,8 +19,8 @@ def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:
             f"{name}: its key is {_listed(then)}, now it shall be {_listed(now)}. "
             f"Set primary_keys back, or {MAKE_ANEW}."
         )
-    uuid = mirror.table.metadata.table_uuid
-    alike = all(_made_alike(one, shape, uuid) for one in (mirror.root.segments if mirror.root else ()))
+    here = shape.of_mirror(mirror.table.metadata.table_uuid)
+    alike = all(_made_alike(one, here) for one in (mirror.root.segments if mirror.root else ()))
     if not alike or not _is_comparable(shape):
         raise Invalid(
             f"{name}: the type of its key or its sequence_column changed since it was built. "
@@ -30,11 +28,9 @@ def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:
         )
 
 
-def _made_alike(segment: SegmentInfo, shape: ChangelogShape, mirror: UUID) -> bool:
+def _made_alike(segment: SegmentInfo, shape: ChangelogShape) -> bool:
     """The codes and orders of the segment come from the same columns, in the same order, in the same way."""
-    return (
-        segment.recipe == shape.of_mirror(mirror).recipe and len(segment.greatest) == shape.sequence.parts + 1
-    )
+    return segment.recipe == shape.recipe and len(segment.greatest) == shape.sequence.parts + 1
 
 
 def _is_comparable(shape: ChangelogShape) -> bool:

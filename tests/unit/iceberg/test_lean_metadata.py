@@ -93,7 +93,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nothing known yet."""
     allow_v3_metadata()
     lean_metadata.install()
-    lean_metadata._parse.cache_clear()
+    lean_metadata._last.clear()
     lean_metadata._history_of.cache_clear()
     for name in ("_snapshots", "_schemas"):
         monkeypatch.setattr(getattr(lean_metadata, name), "_seen", OrderedDict())
