@@ -29,13 +29,6 @@ _SCHEMA = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(DELETED_POS_ID)}),
     ]
 )
-# A position occurs once: a dictionary of them would be one more copy. Arrow's own schema would be a quarter of a file.
-_OPTIONS = {
-    "compression": "zstd",
-    "use_dictionary": ["file_path"],
-    "store_schema": False,
-    "write_page_checksum": True,
-}
 # Rows of few data files, and of one that loses many, go to a delete file that is about nothing else: whoever reads
 # another data file need not read them. All others share one in their partition: a merge that touches a hundred data
 # files must not write a hundred files.
@@ -99,7 +92,7 @@ def _write_file(
     output = io.new_output(location)
     with output.create() as stream:
         table = pa.table([names, pa.array(every)], schema=_SCHEMA)
-        pq.write_table(table, stream, **_OPTIONS)
+        pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
     remember_deletes(location, dict(zip(paths, positions, strict=True)))
     file = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES,

@@ -7,12 +7,14 @@ import os
 import tarfile
 import zipfile
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import boto3
 
 from tests.infra.overrides import PROVIDER
+from tests.infra.policies import statements
 from tests.infra.shown import of_type
 from tests.infra.terraform import Terraform, Unavailable
 from tests.need import do_without
@@ -60,5 +62,12 @@ def root_module(applied: Terraform) -> dict[str, Any]:
 
 
 def policies_of(applied: Terraform) -> dict[str, str]:
-    """What each role may do, by the role's short name."""
-    return {one["name"]: one["policy"] for one in of_type(root_module(applied), "aws_iam_role_policy")}
+    """What each role may do, by the role's short name: its own policy, and the managed ones that are attached to it."""
+    module = root_module(applied)
+    managed = {one["arn"]: statements(one["policy"]) for one in of_type(module, "aws_iam_policy")}
+    attached = of_type(module, "aws_iam_role_policy_attachment")
+    found = {}
+    for own in of_type(module, "aws_iam_role_policy"):
+        more = [managed[one["policy_arn"]] for one in attached if one["role"] == own["role"]]
+        found[own["name"]] = json.dumps({"Statement": list(chain(statements(own["policy"]), *more))})
+    return found

@@ -25,7 +25,7 @@ module "icemirror" {
 }
 """
 # Everything is encrypted with a key of one's own, the lake with another; some changelogs are discovered, and bad rows
-# are put aside in a database of their own.
+# are put aside in a database of their own. The function hears of nothing by itself: whoever records calls it.
 KEY, LAKE_KEY = (f"arn:aws:kms:{REGION}:000000000000:key/{name}" for name in ("of-ours", "of-the-lake"))
 WHOLE = f"""
 module "icemirror" {{
@@ -39,6 +39,7 @@ module "icemirror" {{
     }},
   ]
   discover      = [{{ namespace = "found", match = "*_changelog", mirror_namespace = "mirrored" }}]
+  events        = {{ s3 = false }}
   kms_key_arn   = "{KEY}"
   lake_key_arns = ["{LAKE_KEY}"]
   spark         = {{ encrypt_disks = true }}
