@@ -19,6 +19,7 @@ from icemirror.settings.environment import Interpolated, Unset, interpolate, nam
 from icemirror.settings.load import read_text
 from icemirror.settings.masking import url_secrets
 from icemirror.settings.model import SWITCHABLE_SECTIONS, Settings
+from icemirror.settings.packed import pack_config
 from icemirror.settings.problems import show_problems
 
 _OF_THE_TRIGGER = ("launcher", "sources")
@@ -98,7 +99,7 @@ def _refuse(document: Document, path: Path) -> None:
 
 def pack(text: str) -> tuple[str, ...]:
     """The text as arguments. The same text gives the same arguments: a repeated launch must ask for the same."""
-    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    packed = pack_config(text)
     return tuple(
         packed[start : start + _LONGEST_ARGUMENT] for start in range(0, len(packed), _LONGEST_ARGUMENT)
     )

@@ -3,7 +3,7 @@
 locals {
   driver_env = "spark.emr-serverless.driverEnv"
 
-  archives = { for archive in slice(var.archives, 0, min(1, length(var.archives))) : "spark.archives" => "${archive}#environment" }
+  archives = length(var.archives) == 0 ? {} : { "spark.archives" = "${var.archives[0]}#environment" }
   python   = length(var.archives) == 0 ? "/opt/icemirror/venv/bin/python" : "./environment/bin/python"
 
   # In arguments, as jobs get it: a property holds 1,024 characters, which some twenty tables fill.
