@@ -3,12 +3,12 @@
 #   docker build --target function -t icemirror-function .
 #   docker build --target job -t icemirror-job .
 #   make package && docker build --target job-emr -t icemirror-job-emr .
-# For a registry, and for other processors than this machine's: docs/packaging.md.
-# Everything that is installed is locked by hash. Name the bases by digest for builds that are the same every time.
+# docs/how-to/packaging.md describes builds for a registry and for other architectures.
+# All packages are locked by hash. Set the base images by digest for reproducible builds.
 ARG PYTHON_BASE=python:3.12-slim-bookworm
 ARG EMR_BASE=public.ecr.aws/emr-serverless/spark/emr-7.13.0
 
-# ---- what is installed, made where compilers and caches may lie about
+# ---- build stages: compilers and caches stay in them
 FROM ${PYTHON_BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
@@ -39,10 +39,10 @@ RUN python -m venv /opt/icemirror/venv \
  && /opt/icemirror/venv/bin/pip install --no-deps --no-build-isolation . \
  && /opt/icemirror/venv/bin/pip uninstall --yes setuptools pip
 
-# ---- the trigger: serve, sweep, and every command that needs no Spark
+# ---- trigger: serve, sweep, and every command without Spark
 FROM ${PYTHON_BASE} AS trigger
 LABEL org.opencontainers.image.title="icemirror trigger" \
-      org.opencontainers.image.description="Hears of commits on Iceberg changelogs and launches merges" \
+      org.opencontainers.image.description="Receives commits on Iceberg changelogs and launches merges" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --gid 10001 icemirror \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin icemirror
@@ -56,10 +56,10 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
 ENTRYPOINT ["icemirror"]
 CMD ["serve", "--http", "0.0.0.0:8080"]
 
-# ---- the trigger as an image of AWS Lambda, which gives it an address to ask for events at
+# ---- function: the trigger on AWS Lambda
 FROM ${PYTHON_BASE} AS function
 LABEL org.opencontainers.image.title="icemirror function" \
-      org.opencontainers.image.description="Hears of commits on Iceberg changelogs and launches merges, on AWS Lambda" \
+      org.opencontainers.image.description="Receives commits on Iceberg changelogs and launches merges, on AWS Lambda" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --gid 10001 icemirror \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin icemirror
@@ -71,7 +71,7 @@ HEALTHCHECK NONE
 ENTRYPOINT ["/opt/icemirror/venv/bin/python", "-m", "awslambdaric"]
 CMD ["trigger.handler.handler"]
 
-# ---- the job under Spark on Kubernetes: Spark is PyPI's, so driver and executors are one version with the code
+# ---- job: Spark on Kubernetes. Spark comes from PyPI, so that driver, executors and code have one version
 FROM ${PYTHON_BASE} AS job
 LABEL org.opencontainers.image.title="icemirror job" \
       org.opencontainers.image.description="Merges Iceberg changelogs into mirrors, on Spark" \
@@ -83,8 +83,8 @@ RUN apt-get update \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin icemirror
 COPY --from=build-job /opt/icemirror /opt/icemirror
 COPY --chmod=0755 infra/images/spark-entrypoint.sh /opt/entrypoint.sh
-COPY spark_job/submit/icemirror_job.py /opt/icemirror/icemirror_job.py
-# A folder of its own: Kubernetes mounts Spark's configuration into it.
+COPY spark_job/worker/icemirror_job.py /opt/icemirror/icemirror_job.py
+# Real folders, because Kubernetes mounts Spark's configuration into conf.
 RUN mkdir -p /opt/spark/conf /opt/spark/work-dir \
  && for part in bin sbin jars python; do ln -s /opt/icemirror/venv/lib/python3*/site-packages/pyspark/$part /opt/spark/$part; done
 ENV PATH=/opt/icemirror/venv/bin:/opt/spark/bin:$PATH SPARK_HOME=/opt/spark PYTHONDONTWRITEBYTECODE=1 \
@@ -94,19 +94,19 @@ WORKDIR /tmp
 HEALTHCHECK NONE
 ENTRYPOINT ["/opt/entrypoint.sh"]
 
-# ---- the job as a custom image of EMR Serverless: Spark, Java and the user are EMR's; the environment is `make package`'s
+# ---- job-emr: a custom image for EMR Serverless. EMR provides Spark, Java and the user; `make package` the environment
 FROM ${EMR_BASE} AS job-emr
 LABEL org.opencontainers.image.title="icemirror job for EMR Serverless" \
       org.opencontainers.image.description="Merges Iceberg changelogs into mirrors, on Spark" \
       org.opencontainers.image.licenses="Apache-2.0"
 USER root
-# Of the image's processors: make package ARGS="--arch arm64 --out dist-arm64" for linux/arm64.
+# Must match the architecture of the image: make package ARGS="--arch arm64 --out dist-arm64" for linux/arm64.
 ARG DIST=dist
 ADD ${DIST}/icemirror-job.tar.gz /opt/icemirror/venv/
-COPY spark_job/submit/icemirror_job.py /opt/icemirror/icemirror_job.py
+COPY spark_job/worker/icemirror_job.py /opt/icemirror/icemirror_job.py
 ENV PYTHONDONTWRITEBYTECODE=1 \
     PYSPARK_PYTHON=/opt/icemirror/venv/bin/python PYSPARK_DRIVER_PYTHON=/opt/icemirror/venv/bin/python
-# A package for other processors, or for a Python that the base has not, is seen here and not by the first job.
+# Fails the build, not the first job, if the package has another architecture or Python version.
 RUN ["/opt/icemirror/venv/bin/python", "-c", "import pyarrow"]
 HEALTHCHECK NONE
 USER hadoop:hadoop

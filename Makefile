@@ -1,43 +1,48 @@
 # Two commands do everything on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench soak package images lock clean
+.PHONY: help setup demo check test lint format bench soak package images lock clean
 
 help: ## Show this
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Make .venv with the icemirror command in it (quick when that is done)
-	@scripts/setup.sh
+setup: ## Create .venv with the icemirror command and the test tools (quick when that is done)
+	@scripts/setup.sh dev
 
-demo: setup ## Changelogs, a trigger, Spark and mirrors on this machine, end to end
+demo: ## Changelogs, a trigger, Spark and mirrors on this machine, end to end
+	@scripts/setup.sh demo
 	@.venv/bin/icemirror demo
 
-test: lint ## Lint, then all tests, in three processes (some of them wait much)
+check: lint ## Lint and the unit tests: nothing is started
+	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile -q tests/unit
+
+test: lint ## Lint, then all tests with fixed seeds, in three processes (some of them wait much)
 	@.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 15
 
-lint: setup ## Style, types and the directions of imports
+lint: setup ## Style, types and the layers of imports
 	@.venv/bin/ruff check --quiet .
 	@.venv/bin/ruff format --check --quiet .
 	@.venv/bin/mypy --no-error-summary
 	@scripts/quietly.sh .venv/bin/lint-imports
-	@echo "lint: style, types and the directions of imports are as they should be"
+	@echo "lint: style, types and layers are fine"
 
-format: setup ## Put the code into its usual form
+format: setup ## Format the code
 	@.venv/bin/ruff check --quiet --fix .
 	@.venv/bin/ruff format --quiet .
 
 bench: setup ## Measure beside the peers, an hour and three quarters (ONLY="small lookup": some parts)
 	@.venv/bin/python -m benchmarks run $(ONLY)
 
-soak: setup ## Random faults for as long as you let it; resumable
+soak: setup ## Fresh seeds, hunts for planted mistakes, and campaigns of random faults; resumable, hours
+	@.venv/bin/python -m pytest -m soak --numprocesses 2 tests/sim
 	@.venv/bin/python -m tests.soak
 
 package: setup ## The Lambda function's zip and the job's bundle, in dist (ARGS="--arch arm64": other ones)
 	@.venv/bin/python scripts/package.py $(ARGS)
 
-images: setup ## Build the images with buildah and try them, as root on Debian, ten minutes
+images: setup ## Build the images with buildah and run them, as root on Debian, ten minutes
 	@scripts/images.sh
 
-lock: setup ## Lock the dependencies anew, with hashes
+lock: setup ## Lock the dependencies with hashes
 	@scripts/lock.sh
 
 clean: ## Remove the environment, the demo's data, caches and build output

@@ -1,1 +1,1 @@
-"""`python -m benchmarks`: icemirror beside its peers, on this machine, in one run. See docs/performance.md."""
+"""`python -m benchmarks`: icemirror and its peers, on this machine. See docs/explanation/performance.md."""

@@ -33,7 +33,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.group()
 def main() -> None:
-    """Measures icemirror beside its peers on this machine, and checks that all of them end with the same rows."""
+    """Measure icemirror and its peers on this machine, and check that all of them end with the same rows."""
 
 
 @main.command()
@@ -79,7 +79,7 @@ def run(
 @click.option("--results", type=_FOLDER, help="Folder with the figures. Default: in the user's cache.")
 @click.option("--json", "figures", type=_FILE, help="Take the figures of this file instead.")
 @click.option("--keep", is_flag=True, help="Keep what is published of parts that were not measured here.")
-@click.option("--out", type=_FOLDER, default=Path("docs"), show_default=True)
+@click.option("--out", type=_FOLDER, default=Path("docs/explanation"), show_default=True)
 def write(results: Path | None, figures: Path | None, keep: bool, out: Path) -> None:
     """Writes performance.md, its pictures and performance.json from what was measured."""
     found = (

@@ -1,4 +1,4 @@
-"""What is promised, and whether it was reached. An aim whose figures are missing is not judged."""
+"""The promised limits, and whether they were reached. Aims without figures are skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVENTS_A_SECOND = 250_000
 
 @dataclass(frozen=True)
 class Aim:
-    """Something that was promised, and what was measured. `most`: the limit must not be passed, else it must be."""
+    """A promised limit and the measured value. `most`: the limit is an upper bound, else a lower bound."""
 
     text: str
     measured: float
@@ -27,12 +27,12 @@ class Aim:
 
     @property
     def met(self) -> bool:
-        """Was it reached?"""
+        """Whether the aim was reached."""
         return self.measured <= self.limit if self.most else self.measured >= self.limit
 
 
 def judge_aims(run: Run) -> list[Aim]:
-    """The aims that the run can tell something about."""
+    """Return the aims for which the run has figures."""
     return [
         *_merging(run),
         *_many_merges(run),
@@ -58,7 +58,7 @@ def _merging(run: Run) -> Iterator[Aim]:
 
 
 def _grown(run: Run, part: str, limit: float) -> Iterator[Aim]:
-    """A batch into the largest table beside the smallest."""
+    """Compare a batch into the largest table with one into the smallest."""
     works = run.workloads(part)
     least, most = (works.get(f"{part}-{size}", {}).get(OURS) for size in ("1m", "50m"))
     if least is not None and most is not None:
@@ -67,7 +67,7 @@ def _grown(run: Run, part: str, limit: float) -> Iterator[Aim]:
 
 
 def _beside(run: Run, part: str, workload: str, peer: str, limit: float) -> Iterator[Aim]:
-    """So many times as fast as another system."""
+    """Compare the speed with another system."""
     systems = run.workloads(part).get(workload, {})
     if {OURS, peer} <= systems.keys():
         faster = warm_seconds(systems[peer]).middle / warm_seconds(systems[OURS]).middle

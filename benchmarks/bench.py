@@ -1,4 +1,4 @@
-"""What parts measure with: systems in processes of their own, a scratch folder, and somebody to tell."""
+"""What parts measure with: systems in separate processes, a scratch folder, and progress output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ABANDONED_SECONDS = 24 * 3600
 
 @dataclass(frozen=True)
 class Limits:
-    """What is the same for every system."""
+    """Settings that all systems share."""
 
     cores: int
     driver_memory: str
@@ -29,7 +29,7 @@ class Limits:
 
 
 class Bench:
-    """Opens systems. With `keep` a system serves all parts: quick, but a part then finds it warmed up by others."""
+    """Opens systems. With `keep`, one process serves all parts: faster, but warmed up by earlier parts."""
 
     def __init__(self, limits: Limits, scratch: Path, progress: Progress, *, keep: bool) -> None:
         self.limits = limits
@@ -52,7 +52,7 @@ class Bench:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """An empty folder for as long as it is needed."""
+        """Yield an empty folder, deleted afterwards."""
         folder = Path(mkdtemp(prefix="bench-", dir=self._scratch))
         try:
             yield folder
@@ -61,7 +61,7 @@ class Bench:
 
     @contextmanager
     def open(self, system: str, driver_memory: str | None = None) -> Iterator[Process]:
-        """A system that has started; its tables are gone when the block ends, unless systems are kept."""
+        """Yield a started system; its tables are deleted at the end of the block, unless systems are kept."""
         if self._keep:
             if system not in self._kept:
                 self._kept[system] = self._start(self._stack, system, driver_memory)

@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md."""
+"""The pictures of docs/explanation/performance.md."""
 
 from __future__ import annotations
 

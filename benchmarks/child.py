@@ -24,7 +24,7 @@ def main() -> None:
                 answer: Answer = Ready(versions=system.versions)
             else:
                 answer = _serve(system, request)
-        except Exception as error:  # told to the parent, which ends the run
+        except Exception as error:  # reported to the parent, which ends the run
             traceback.print_exc()
             answer = Failed(message=f"{type(error).__name__}: {error}")
         answers.write(answer.model_dump_json() + "\n")
@@ -52,7 +52,7 @@ def _serve(system: System | None, request: Request) -> Answer:
 
 
 def _private_stdout() -> TextIO:
-    """Answers go where stdout went; whatever Spark and Java print goes to stderr from now on."""
+    """Send responses to the original stdout, and all other output of Spark and Java to stderr."""
     private = os.dup(1)
     os.dup2(2, 1)
     return os.fdopen(private, "w", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A fingerprint of a table's rows that does not depend on their order, the same whoever reads them.
+"""A fingerprint of a table's rows that does not depend on their order, equal for every reader.
 
 Each value becomes 64 bits, is mixed with its column's place, and the row's sum is mixed again; the digest is the
 sum over all rows modulo 2⁶⁴. Only wrapping integer arithmetic on whole columns: ten million rows take seconds.

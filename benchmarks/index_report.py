@@ -29,8 +29,8 @@ def write_lookups(run: Run) -> str:
             ]
         )
     words = (
-        f"{found.lookups[0].keys:,} random keys, half of them there, in one segment; the files are in the page cache. "
-        "Every other id is missing from the ordered index, so that it has entries instead of runs."
+        f"{found.lookups[0].keys:,} random keys, half of them present, in one segment, files in the page cache. Every "
+        "other id is missing from the ordered index, so it has entries instead of runs."
     )
     header = ["codec", "entries", "first, ms", "later, ms", "B/entry"]
     return write_section("Index lookups", words, write_table(header, rows))
@@ -52,9 +52,9 @@ def write_storages(run: Run) -> str:
         for table in found.tables
     ]
     words = (
-        "All that a mirror keeps (data, deletes, metadata, index) beside plain Parquet of the same rows in the same "
-        "compression: after the initial copy, and after one batch of updates of 1 % of the rows. `streamed`: each "
-        "row came with a sequence of its own. `uuid` and `text`: uuids as text, hashed."
+        "Data, deletes, metadata and index of a mirror, compared with plain Parquet of the same rows: after the "
+        "initial copy, and after updates of 1 % of the rows. `streamed`: every row has its own sequence. `uuid`, "
+        "`text`: uuids as text, hashed."
     )
     header = ["rows", "count", "plain, B/row", "index, B/row", "… updated", "over plain Parquet", "… updated"]
     return write_section("Storage", words, write_table(header, rows))
@@ -71,7 +71,7 @@ def write_memory(run: Run) -> str:
     return write_section(
         "Memory",
         f"An initial load of {found.rows:,} rows took {found.seconds:.1f} s and at most "
-        f"**{found.peak_bytes / _MEGABYTE:,.0f} MB** ({parts}), with the default of 1 GB for Spark's driver.",
+        f"**{found.peak_bytes / _MEGABYTE:,.0f} MB** ({parts}), with 1 GB for Spark's driver, the default.",
     )
 
 
@@ -91,8 +91,8 @@ def write_reading(run: Run) -> str:
             ]
         )
     words = (
-        f"Full scans after {found.merges} merges ({found.title}), with no compaction but their own, and of a copy that "
-        "was written anew."
+        f"Full scans after {found.merges} merges ({found.title}), with their own compaction only, and of a rewritten "
+        "copy."
     )
     left_out = "\n".join(f"- Left out: {name}: {reason}" for name, reason in found.left_out.items())
     header = ["reader", "mirror, s", "copy, s", "ratio"]

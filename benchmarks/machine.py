@@ -1,4 +1,4 @@
-"""The machine that the benchmarks run on, in words."""
+"""Describes the machine that the benchmarks run on."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def describe_machine(versions: Mapping[str, str]) -> Machine:
 
 
 def busy_cores(look_seconds: float) -> float | None:
-    """How many cores are at work now, while nothing of ours runs; None where the system does not tell."""
+    """Return the number of busy cores while no benchmark runs; None if unknown."""
     before = _cpu_ticks()
     if before is None:
         return None
     time.sleep(look_seconds)
     after = _cpu_ticks()
     if after is None:
-        raise AssertionError("/proc/stat was there a moment ago")
+        raise AssertionError("/proc/stat existed before")
     (busy, every), (busy_before, every_before) = after, before
     return (busy - busy_before) / max(1, every - every_before) * (os.cpu_count() or 1)
 

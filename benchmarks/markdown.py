@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 
 def write_table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     """A table whose first so many columns hold words, the others numbers."""
-    ruler = ["---" if at < left else "---:" for at in range(len(header))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (header, ruler, *rows))
+    ruler = "|".join("---" if at < left else "---:" for at in range(len(header)))
+    head, *body = (f"| {' | '.join(line)} |" for line in (header, *rows))
+    return "\n".join([head, f"|{ruler}|", *body])
 
 
 def write_section(title: str, *blocks: str) -> str:

@@ -1,4 +1,4 @@
-"""What the benchmark and the process of a system say to each other: one JSON object a line, one answer a request."""
+"""The protocol between the benchmark and the process of a system: one JSON object per line, one response a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Frozen(BaseModel):
 
 
 class Start(_Frozen):
-    """Begin with an empty workspace, on so many cores, with Spark's driver given so much memory."""
+    """Start with an empty workspace, with a number of cores and an amount of driver memory."""
 
     do: Literal["start"] = "start"
     workspace: Path
@@ -24,7 +24,7 @@ class Start(_Frozen):
 
 
 class Load(_Frozen):
-    """Take in the base table, Parquet files; partitioned by a column if one is named.
+    """Load the base table from Parquet files; partitioned by a column if one is named.
 
     `format_version`: of icemirror's mirror, if not the usual one.
     """
@@ -45,14 +45,14 @@ class Apply(_Frozen):
 
 
 class Inspect(_Frozen):
-    """Tell what the table has become."""
+    """Report the state of the table."""
 
     do: Literal["inspect"] = "inspect"
     table: str
 
 
 class Scan(_Frozen):
-    """Read an Iceberg table that somebody else wrote, by its metadata file."""
+    """Read an Iceberg table of another system, by its metadata file."""
 
     do: Literal["scan"] = "scan"
     metadata: str
@@ -70,7 +70,7 @@ class Ready(_Frozen):
 
 
 class Timed(_Frozen):
-    """How long it took, and the parts of it where the system tells them."""
+    """The duration, by step if the system reports steps."""
 
     answer: Literal["timed"] = "timed"
     seconds: float
@@ -78,7 +78,7 @@ class Timed(_Frozen):
 
 
 class Inspection(_Frozen):
-    """A table as it stands: its rows, its bytes, and the seconds of full scans, DuckDB's or else the system's own."""
+    """The state of a table: rows, bytes, and the seconds of full scans by DuckDB or the system."""
 
     answer: Literal["inspection"] = "inspection"
     fingerprint: Fingerprint
@@ -91,7 +91,7 @@ class Inspection(_Frozen):
     metadata: str | None = None  # of an Iceberg table
 
     def figures(self) -> Inspection:
-        """Without the place of the table, which is gone when its part is done."""
+        """Return the state without the table's location, which is deleted after its part."""
         return self.model_copy(update={"metadata": None})
 
 
@@ -104,7 +104,7 @@ class Scanned(_Frozen):
 
 
 class Failed(_Frozen):
-    """It did not work."""
+    """The request failed."""
 
     answer: Literal["failed"] = "failed"
     message: str

@@ -1,4 +1,4 @@
-"""A system in a process of its own, as the benchmark sees it."""
+"""A system in a separate process, as the benchmark controls it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _Reply = TypeVar("_Reply", Ready, Timed, Inspection, Scanned)
 
 
 class SystemFailed(Exception):
-    """A system's process gave no answer that can be used; the message has the end of its log."""
+    """A system's process gave no usable response; the message contains the end of its log."""
 
 
 class Process:
-    """Starts a child and asks it; a context manager, because children must not outlive the run."""
+    """Starts a child process and sends it requests; a context manager, because children must not outlive the run."""
 
     def __init__(self, name: str, log: Path, timeout_seconds: float, python_path: Path | None = None) -> None:
         self.name = name
@@ -69,7 +69,7 @@ class Process:
         with suppress(OSError):
             stdin.close()
         try:
-            self._child.wait(0 if kind else _STOP_SECONDS)  # after a failure or Ctrl-C nobody waits
+            self._child.wait(0 if kind else _STOP_SECONDS)  # not awaited after a failure or Ctrl-C
         except subprocess.TimeoutExpired:
             os.killpg(self._child.pid, signal.SIGKILL)
             self._child.wait()
@@ -89,7 +89,7 @@ class Process:
         return self._ask(request, Timed)
 
     def inspect(self, request: Inspect) -> Inspection:
-        """Looks at a table."""
+        """Request the state of a table."""
         return self._ask(request, Inspection)
 
     def scan(self, request: Scan) -> Scanned:
@@ -142,5 +142,5 @@ class Process:
         return stdin, stdout
 
     def _tail(self) -> str:
-        """The end of what the child said."""
+        """Return the end of the child's log."""
         return self._log.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
 from benchmarks.aims import Aim, judge_aims
 from benchmarks.charts import COMPARED
 from benchmarks.index_report import write_lookups, write_memory, write_reading, write_storages
 from benchmarks.markdown import write_section, write_table
-from benchmarks.result import Absent, Conditions, Run, WorkloadRun
+from benchmarks.result import Absent, Run, WorkloadRun
 from benchmarks.runner import CROWDED_CORES
 from benchmarks.summary import (
     HUNDRED,
@@ -24,11 +23,9 @@ from benchmarks.summary import (
 from benchmarks.systems.catalogue import OURS, SYSTEMS
 from benchmarks.trigger_report import write_fleet, write_latency
 
-_MEGABYTE = 1e6
-
 
 def write_report(run: Run) -> str:
-    """The generated part of docs/performance.md."""
+    """The generated part of docs/explanation/performance.md."""
     sections = [
         _aims(run),
         _seconds(run),
@@ -49,10 +46,10 @@ def write_report(run: Run) -> str:
 
 def _aims(run: Run) -> str:
     aims = judge_aims(run)
-    rows = [[aim.text, _limit(aim), _measured(aim), "✓" if aim.met else "**missed**"] for aim in aims]
+    rows = [[aim.text, _limit(aim), f"{_measured(aim)} {'✓' if aim.met else '**missed**'}"] for aim in aims]
     missed = sum(not aim.met for aim in aims)
     words = f"{len(aims) - missed} of {len(aims)} aims reached." if aims else ""
-    return write_section("Aims", words, write_table(["aim", "limit", "measured", ""], rows) if rows else "")
+    return write_section("Aims", words, write_table(["aim", "limit", "measured"], rows) if rows else "")
 
 
 def _limit(aim: Aim) -> str:
@@ -122,8 +119,8 @@ def _many(run: Run) -> str:
         for number in places
     ]
     words = (
-        f"{many.title}, again and again. A row is the median of the nine merges around it, and the mean of up to "
-        f"{HUNDRED} before it: small data files are put together after some of them, which is in the mean."
+        f"{many.title}, repeated. Each row shows the median of the nine merges around it, and the mean of up to "
+        f"{HUNDRED} before it, compactions included."
     )
     return write_section(
         "Merge after merge",
@@ -138,36 +135,28 @@ def _rest(run: Run) -> str:
         "work",
         "system",
         "initial load, s",
-        "rows/s",
-        "first batch, s",
         "full scan, s",
-        "data, MB",
-        "deletes, MB",
         "index, B/row",
         "on disk ÷ data",
     ]
     rows: list[list[str]] = []
+    before = ""
     for system, one in _each(run):
         found = one.inspection
         rows.append(
             [
-                one.title,
+                "" if one.title == before else one.title,
                 SYSTEMS[system].title,
                 f"{one.load.seconds:.1f}",
-                f"{one.rows / one.load.seconds:,.0f}",
-                f"{one.batches[0].seconds:.2f}",
                 f"{spread(found.scans).middle:.2f} ({found.scanned_by})",
-                f"{found.data_bytes / _MEGABYTE:.1f}",
-                f"{found.delete_bytes / _MEGABYTE:.2f}",
                 f"{found.index_bytes / found.fingerprint.rows:.2f}" if found.index_bytes else "–",
                 f"{found.disk_bytes / found.data_bytes:.2f}",
             ]
         )
-    note = "Scans of one reader compare with each other only; Paimon and Hudi merge while they read."
+        before = one.title
+    note = "Compare scans of the same reader only; Paimon and Hudi merge while they read."
     return (
-        write_section(
-            "Load, warm-up, reading and bytes after the last batch", write_table(header, rows, 2), note
-        )
+        write_section("Load, reading and bytes after the last batch", write_table(header, rows, 2), note)
         if rows
         else ""
     )
@@ -181,7 +170,11 @@ def _each(run: Run) -> Iterator[tuple[str, WorkloadRun]]:
 
 def _steps(run: Run) -> str:
     works = [one for system, one in _each(run) if system == OURS]
-    names = list(dict.fromkeys(name for one in works for name in steps_of(one)))
+    names = [
+        name
+        for name in dict.fromkeys(name for one in works for name in steps_of(one))
+        if any(f"{steps_of(one).get(name, 0.0):.3f}" != "0.000" for one in works)
+    ]
     if not names:
         return ""
     rows: list[list[str]] = []
@@ -189,17 +182,11 @@ def _steps(run: Run) -> str:
         steps = steps_of(one)
         rows.append([one.title, *(f"{steps.get(name, 0.0):.3f}" for name in names)])
     note = (
-        "Medians of warm batches, seconds; of shards that run side by side the slowest counts. `spark` is what no step "
-        "claims: scheduling, the way to the Python worker and back, the shuffle; little of it where a slice is small "
-        "enough that the job's own process merges it (`job.spark_from_events`). `empty plan` comes after the commit "
-        "and is no part of the time above; `slices` is a number of commits."
+        "Medians of warm batches, seconds; the slowest of parallel shards counts. `spark` is the time outside of the "
+        "steps: scheduling, transfer to Python workers, shuffle. `empty plan` follows the commit and is not included "
+        "above. `slices` counts commits."
     )
     return write_section("Where icemirror's time goes", write_table(["work", *names], rows), note)
-
-
-def _busy(conditions: Conditions) -> str:
-    cores = "–" if conditions.busy_cores is None else f"{conditions.busy_cores:.1f}"
-    return f"{cores} **busy**" if conditions.crowded else cores
 
 
 def _conditions(run: Run) -> str:
@@ -212,40 +199,21 @@ def _conditions(run: Run) -> str:
         for name, version in cell.machine.versions.items()
         if name != "Spark"
     }
-    told = (
+    words = (
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_bytes / (1 << 30):.0f} GiB; {machine.system}; local "
         f"disk. {', '.join(f'{name} {version}' for name, version in versions.items())}."
     )
-    rows = [
-        [
-            cell.part,
-            SYSTEMS[cell.system].title,
-            cell.began_at,
-            f"{cell.seconds / 60:.1f}",
-            f"{cell.conditions.driver_memory}",
-            cell.machine.versions.get("Spark", cell.machine.versions["pyspark"]),
-            f"{cell.conditions.load:.1f}",
-            _busy(cell.conditions),
-        ]
-        for cell in run.cells
-    ]
-    header = [
-        "part",
-        "system",
-        "began",
-        "minutes",
-        "driver memory",
-        "Spark",
-        "load average",
-        "cores used by others",
-    ]
     crowded = sum(cell.conditions.crowded for cell in run.cells)
     warning = (
-        f"**{crowded} of {len(run.cells)} measurements began while others used more than {CROWDED_CORES} cores: their "
-        "seconds say little, their ratios not much more.**"
+        f"**{crowded} of {len(run.cells)} measurements began while other processes used more than {CROWDED_CORES} "
+        "cores: do not rely on their seconds.**"
         if crowded
         else ""
     )
-    median_load = median(cell.conditions.load for cell in run.cells)
-    after = f"The load average (median {median_load:.1f}) includes the measurement before."
-    return write_section("The machine", told, warning, write_table(header, rows, 3), after)
+    busy = [cell.conditions.busy_cores for cell in run.cells if cell.conditions.busy_cores is not None]
+    when = (
+        f"Measured from {min(cell.began_at for cell in run.cells)} to {max(cell.began_at for cell in run.cells)}. "
+        f"Other processes used at most {max(busy, default=0.0):.1f} cores when a part began. `performance.json` has "
+        "the conditions of every part."
+    )
+    return write_section("The machine", words, warning, when)

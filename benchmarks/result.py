@@ -73,7 +73,7 @@ class Lookups(_Frozen):
 
 
 class Reader(_Frozen):
-    """Full scans of a mirror after many merges, and of a copy of it that was written anew."""
+    """Full scans of a mirror after many merges, and of a rewritten copy."""
 
     name: str
     merged: tuple[float, ...]
@@ -91,7 +91,7 @@ class Reading(_Frozen):
 
 
 class Storage(_Frozen):
-    """A mirror beside plain Parquet of the same rows, after the initial copy and after updates."""
+    """A mirror compared with plain Parquet of the same rows, after the initial copy and after updates."""
 
     name: str
     rows: int

@@ -21,7 +21,7 @@ CROWDED_CORES = 0.3  # more than this used by others: the figures are marked
 
 
 def choose_cells(parts: Sequence[str], systems: Sequence[str]) -> list[Place]:
-    """Parts and systems by name, or all; a system that is named takes part wherever it can merge."""
+    """Select parts and systems by name, or all; a named system joins every part that it can run."""
     chosen: list[Place] = []
     for name in parts or PARTS:
         usual = PARTS[name].systems
@@ -32,7 +32,7 @@ def choose_cells(parts: Sequence[str], systems: Sequence[str]) -> list[Place]:
 
 
 def run_cells(cells: Iterable[Place], scale: Scale, bench: Bench, store: Store) -> list[Cell]:
-    """Measures and keeps the cells. One that fails is kept with the reason, and the next one follows."""
+    """Measure and store the cells. A failed cell is stored with its reason, and the next one follows."""
     done: list[Cell] = []
     for part, system in cells:
         cell = _measure(part, system, scale, bench)

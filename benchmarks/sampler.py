@@ -11,12 +11,12 @@ _EVERY_SECONDS = 0.25
 
 
 def can_sample() -> bool:
-    """Does this system tell (Linux does)?"""
+    """Return whether the system reports it (Linux does)."""
     return (_PROC / "self" / "smaps_rollup").exists()
 
 
 class MemorySampler:
-    """Looks at a process group again and again while a `with` block runs."""
+    """Samples a process group periodically while a `with` block runs."""
 
     def __init__(self, group: int) -> None:
         self._group = group

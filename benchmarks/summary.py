@@ -1,4 +1,4 @@
-"""From seconds to statements: medians and spreads, growth and speed beside others."""
+"""Summaries of seconds: medians and spreads, growth, and speed compared with peers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.messages import Timed
 from benchmarks.result import Run, WorkloadRun
 from benchmarks.systems.catalogue import OURS
 
-_AROUND = 9  # merges whose median stands for one of many
+_AROUND = 9  # merges whose median represents one merge
 HUNDRED = 100
 
 
@@ -53,7 +53,7 @@ def by_events(run: WorkloadRun) -> dict[int, Spread]:
 
 
 def around(run: WorkloadRun, number: int) -> float:
-    """The median of the merges around one, counted from 1: a single one tells little."""
+    """Return the median of the merges around one, counted from 1: a single merge is too noisy."""
     first = max(1, min(number - _AROUND // 2, len(run.batches) - _AROUND + 1))
     near = run.batches[first - 1 : first - 1 + _AROUND]
     return median([batch.seconds for batch in near])

@@ -17,7 +17,7 @@ from benchmarks.workloads.workload import Ids
 
 @dataclass
 class TableState:
-    """For each id, is it there, and the hash of its row."""
+    """For each id: whether it exists, and the hash of its row."""
 
     columns: pa.Schema
     live: NDArray[np.bool_]
@@ -39,7 +39,7 @@ class TableState:
         return cls(columns, np.ones(len(hashes), dtype=np.bool_), hashes, len(hashes), digest)
 
     def apply(self, ids: Ids, rows: pa.Table, deleted: NDArray[np.bool_]) -> None:
-        """Takes in a batch."""
+        """Apply a batch."""
         missing = int(ids.max()) + 1 - len(self.live)
         if missing > 0:
             self.live = np.append(self.live, np.zeros(missing, dtype=np.bool_))
@@ -56,7 +56,7 @@ class TableState:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """What the table is now."""
+        """Return the fingerprint of the table."""
         return Fingerprint(rows=self.rows, digest=f"{self.digest:016x}")
 
     def _sum(self, ids: Ids) -> tuple[int, int]:

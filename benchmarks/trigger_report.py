@@ -27,10 +27,9 @@ def write_latency(run: Run) -> str:
         for one in found.runs
     ]
     words = (
-        f"`icemirror watch` with `quiet_period: 0s` and a warm job that lingers; commits of {found.events:,} events on "
-        f"the changelog of {found.rows:,} rows, at any moment between two looks of the trigger. From before the "
-        "writer's append until the catalog has the mirror's commit with its rows. The last columns are medians: "
-        "until the trigger noticed the commit, then until the job took the table, then until the row is there."
+        f"`icemirror watch` with `quiet_period: 0s` and a lingering job; commits of {found.events:,} events on a "
+        f"changelog of {found.rows:,} rows. Time from the writer's append until the catalog has the mirror's commit. "
+        "The last columns are medians of its steps."
     )
     header = ["changes are", "commits", *_HEADER, "to notice, s", "to take, s", "to merge, s"]
     return write_section("From commit to row", words, write_table(header, rows))
@@ -58,15 +57,14 @@ def write_fleet(run: Run) -> str:
         ["all at once, with no job there", f"{len(found.burst)}", *_figures(found.burst)],
     ]
     words = (
-        f"{found.tables} tables for {found.seconds:.0f} s on one machine, defaults but for a shorter `linger`, "
-        f"{found.events:,} events in a commit; writer, trigger and job share its cores. A table "
-        "that commits more often than every `quiet_period` never has one: it is merged every `max_wait`."
+        f"{found.tables} tables for {found.seconds:.0f} s on one machine, {found.events:,} events per commit; writer, "
+        "trigger and job share its cores. A table that commits more often than `quiet_period` is merged every "
+        "`max_wait`."
     )
-    sparks = "" if found.sparks is None else f" Spark was started by {found.sparks} of them."
+    sparks = "" if found.sparks is None else f" Jobs that started Spark: {found.sparks}."
     jobs = (
-        f"Tables that starved: {found.starved}. Jobs launched: {found.launches}, for {found.bursts} bursts (the "
-        "initial copies with the busy time after them; all tables at once, after a rest). Jobs at the same time: at "
-        f"most {found.most_jobs}; allowed: {found.allowed_jobs}.{sparks}"
+        f"Starved tables: {found.starved}. Jobs launched: {found.launches}, for {found.bursts} bursts. Concurrent "
+        f"jobs: at most {found.most_jobs}; allowed: {found.allowed_jobs}.{sparks}"
     )
     return write_section(
         "Many tables, one of them busy", words, write_table(["tables", "commits", *_HEADER], rows), jobs

@@ -1,4 +1,4 @@
-"""Every failure the product names, classed by what happens next, and the exit code each one leads to."""
+"""The errors of icemirror, classified by what the caller does next, and their exit codes."""
 
 from __future__ import annotations
 
@@ -23,111 +23,114 @@ class Exit(IntEnum):
     DONE = 0
     UNEXPECTED = 1
     USAGE = 2
-    NEEDS_PERSON = 3
+    BLOCKED = 3
     RETRY_LATER = 4
     DIFFERENCE = 5
     INTERRUPTED = 130
 
 
-NEEDS_PERSON = frozenset({Kind.INVALID, Kind.CORRUPT})
-"""Trying again does not help until somebody has mended something."""
+BLOCKING_KINDS = frozenset({Kind.INVALID, Kind.CORRUPT})
+"""Errors that a retry cannot solve: the table is blocked until the user acts."""
 
 
-_SOME_TABLE = "--table …"
+_TABLE_PLACEHOLDER = "--table …"
 
-REBUILD = f"rebuild the mirror from the changelog, which readers do not notice: `icemirror replay --full {_SOME_TABLE}`"
-"""What to do where a mirror cannot go on from what it has; `fill_in` says which."""
+REBUILD = (
+    "rebuild the mirror from the changelog, without interrupting readers: "
+    f"`icemirror replay --full {_TABLE_PLACEHOLDER}`"
+)
+"""The remedy if merging cannot continue from the mirror; `insert_table_name` completes the command."""
 
-MAKE_ANEW = "drop the mirror, then `icemirror resume`: the next merge makes it anew from the changelog"
-"""What to do where the table itself is not what it has to be."""
+RECREATE = "drop the mirror, then run `icemirror resume`: the next merge recreates it from the changelog"
+"""The remedy if the mirror table itself cannot be used."""
 
 
-NO_MIRROR_YET = "there is no mirror yet; the first merge that finds events in the changelog makes it"
-"""Nothing is wrong where the changelog is empty still."""
+NO_MIRROR_YET = "there is no mirror yet; the first merge that finds events in the changelog creates it"
+"""Not an error: the changelog is still empty."""
 
 
 class IcemirrorError(Exception):
-    """Root of all named errors. The message says what was expected, what was found and what to do."""
+    """Root of all errors of icemirror. The message states what is wrong, what to do, and where."""
 
     kind: Kind = Kind.TRANSIENT
 
 
-def fill_in(error: IcemirrorError, table: str) -> None:
-    """Names the table in the commands that the message tells, so that they can be copied."""
-    error.args = tuple(filled(one, table) if isinstance(one, str) else one for one in error.args)
+def insert_table_name(error: IcemirrorError, table: str) -> None:
+    """Put the table's name into the commands in the error's message, so that they can be copied."""
+    error.args = tuple(with_table_name(one, table) if isinstance(one, str) else one for one in error.args)
 
 
-def filled(message: str, table: str) -> str:
-    """The same for a message that is no error's."""
-    return message.replace(_SOME_TABLE, f"--table {shlex.quote(table)}")
+def with_table_name(message: str, table: str) -> str:
+    """Return the message with the table's name in its commands."""
+    return message.replace(_TABLE_PLACEHOLDER, f"--table {shlex.quote(table)}")
 
 
 class Transient(IcemirrorError):
-    """Retry later: the catalog or storage did not answer, the disk is full."""
+    """Retry later: the catalog or storage did not respond, or the disk is full."""
 
     kind = Kind.TRANSIENT
 
 
 class Conflict(IcemirrorError):
-    """Plan again from fresh state: the mirror's head moved."""
+    """Plan again from fresh state: the mirror has a new head."""
 
     kind = Kind.CONFLICT
 
 
-class Contested(Conflict):
-    """The same, and delete nothing: the commit was refused, but nobody is seen who was quicker. It may have landed."""
+class UnverifiedConflict(Conflict):
+    """Plan again, and delete nothing: the commit was refused, but no other commit is visible. It may have succeeded."""
 
 
 class CommitUnknown(IcemirrorError):
-    """Look before retrying and delete nothing: the commit may have landed."""
+    """Check the mirror before a retry, and delete nothing: the commit may have succeeded."""
 
     kind = Kind.COMMIT_UNKNOWN
 
 
 class Invalid(IcemirrorError):
-    """Needs a person; the message says what to do."""
+    """The table is blocked; the message says what the user has to do."""
 
     kind = Kind.INVALID
 
 
 class Corrupt(IcemirrorError):
-    """A file is not what its checksum or its table says."""
+    """A file does not match its checksum or its table's metadata."""
 
     kind = Kind.CORRUPT
 
 
 class BadConfig(Invalid):
-    """The configuration file cannot be used."""
+    """The configuration is invalid."""
 
 
-def exit_of(kind: Kind) -> Exit:
-    """The exit code of a table that failed in this way."""
+def exit_for_kind(kind: Kind) -> Exit:
+    """Return the exit code of a table that failed with this kind of error."""
     if kind is Kind.UNEXPECTED:
         return Exit.UNEXPECTED
-    return Exit.NEEDS_PERSON if kind in NEEDS_PERSON else Exit.RETRY_LATER
+    return Exit.BLOCKED if kind in BLOCKING_KINDS else Exit.RETRY_LATER
 
 
 def exit_code(error: BaseException) -> Exit:
-    """The exit code of a command that ended with this error."""
+    """Return the exit code of a command that ended with this error."""
     match error:
         case BadConfig():
             return Exit.USAGE
         case IcemirrorError():
-            return exit_of(error.kind)
+            return exit_for_kind(error.kind)
         case KeyboardInterrupt():
             return Exit.INTERRUPTED
         case _:
             return Exit.UNEXPECTED
 
 
-def worst(codes: list[Exit]) -> Exit:
-    """The exit code of a command over several tables: the first of 1, 2, 3, 4, 0 that occurs."""
-    order = (Exit.UNEXPECTED, Exit.USAGE, Exit.NEEDS_PERSON, Exit.RETRY_LATER, Exit.DONE)
+def worst_exit(codes: list[Exit]) -> Exit:
+    """Return the exit code of a command over several tables: the first of 1, 2, 3, 4, 0 that occurs."""
+    order = (Exit.UNEXPECTED, Exit.USAGE, Exit.BLOCKED, Exit.RETRY_LATER, Exit.DONE)
     return next((code for code in order if code in codes), Exit.DONE)
 
 
-def unexpected_text(error: BaseException) -> str:
-    """Type and place of an error that has no name of ours. Not its text: a library may put values of rows into it."""
+def describe_unexpected(error: BaseException) -> str:
+    """Return type and location of an unexpected error, without its text: a library may quote row values in it."""
     trace, where = error.__traceback__, ""
     while trace is not None:
         where = f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"

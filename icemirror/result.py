@@ -1,4 +1,4 @@
-"""What merging a table came to, as `merge --json` prints it and as the state keeps it."""
+"""Results of plans, merges and maintenance, as `--json` prints them and the state stores them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from icemirror.cursor import Cursor
 from icemirror.errors import Kind
+from icemirror.tables.cursor import Cursor
 
 
-class _Frozen(BaseModel):
+class _Result(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-class SliceResult(_Frozen):
+class SliceResult(_Result):
     """One commit on the mirror."""
 
     snapshot_id: int
@@ -35,15 +35,15 @@ class SliceResult(_Frozen):
     seconds_by_step: dict[str, float]
 
 
-class ErrorResult(_Frozen):
+class ErrorResult(_Result):
     """Why a table failed."""
 
     kind: Kind
     message: str
 
 
-class TableResult(_Frozen):
-    """One table of one `merge`."""
+class TableResult(_Result):
+    """Result of one table of `merge`."""
 
     table: str
     outcome: Literal["merged", "up-to-date", "rebuilt", "failed"]
@@ -54,11 +54,12 @@ class TableResult(_Frozen):
     error: ErrorResult | None = None
 
 
-class PlanResult(_Frozen):
-    """What a merge of one table would do. `fills_mirror`: it is there and was never merged into.
+class PlanResult(_Result):
+    """What a merge of one table would do.
 
-    `schema_changes`: how the mirror's columns would change; `refused`: why a merge stops at them, if it does.
-    `rebuilds_mirror`: it cannot be followed on, and is built anew from all that the changelog holds.
+    `fills_mirror`: the mirror exists, and nothing was merged into it yet.
+    `schema_changes`: changes of the mirror's columns; `refused`: why a merge refuses them, if it does.
+    `rebuilds_mirror`: merging cannot continue, so the mirror is rebuilt from the whole changelog.
     """
 
     table: str
@@ -76,8 +77,8 @@ class PlanResult(_Frozen):
     estimated_seconds: float | None = None
 
 
-class ReplayPlan(_Frozen):
-    """What a replay of one table would read. `full`: the mirror is rebuilt from all that the changelog holds."""
+class ReplayPlan(_Result):
+    """What a replay of one table would read. `full`: the mirror is rebuilt from the whole changelog."""
 
     table: str
     full: bool
@@ -90,8 +91,8 @@ class ReplayPlan(_Frozen):
     slices: int
 
 
-class ExpireResult(_Frozen):
-    """`maintain expire` of one table; `files` are those that only the removed snapshots reached."""
+class ExpireResult(_Result):
+    """Result of `maintain expire`. `files`: files that only the removed snapshots referenced; `left`: not deleted."""
 
     table: str
     action: Literal["expire"] = "expire"
@@ -102,8 +103,8 @@ class ExpireResult(_Frozen):
     left: int
 
 
-class OrphansResult(_Frozen):
-    """`maintain clean-orphans` of one table. `left` could not be deleted; `unlisted` are places not looked at."""
+class OrphansResult(_Result):
+    """Result of `maintain clean-orphans`. `left`: files that could not be deleted; `unlisted`: skipped locations."""
 
     table: str
     action: Literal["clean-orphans"] = "clean-orphans"
@@ -117,11 +118,11 @@ class OrphansResult(_Frozen):
     paths: tuple[str, ...] = ()
 
 
-class CompactResult(_Frozen):
-    """`maintain compact` of one table: so many data files became so many, over all commits.
+class CompactResult(_Result):
+    """Result of `maintain compact`: the number of data files before and after, over all commits.
 
-    `left`: files that could not be put together; the log says why. `waits`: other writers' files, or a lost index,
-    come first: with the next merge that finds changes, or `maintain index`.
+    `left`: files that could not be compacted; the log says why. `waits`: foreign writes or an unreadable index must be
+    repaired first, by the next merge that finds changes or by `maintain index`.
     """
 
     table: str
@@ -135,11 +136,11 @@ class CompactResult(_Frozen):
     waits: bool = False
 
 
-class IndexResult(_Frozen):
-    """`maintain index` of one table: segments checked, those that are damaged, and the runs before and after.
+class IndexResult(_Result):
+    """Result of `maintain index`: checked and damaged segments, and the number of runs before and after.
 
-    `lost`: the root could not be read, and all of it is built anew. `behind`: others have written since the last merge.
-    `waits`: what is to be done comes with the first merge, since nothing was merged yet.
+    `lost`: the root is unreadable, so the whole index is rebuilt. `behind`: there are foreign writes to index.
+    `waits`: nothing was merged yet, so the first merge does the work.
     """
 
     table: str
@@ -158,57 +159,57 @@ class IndexResult(_Frozen):
 MaintainResult = ExpireResult | OrphansResult | CompactResult | IndexResult
 
 
-class Position(_Frozen):
-    """Where a mirror stands after a step of the job."""
+class Position(_Result):
+    """State of a mirror after a step of the job."""
 
     cursor: Cursor | None
     live_rows: int
     index_bytes: int
 
 
-class Left(_Frozen):
-    """What of a changelog is not merged: snapshots (one that is merged in part counts), events, and since when."""
+class Backlog(_Result):
+    """What is not merged yet: snapshots (including a partly merged one), events, and the oldest commit's time."""
 
     snapshots: int
     events: int
     since: float | None = None
 
 
-class Merged(_Frozen):
-    """One slice was committed; there may be more. `left`: what its plan leaves for others, if it tells."""
+class Merged(_Result):
+    """One slice was committed; there may be more. `left`: the remaining backlog, if known."""
 
     slice: SliceResult
     position: Position
-    left: Left | None = None
+    left: Backlog | None = None
 
 
-class UpToDate(_Frozen):
-    """The plan was empty: the mirror holds all of the changelog up to `head`, its metadata location."""
+class NothingToMerge(_Result):
+    """The plan was empty: the mirror is merged up to `head`, the changelog's metadata location."""
 
     head: str
     position: Position
 
 
-class Staged(_Frozen):
-    """One more slice of a mirror that is built anew out of sight, so far of so many events. Readers see the old one."""
+class Staged(_Result):
+    """One more slice of a rebuild was staged: `events` of `of_events`. Readers still see the old mirror."""
 
     events: int
     of_events: int
     position: None = None
-    left: Left | None = None
+    left: Backlog | None = None
 
 
-class Rebuilt(_Frozen):
-    """What was built out of sight, of so many events, is what the mirror holds now; there may be more to merge."""
+class Rebuilt(_Result):
+    """A rebuild of `events` was published as the mirror; there may be more to merge."""
 
     events: int
     position: Position
 
 
-Advance = Merged | Staged | Rebuilt | UpToDate
+StepResult = Merged | Staged | Rebuilt | NothingToMerge
 
 
-class Behind(Left):
-    """What the tables themselves say: what a merge would take now, since when it is there, where the mirror stands."""
+class MeasuredBacklog(Backlog):
+    """The backlog measured on the tables themselves, and the state of the mirror."""
 
     position: Position | None = None

@@ -1,7 +1,7 @@
-"""What an installation on AWS costs, from list prices and assumptions: `python scripts/costs.py`.
+"""Estimates the cost of an installation on AWS from list prices and assumptions: `python scripts/costs.py`.
 
-docs/deploy-aws.md shows what it prints. Prices are those of us-east-1 for x86_64 in
-November 2026, in US dollars, without free tiers.
+docs/how-to/deploy-aws.md contains the output. Prices are for us-east-1 and x86_64 in November 2026, in US dollars,
+without free tiers.
 """
 
 from __future__ import annotations
@@ -10,28 +10,30 @@ from dataclasses import dataclass
 
 VCPU_HOUR, GB_HOUR = 0.052624, 0.0057785  # EMR Serverless
 CALL, FUNCTION_GB_SECOND = 0.20e-6, 16.6667e-6  # Lambda
-MESSAGE = 0.40e-6  # SQS, each request
-EVENT = 1.00e-6  # EventBridge: of S3, which are opted in
+MESSAGE = 0.40e-6  # SQS, per request
+EVENT = 1.00e-6  # EventBridge, for opt-in events of S3
 STATE_WRITE, STATE_READ = 0.625e-6, 0.125e-6  # DynamoDB on demand
 PUT, GET = 5.00e-6, 0.40e-6  # S3
 LOG_GB = 0.50
-ALARM, METRIC, DASHBOARD = 0.10, 0.30, 3.00  # CloudWatch, a month
+ALARM, METRIC, DASHBOARD = 0.10, 0.30, 3.00  # CloudWatch, per month
 
 HOURS_OF_MONTH = 730
 SWEEPS = HOURS_OF_MONTH * 12
 WORKER_VCPU, WORKER_GB = 2, 8
-START_SECONDS = 60  # of a job, billed at least
+START_SECONDS = 60  # minimum billed time of a job
 FUNCTION_GB, FUNCTION_SECONDS = 0.5, 0.5
-POLLS = HOURS_OF_MONTH * 3600 / 20 * 5  # Lambda asks a quiet queue five times in 20 seconds
+POLLS = HOURS_OF_MONTH * 3600 / 20 * 5  # Lambda polls an idle queue five times in 20 seconds
 ALARMS, METRICS = 12, 9
 LOG_BYTES_OF_CALL = 2_000
 PUTS_OF_MERGE, GETS_OF_MERGE, WRITES_OF_MERGE = 15, 60, 10
-SECONDS_OF_MILLION = 10  # on two vCPUs; 3.5 on local disks (performance.md, `large`), and storage is slower
+SECONDS_OF_MILLION = (
+    10  # on two vCPUs; 3.5 on local disks (performance.md, `large`), but object storage is slower
+)
 
 
 @dataclass(frozen=True)
 class Use:
-    """How something is used, and what that costs."""
+    """A usage scenario and its costs in dollars."""
 
     title: str
     merges: int = 0
@@ -42,25 +44,25 @@ class Use:
 
     @property
     def jobs(self) -> float:
-        """EMR's workers."""
+        """Cost of EMR's workers."""
         hours = self.driver_hours + self.executor_hours
         return hours * (WORKER_VCPU * VCPU_HOUR + WORKER_GB * GB_HOUR)
 
     @property
     def trigger(self) -> float:
-        """Function, queue, events and state."""
+        """Cost of function, queue, events and state."""
         call = CALL + FUNCTION_GB * FUNCTION_SECONDS * FUNCTION_GB_SECOND + 3 * MESSAGE + EVENT
-        kept = 4 * STATE_READ + 2 * STATE_WRITE + LOG_BYTES_OF_CALL / 1e9 * LOG_GB
-        return self.calls * (call + kept) + self.merges * WRITES_OF_MERGE * STATE_WRITE
+        stored = 4 * STATE_READ + 2 * STATE_WRITE + LOG_BYTES_OF_CALL / 1e9 * LOG_GB
+        return self.calls * (call + stored) + self.merges * WRITES_OF_MERGE * STATE_WRITE
 
     @property
     def requests(self) -> float:
-        """Of jobs to S3."""
+        """Cost of the jobs' requests to S3."""
         return self.merges * (PUTS_OF_MERGE * PUT + GETS_OF_MERGE * GET)
 
     @property
     def total(self) -> float:
-        """In dollars."""
+        """Total cost."""
         return self.jobs + self.trigger + self.requests + self.fixed
 
 
@@ -71,14 +73,14 @@ SHORT_HOURS = (START_SECONDS + 2) / 3600
 USES = (
     Use(
         "a month in which nothing happens",
-        driver_hours=30 * SHORT_HOURS,  # maintenance, each night
+        driver_hours=30 * SHORT_HOURS,  # nightly maintenance
         calls=SWEEPS,
         fixed=POLLS * MESSAGE + ALARMS * ALARM + METRICS * METRIC + DASHBOARD,
     ),
     Use(
         "a million events in one commit",
         merges=1,
-        driver_hours=2 * START_SECONDS / 3600 + MILLION_HOURS,  # started, and lingering
+        driver_hours=2 * START_SECONDS / 3600 + MILLION_HOURS,  # start and linger
         executor_hours=2 * START_SECONDS / 3600 + MILLION_HOURS,
         calls=2,
     ),
@@ -98,7 +100,7 @@ USES = (
 
 
 def table() -> str:
-    """As Markdown."""
+    """Return the scenarios as a Markdown table."""
     head = ("", "jobs", "trigger", "requests to S3", "watching", "in all")
     rows = [
         (use.title, *map(dollars, (use.jobs, use.trigger, use.requests, use.fixed, use.total)))
@@ -109,7 +111,7 @@ def table() -> str:
 
 
 def dollars(amount: float) -> str:
-    """To the cent; less than a tenth of one is nothing."""
+    """Format an amount; a dash stands for less than $0.001."""
     if amount < 0.001:
         return "–"
     return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.3f}"

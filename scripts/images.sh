@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the images and tries them, if all that this needs is here; else says in one line what is not.
+# Builds and tests the images. If a tool is missing, prints its name and exits with 2.
 set -eu
 
 missing=
@@ -7,12 +7,12 @@ for tool in buildah:buildah debootstrap:debootstrap qemu-aarch64-static:qemu-use
     command -v "${tool%%:*}" >/dev/null 2>&1 || missing="$missing ${tool#*:}"
 done
 if [ -n "$missing" ]; then
-    echo "images: not here:$missing (Debian: sudo apt-get install --no-install-recommends$missing)" >&2
+    echo "images: not installed:$missing (Debian: sudo apt-get install --no-install-recommends$missing)" >&2
     exit 2
 fi
 if [ "$(id -u)" -ne 0 ]; then
-    echo "images: only root can build them, with chroot: run \`sudo make images\`" >&2
+    echo "images: building requires root: run \`sudo make images\`" >&2
     exit 2
 fi
-# As in CI, what cannot be had is a failure: nothing was asked for but this.
+# CI=true makes an unavailable dependency a failure instead of a skipped test.
 exec env CI=true .venv/bin/python -m pytest tests/images

@@ -1,6 +1,7 @@
-"""Makes `.venv` from the hash-locked requirements and sees to a Java for Spark. Started by setup.sh.
+"""Creates `.venv` from the hash-locked requirements and finds or installs a Java for Spark. Started by setup.sh.
 
-Safe to interrupt and to start twice: the steps are repeatable, and a lock on the project folder lets one in.
+`setup.py demo` installs what the demo needs; `setup.py dev` the test tools as well. Safe to interrupt and to start
+twice: the steps are repeatable, and a lock on the project folder admits one at a time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,11 +26,15 @@ VENV = ROOT / ".venv"
 PYTHON = str(VENV / "bin" / "python")
 STAMP = VENV / "icemirror-setup.json"
 UNFINISHED = VENV / "icemirror-unfinished"
-LOCKS = ("requirements/build.txt", "requirements/dev.txt")
+BUILD_LOCK = "requirements/build.txt"
+# What each kind of environment is installed from; `dev` includes all of `demo`.
+LOCKS = {"demo": "requirements/demo.txt", "dev": "requirements/dev.txt"}
+KINDS = tuple(LOCKS)
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 HEARTBEAT_SECONDS = 15
+INSTALL_FAILED = "the packages could not be installed (see above); run this again to continue"
 
-# Settings of the user's that would make pip install to another place than into .venv.
+# User settings that would make pip install to another place than into .venv.
 FOREIGN = (
     "PIP_USER",
     "PIP_TARGET",
@@ -41,26 +47,26 @@ FOREIGN = (
 
 
 class Stop(Exception):
-    """Set-up cannot go on; the message is one line that says what to do."""
+    """Set-up cannot continue; the message is one line that says what to do."""
 
 
 def say(line: str) -> None:
-    """Tell the person who waits."""
+    """Print a progress line."""
     print(f"setup: {line}", file=sys.stderr, flush=True)
 
 
-def fingerprint() -> str:
-    """Changes when other packages are wanted, or the project folder has moved (scripts hold its path)."""
+def fingerprint(kind: str) -> str:
+    """Changes with the packages of this kind of environment, and when the project folder moves."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     parts = [project.get("build-system"), project.get("project"), project.get("tool", {}).get("setuptools")]
     digest = hashlib.sha256(json.dumps([str(ROOT), parts], sort_keys=True).encode())
-    for name in LOCKS:
+    for name in (BUILD_LOCK, LOCKS[kind]):
         digest.update((ROOT / name).read_bytes())
     return digest.hexdigest()
 
 
 def read_stamp() -> dict[str, str]:
-    """What the last set-up wrote when it had finished a part."""
+    """What the last set-up recorded."""
     try:
         stamp = json.loads(STAMP.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -69,31 +75,34 @@ def read_stamp() -> dict[str, str]:
 
 
 def write_stamp(stamp: dict[str, str]) -> None:
-    """All of it or nothing, so that an interruption leaves no half stamp."""
+    """Write the stamp atomically: an interruption leaves the old one."""
     fresh = STAMP.with_suffix(".new")
     fresh.write_text(json.dumps(stamp), encoding="utf-8")
     fresh.replace(STAMP)
 
 
-def packages_ready(stamp: dict[str, str]) -> bool:
-    """Is what the locks name in .venv?"""
-    return stamp.get("packages") == fingerprint() and os.access(VENV / "bin" / "icemirror", os.X_OK)
+def packages_ready(stamp: dict[str, str], kind: str) -> bool:
+    """Whether .venv holds the locked packages of this kind of environment."""
+    if not os.access(VENV / "bin" / "icemirror", os.X_OK):
+        return False
+    enough = KINDS[KINDS.index(kind) :]
+    return any(stamp.get("packages") == f"{one} {fingerprint(one)}" for one in enough)
 
 
 def java_ready(stamp: dict[str, str]) -> bool:
-    """Is the Java that was found still there?"""
+    """Whether the Java that was found still exists."""
     return os.access(Path(stamp.get("java", "/nowhere")) / "bin" / "java", os.X_OK)
 
 
 @contextmanager
 def alone_in_this_folder() -> Iterator[None]:
-    """One set-up at a time. The lock ends with the process, however it ends; it needs no file of its own."""
+    """Admit one set-up at a time. The lock ends with the process, however that ends, and needs no file."""
     folder = os.open(ROOT, os.O_RDONLY)
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another set-up is at work in this folder, waiting for it")
+            say("another set-up is running in this folder, waiting for it")
             fcntl.flock(folder, fcntl.LOCK_EX)
         yield
     finally:
@@ -101,13 +110,13 @@ def alone_in_this_folder() -> Iterator[None]:
 
 
 def clean_environment() -> dict[str, str]:
-    """The user's environment (indexes, proxies, certificates stay) less what leads pip or Python astray."""
+    """The user's environment (indexes, proxies, certificates stay) without what would redirect pip or Python."""
     environ = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     return environ | {"PYTHONNOUSERSITE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
 
 
 def succeeds(*command: str) -> bool:
-    """Run quietly; did it work?"""
+    """Run a command without output; whether it succeeded."""
     nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(
@@ -119,18 +128,18 @@ def succeeds(*command: str) -> bool:
 
 
 def run_long(command: Sequence[str], otherwise: str) -> None:
-    """Run something that takes minutes: a sign of life now and then, its own words only if it fails."""
+    """Run a command that takes minutes: a progress line now and then, its output only if it fails."""
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
-        started = last_word = time.monotonic()
+        started = reported = time.monotonic()
         try:
             while process.poll() is None:
                 time.sleep(0.1)
-                if time.monotonic() - last_word > HEARTBEAT_SECONDS:
-                    last_word = time.monotonic()
-                    say(f"  … {last_word - started:.0f} s: {last_line(output.fileno())}")
+                if time.monotonic() - reported > HEARTBEAT_SECONDS:
+                    reported = time.monotonic()
+                    say(f"  … {reported - started:.0f} s: {last_step(output.fileno())}")
         except BaseException:
             process.terminate()
             process.wait()
@@ -142,15 +151,29 @@ def run_long(command: Sequence[str], otherwise: str) -> None:
             raise Stop(otherwise)
 
 
-def last_line(descriptor: int) -> str:
-    """The newest thing that the command has said."""
+# Lines of pip and uv that name a package, and the words for them.
+STEPS = (
+    (re.compile(r"^Downloading (\S+?)-(\d[^-\s]*)"), "downloading {0} {1}"),
+    (re.compile(r"^Downloading (\S+)"), "downloading {0}"),
+    (re.compile(r"^Building wheels? for (?:collected packages: )?([\w.-]+)"), "building {0}"),
+    (re.compile(r"^Collecting ([\w.-]+)"), "collecting {0}"),
+    (re.compile(r"^Installing collected packages: (.*)"), "installing packages"),
+)
+
+
+def last_step(descriptor: int) -> str:
+    """The newest step that the command reported, as a whole phrase."""
     size = os.fstat(descriptor).st_size
-    tail = os.pread(descriptor, 2000, max(0, size - 2000)).decode(errors="replace")
-    return tail.strip().splitlines()[-1].strip()[:90] if tail.strip() else "at work"
+    tail = os.pread(descriptor, 20_000, max(0, size - 20_000)).decode(errors="replace")
+    for line in reversed(tail.splitlines()):
+        for pattern, phrase in STEPS:
+            if found := pattern.match(line.strip()):
+                return phrase.format(*found.groups())
+    return "still running"
 
 
 def venv_is_sound() -> bool:
-    """Does .venv have a pip that works, and was it made in this very folder?"""
+    """Whether .venv has a working pip and was created in this very folder."""
     try:
         shebang = (VENV / "bin" / "pip").read_text(encoding="utf-8", errors="replace")[:1000]
     except OSError:
@@ -159,14 +182,20 @@ def venv_is_sound() -> bool:
 
 
 def make_venv() -> None:
-    """An environment with pip in it, by whatever of venv and virtualenv there is."""
+    """Create an environment with pip in it, by venv, virtualenv or uv."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    say(f"making .venv with Python {version}")
+    say(f"creating .venv with Python {version}")
     package = f"python{version}-venv"
-    if not (made_by_venv() or made_by_virtualenv() or (installed_by_apt(package) and made_by_venv())):
+    ways = (
+        made_by_venv,
+        made_by_virtualenv,
+        made_by_uv,
+        lambda: installed_by_apt(package) and made_by_venv(),
+    )
+    if not any(way() for way in ways):
         shutil.rmtree(VENV, ignore_errors=True)
         what = f"sudo apt-get install {package}" if shutil.which("apt-get") else "install virtualenv"
-        raise Stop(f"{sys.executable} cannot make environments: {what}, then run this again")
+        raise Stop(f"{sys.executable} cannot create environments: {what}, then run this again")
 
 
 def made_by_venv() -> bool:
@@ -188,8 +217,17 @@ def made_by_virtualenv() -> bool:
     return False
 
 
+def made_by_uv() -> bool:
+    """uv brings its own pip, too."""
+    program = shutil.which("uv")
+    if not program:
+        return False
+    shutil.rmtree(VENV, ignore_errors=True)
+    return succeeds(program, "venv", "--seed", "--python", sys.executable, str(VENV)) and venv_is_sound()
+
+
 def installed_by_apt(*packages: str) -> bool:
-    """Install the first of these packages that there is, where that needs no password."""
+    """Install the first of these packages that exists, if that needs no password."""
     if not shutil.which("apt-get"):
         return False
     if os.geteuid() == 0:
@@ -209,34 +247,66 @@ def installed_by_apt(*packages: str) -> bool:
     return False
 
 
-def install_packages() -> None:
-    """The locked packages, then the project itself, so that `.venv/bin/icemirror` runs this folder's code."""
-    # Whatever was cut off may have left half a package that pip takes for a whole one. Downloads are kept by pip.
+def find_uv() -> str | None:
+    """A uv that installs from the same index as pip would; it does not read pip's configuration."""
+    program = shutil.which("uv")
+    config = subprocess.run(
+        [PYTHON, "-I", "-m", "pip", "config", "list"],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    uses_own_index = "index-url" in config.stdout and not os.environ.keys() & {
+        "UV_INDEX_URL",
+        "UV_DEFAULT_INDEX",
+    }
+    return None if uses_own_index else program
+
+
+def install_packages(kind: str) -> None:
+    """Install the locked packages, then the project, so that `.venv/bin/icemirror` runs this folder's code."""
+    # An interrupted installation may have left half a package that pip takes for a whole one. Downloads are cached.
     if UNFINISHED.exists() or not venv_is_sound():
         make_venv()
     UNFINISHED.touch()
     pip = [PYTHON, "-I", "-m", "pip", "install", "--progress-bar", "off"]
-    locked = [*pip, "--require-hashes"]
-    failed = "the packages could not be installed (see above); run this again and it goes on from here"
-    say("installing the locked packages (the first time about 600 MB: some minutes)")
+    uv = find_uv()
+    size = {"demo": "450 MB", "dev": "600 MB"}[kind]
+    say(
+        f"installing the locked packages with {'uv' if uv else 'pip'} (the first time about {size}: some minutes)"
+    )
     # setuptools first, from its own lock: what has no wheel (pyspark) is built with nothing unchecked.
-    run_long([*locked, "--only-binary", ":all:", "-r", "requirements/build.txt"], failed)
-    run_long([*locked, "--no-build-isolation", "--use-pep517", "-r", "requirements/dev.txt"], failed)
-    run_long([*pip, "--no-deps", "--no-build-isolation", "--no-index", "--editable", "."], failed)
+    install_lock(uv, pip, BUILD_LOCK, "--only-binary", ":all:")
+    install_lock(uv, pip, LOCKS[kind], "--no-build-isolation")
+    run_long([*pip, "--no-deps", "--no-build-isolation", "--no-index", "--editable", "."], INSTALL_FAILED)
     UNFINISHED.unlink()
 
 
+def install_lock(uv: str | None, pip: Sequence[str], lock: str, *options: str) -> None:
+    """Install a lock by hash, with uv if there is one; pip is tried where uv fails."""
+    arguments = ["--require-hashes", *options, "-r", lock]
+    if uv:
+        try:
+            run_long([uv, "pip", "install", "--python", PYTHON, *arguments], "uv failed, installing with pip")
+        except Stop as failure:
+            say(str(failure))
+        else:
+            return
+    run_long([*pip, "--use-pep517", *arguments], INSTALL_FAILED)
+
+
 def find_java() -> tuple[str, str]:
-    """The Java that the job would take, or why there is none."""
-    command = [PYTHON, "-m", "spark_job.runtime.java"]
+    """The Java that the job would use, or why there is none."""
+    command = [PYTHON, "-m", "spark_job.engine.java"]
     done = subprocess.run(
         command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, check=False
     )
     return done.stdout.strip(), done.stderr.strip()
 
 
-def see_to_java() -> str:
-    """A Java for Spark: the one that is there, else Debian's."""
+def ensure_java() -> str:
+    """Return a Java for Spark: an installed one, else Debian's."""
     home, complaint = find_java()
     if not home and installed_by_apt(*JAVA_PACKAGES):
         home, complaint = find_java()
@@ -247,24 +317,29 @@ def see_to_java() -> str:
 
 
 def main() -> int:
-    """0: everything is there."""
-    if sys.argv[1:] == ["--check"]:
+    """Return 0 if everything is installed."""
+    arguments = [one for one in sys.argv[1:] if one != "--check"]
+    kind = arguments[0] if arguments else "dev"
+    if kind not in KINDS:
+        say(f"unknown kind of environment {kind}: use one of {', '.join(KINDS)}")
+        return 2
+    if "--check" in sys.argv[1:]:
         stamp = read_stamp()
-        return 0 if packages_ready(stamp) and java_ready(stamp) else 1
+        return 0 if packages_ready(stamp, kind) and java_ready(stamp) else 1
     try:
         with alone_in_this_folder():
             stamp = read_stamp()
-            if not packages_ready(stamp):
-                install_packages()
-                stamp = {"packages": fingerprint()}
+            if not packages_ready(stamp, kind):
+                install_packages(kind)
+                stamp = {"packages": f"{kind} {fingerprint(kind)}"}
                 write_stamp(stamp)
             if not java_ready(stamp):
-                write_stamp(stamp | {"java": see_to_java()})
+                write_stamp(stamp | {"java": ensure_java()})
     except Stop as stop:
         say(str(stop))
         return 2
     except KeyboardInterrupt:
-        say("interrupted; run it again and it goes on from here")
+        say("interrupted; run it again to continue")
         return 130
     say("ready: .venv/bin/icemirror")
     return 0

@@ -1,49 +1,82 @@
-"""The merge, top to bottom: take → plan → collapse → locate → write → index → commit → plan again."""
+"""The merge, top to bottom: plan → collapse → locate → write → index → commit → plan again.
+
+advance ─► plan ─┬─ Merge ───► merge_slice: repair the index, run the shards, record rejects, commit
+                 │             (each shard: collapse → locate → write → index, see merge/shard.py)
+                 ├─ Rebuild ─► one step of building the mirror in a hidden stage, then the swap
+                 ├─ UpToDate ► compact small data files
+                 └─ Blocked ─► raise the error that says what to do
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
-
-from pyiceberg.table import Table
+from typing import assert_never
 
 from icemirror.errors import Conflict, Corrupt, IcemirrorError
-from icemirror.result import Merged, PlanResult, UpToDate
+from icemirror.processes.crash_points import reach
+from icemirror.result import Merged, NothingToMerge, StepResult
 from icemirror.settings import Settings, TableSettings
-from icemirror.telemetry.logs import get_log
-from spark_job.changelog.truncations import find_truncation, known_truncation
-from spark_job.compaction.compact import Compacted, compact
-from spark_job.compaction.left_alone import LeftAlone
-from spark_job.compaction.move_rows import AstrayRow
-from spark_job.doubtful import NeedsHistory
-from spark_job.iceberg.column_types import require_mirrored_types
-from spark_job.iceberg.create import check_definition
-from spark_job.iceberg.failures import named_for
-from spark_job.iceberg.mirror import Mirror, read_mirror
-from spark_job.iceberg.readable_partitions import require_known_transforms
-from spark_job.iceberg.tables import Catalogs
-from spark_job.key_index.damage import DamagedSegment
-from spark_job.key_index.index_location import index_location
-from spark_job.lost_track import ChangelogAway, NoChangelog, SourceTruncated
-from spark_job.merge_slice import Attempt, SliceMerger
-from spark_job.planning.key_change import require_same_key
-from spark_job.planning.left import left_after
-from spark_job.planning.plan import Slice, SliceLimits
-from spark_job.planning.stock import Prepared, plan_table, require_same_changelog
-from spark_job.planning.support import require_supported
-from spark_job.planning.task import Done, Task, next_task
-from spark_job.planning.truncated import require_truncation_ahead
-from spark_job.runtime.engine import LazyEngine
-from spark_job.schema_changes.evolution import merges_from, with_map
-from spark_job.schema_changes.row_columns import row_shape
-from spark_job.slice_result import position_of
+from icemirror.telemetry.logs import bind, get_log
+from spark_job.changelog.rejected_rows import concat_rejected
+from spark_job.changelog.truncations import cached_truncation, find_truncation
+from spark_job.commit.commit_slice import NO_LABELS, commit_slice
+from spark_job.commit.retry import retry_on_conflict
+from spark_job.commit.slice_result import mirror_position, position_after, slice_result
+from spark_job.engine.engine import LazyEngine, run_with_index_merge
+from spark_job.iceberg.catalogs import Catalogs
+from spark_job.iceberg.create import check_definition, create_mirror
+from spark_job.iceberg.divergence import SourceTruncated
+from spark_job.iceberg.mirror import REPLAY, Mirror, read_mirror
+from spark_job.index.index_merge import MergedIndex, apply_index_merge, merged_paths, plan_index_merge
+from spark_job.index.root import index_location
+from spark_job.index.segment import DamagedSegment
+from spark_job.maintenance.compact import Compacted, compact
+from spark_job.maintenance.indexed_files import first_row_ids, indexed_files
+from spark_job.maintenance.move_rows import MisplacedRow
+from spark_job.maintenance.repair_index import repair_index
+from spark_job.maintenance.skipped_files import SkippedFiles
+from spark_job.merge.append_rows import AppendWork
+from spark_job.merge.late_events import NeedsHistory
+from spark_job.merge.locate import Index
+from spark_job.merge.metadata_columns import MetadataValues, ReplacedMirror
+from spark_job.merge.shard import ShardResult, SliceWork, strip_snapshots
+from spark_job.plan.divergence import Cause, Diverged
+from spark_job.plan.findings import NO_FINDINGS, Findings
+from spark_job.plan.outcome import (
+    Blocked,
+    Executed,
+    Merge,
+    Plan,
+    Rebuild,
+    Repair,
+    UpToDate,
+    plan_next,
+    plan_repair,
+)
+from spark_job.plan.planner import Planner
+from spark_job.plan.schema_evolution import SchemaEvolution, with_field_map
+from spark_job.plan.slices import Slice
+from spark_job.plan.table_plan import TablePlan, backlog_after, merged_files
+from spark_job.rebuild.resync import resync_step
+from spark_job.rejects.record_rejects import record_rejects
+from spark_job.rejects.validate_first_slice import validate_first_slice
+from spark_job.storage.discard import discard, discard_on_error
+from spark_job.storage.translate_errors import translate_table_errors
 
-_MOST_ATTEMPTS = 8
-_MOST_EVENTS = 4_000_000  # keeps a slice's key tuples within the memory of one worker, whatever its bytes
 SAMPLE_ROWS = 32
 
 log = get_log(__name__)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Everything that a commit refers to except its deletes and its root."""
+
+    mirror: Mirror
+    shards: Sequence[ShardResult]
+    index: MergedIndex
 
 
 @dataclass(frozen=True)
@@ -55,188 +88,289 @@ class Pipeline:
     engine: LazyEngine
     run_id: str
     key_check_rows: int | None = SAMPLE_ROWS
-    left_alone: LeftAlone = field(default_factory=LeftAlone)
-    # Tables that were merged into since files were put together.
-    _untidy: set[str] = field(default_factory=set)
-
-    def advance(self, table: TableSettings) -> Merged | UpToDate:
-        """Merges the next slice of a table, or finds that there is none."""
-        done = self.carry_out(table, lambda: next_task(self.prepare(table)))
-        prepared = done.task.prepared
-        if done.merged is not None:
-            self._untidy.add(table.name)
-            return done.merged.model_copy(update={"left": left_after(prepared, done.task.part)})
-        mirror = self._tidy(prepared)
-        return UpToDate(head=prepared.changelog.metadata_location, position=position_of(mirror))
-
-    def mend_index(self, table: TableSettings, damaged: Set[str]) -> Done:
-        """Commits the index as it should be, with no event merged; nothing where there is nothing to do."""
-
-        def plan() -> Task:
-            prepared = self.prepare(table)
-            cursor = prepared.mirror.cursor if prepared.mirror else None
-            return Task(prepared, Slice((), cursor) if cursor else None)
-
-        return self.carry_out(table, plan, damaged)
-
-    def carry_out(
-        self, table: TableSettings, plan: Callable[[], Task], known_damage: Set[str] = frozenset()
-    ) -> Done:
-        """Does what was planned, in one commit, and plans again where that was overtaken."""
-        attempts, damaged, ask_history, looked = 0, set(known_damage), False, False
-        failure: IcemirrorError | None = None
-        while attempts < _MOST_ATTEMPTS:
-            began = self.clock()
-            task = plan()
-            if task.part is None:
-                return Done(task)
-            prepared, planned = task.prepared, self.clock() - began
-            attempt = Attempt(planned, frozenset(damaged), ask_history, task.replay_id)
-            try:
-                return Done(task, self.merger.merge(prepared, task.part, attempt))
-            except NeedsHistory as error:
-                ask_history = True
-                log.info("asking the changelog's history", reason=str(error))
-            except SourceTruncated:
-                if looked or known_truncation(task.part.files, prepared.shape):
-                    raise
-                looked = True
-                # Remembered: the next looks know of it before they read all of the slice.
-                find_truncation(prepared.changelog.io, task.part.files, prepared.shape)
-            except Conflict as error:
-                attempts, failure = attempts + 1, error
-                log.info("fenced out, planning again", reason=str(error))
-            except DamagedSegment as error:
-                if error.path in damaged:
-                    raise
-                damaged.add(error.path)
-                if not _names(prepared.mirror, error.path):  # what it names is damaged only once
-                    attempts, failure = attempts + 1, error
-                log.warning("a segment of the key index cannot be read", reason=str(error))
-        if isinstance(failure, DamagedSegment):
-            raise Corrupt(
-                f"{table.name}: what was rebuilt of the key index cannot be read either ({failure}). Does the storage "
-                "of the index keep what is written there?"
-            )
-        raise Conflict(
-            f"{table.name}: the mirror moved during {_MOST_ATTEMPTS} attempts in a row; who else writes to it?"
-        )
-
-    def prepare(self, table: TableSettings) -> Prepared:
-        """Takes stock: the mirror first, then the changelog's head, so that an empty plan proves the mirror current."""
-        require_supported(table)
-        loaded = self.catalogs.load_mirror(table)
-        with named_for(table.name):
-            return self.survey(table, read_mirror(loaded, table.name) if loaded else None)
-
-    def survey(self, table: TableSettings, mirror: Mirror | None) -> Prepared:
-        """What lies between a mirror, as it was read, and its changelog's head, which is loaded now."""
-        changelog = self.load_changelog(table, mirror)
-        # As every plan does; here first, because what a changelog made anew lacks would be told instead.
-        require_same_changelog(table, changelog, mirror)
-        shape = row_shape(table, changelog, mirror)
-        version = mirror.table.metadata.format_version if mirror else table.format_version
-        require_mirrored_types(str(table.changelog_id), changelog.schema(), shape.row_ids, version)
-        if mirror is not None:
-            mirror = with_map(table, changelog, shape, mirror)
-            if merges_from(mirror, changelog):
-                require_same_key(table.name, mirror, shape)
-            require_known_transforms(table.name, mirror.table.metadata)
-        slices, lineage = plan_table(table, changelog, mirror, self.limits)
-        prepared = Prepared(table, changelog, shape, mirror, slices, lineage)
-        require_truncation_ahead(prepared)
-        return prepared
-
-    def load_changelog(self, table: TableSettings, mirror: Mirror | None) -> Table:
-        """The changelog of a mirror, which must be there. One that was merged may be about to be made anew."""
-        try:
-            return self.catalogs.load_changelog(table)
-        except NoChangelog as error:
-            if mirror is None or mirror.cursor is None or table.on_truncate == "stop":
-                raise
-            raise ChangelogAway(*error.args) from error
+    skipped_files: SkippedFiles = field(default_factory=SkippedFiles)
+    # Tables that were merged into since the last compaction.
+    _uncompacted: set[str] = field(default_factory=set)
 
     @property
-    def limits(self) -> SliceLimits:
-        """The most that one commit takes."""
-        return SliceLimits(
-            events=min(self.settings.batch_size or _MOST_EVENTS, _MOST_EVENTS),
-            bytes=self.settings.job.max_slice_bytes,
+    def planner(self) -> Planner:
+        """Plans the tables of the configuration."""
+        return Planner(self.settings, self.catalogs)
+
+    def advance(self, table: TableSettings) -> StepResult:
+        """Do what the plan of a table says next: at most one commit."""
+
+        def finish(done: Executed) -> StepResult:
+            match done.plan:
+                case Merge(planned=planned) if done.merged is not None:
+                    self._uncompacted.add(table.name)
+                    return done.merged.model_copy(update={"left": backlog_after(planned, 1)})
+                case Rebuild(reason=reason):
+                    return resync_step(self, table, reason)
+                case Blocked(error=error):
+                    raise error
+                case Merge(planned=planned) | Repair(planned=planned) | UpToDate(planned=planned):
+                    mirror = self._compact_after_merge(planned)
+                    return NothingToMerge(
+                        head=planned.changelog.metadata_location, position=mirror_position(mirror)
+                    )
+            assert_never(done.plan)
+
+        return retry_on_conflict(
+            lambda: self._execute_next(table),
+            finish,
+            exhausted=f"{table.name}: mirror or changelog moved in each attempt; which other job writes to them?",
         )
 
-    def explain(self, prepared: Prepared) -> PlanResult:
-        """What merging a table up to its head would do; changes nothing."""
-        table = prepared.settings
-        if prepared.mirror is None or prepared.mirror.head is None:
-            check_definition(table, prepared.new_schema[0])
-        return PlanResult(
-            table=table.name,
-            snapshots=len(prepared.lineage),
-            files=sum(len(part.files) for part in prepared.slices),
-            bytes=sum(part.bytes for part in prepared.slices),
-            events=sum(part.events for part in prepared.slices),
-            slices=len(prepared.slices),
-            schema_changes=prepared.schema_changes,
-            refused=prepared.refused,
-            creates_mirror=prepared.mirror is None and bool(prepared.slices),
-            fills_mirror=prepared.mirror is not None
-            and prepared.mirror.head is None
-            and not prepared.staged
-            and bool(prepared.slices),
-            rebuilds_mirror=prepared.staged,
+    def plan(self, table: TableSettings) -> Plan:
+        """Decide what to do next with a table; changes nothing."""
+        found = self.planner.plan_table(table)
+        with translate_table_errors(table.name):
+            return plan_next(found)
+
+    def repair_index(self, table: TableSettings, damaged: Set[str]) -> Executed:
+        """Commit the index as it should be, without merging an event; nothing if it is as it should be."""
+        return self.execute(
+            table, lambda: plan_repair(self.planner.plan_table(table)), Findings(frozenset(damaged))
+        )
+
+    def _execute_next(self, table: TableSettings) -> Executed:
+        try:
+            return self.execute(table, lambda: self.plan(table))
+        except Corrupt as error:
+            plan = self.plan(table)
+            if not isinstance(plan, Rebuild):  # a dropped changelog takes its files along
+                raise
+            log.info("changelog recreated during the merge, planning again", reason=str(error))
+            return Executed(plan)
+
+    def execute(
+        self, table: TableSettings, plan: Callable[[], Plan], findings: Findings = NO_FINDINGS
+    ) -> Executed:
+        """Execute a plan in one commit. Plan again after a conflict, or when an attempt found out something new."""
+
+        def attempt(_: None) -> Executed:
+            nonlocal findings
+            while True:
+                began = self.clock()
+                planned = plan()
+                if not isinstance(planned, Merge | Repair):
+                    return Executed(planned)
+                try:
+                    outcome = self.merge_slice(planned, findings, self.clock() - began)
+                except DamagedSegment as error:
+                    findings = findings.with_damage(table.name, planned.planned.mirror, error)
+                    log.warning("segment unreadable, rebuilding", reason=str(error))
+                    continue
+                if not isinstance(outcome, Findings):
+                    return (
+                        Executed(planned, outcome)
+                        if isinstance(outcome, Merged | None)
+                        else Executed(outcome)
+                    )
+                findings = outcome
+
+        return retry_on_conflict(
+            lambda: None,
+            attempt,
+            exhausted=f"{table.name}: the mirror moved in each attempt; which other job writes to it?",
+        )
+
+    def merge_slice(
+        self, plan: Merge | Repair, findings: Findings, planned_seconds: float
+    ) -> Merged | Findings | Plan | None:
+        """Merge a slice in one commit.
+
+        Returns what was committed; None if there was nothing to commit; findings for the next attempt; or another plan
+        that the events of the slice demand.
+        """
+        planned, slice_, began = plan.planned, plan.slice, self.clock()
+        replay_id = plan.replay_id if isinstance(plan, Merge) else None
+        with translate_table_errors(planned.settings.name), bind(batch=str(slice_.cursor.source.snapshot_id)):
+            planned = self._with_mirror(planned, slice_)
+            planned.require_same_columns()
+            try:
+                written = self._write(planned, slice_, findings, replay_id)
+            except NeedsHistory as error:
+                log.info("changelog history needed, planning again", reason=str(error))
+                return replace(findings, ask_history=True)
+            except SourceTruncated as error:
+                if findings.truncation or cached_truncation(slice_.files, planned.shape):
+                    return plan_next(Diverged(planned.settings, Cause.SOURCE_TRUNCATED, str(error)))
+                # The scan is cached: the next plan knows of the truncation before the slice is read.
+                find_truncation(planned.changelog.io, slice_.files, planned.shape)
+                return replace(findings, truncation=True)
+            if written is None:
+                return None
+            evolution = _evolution(planned, slice_)
+            outcome = commit_slice(
+                written.mirror,
+                slice_,
+                written.shards,
+                written.index,
+                self.run_id,
+                self._index_location(written.mirror),
+                {REPLAY: replay_id} if replay_id else NO_LABELS,
+                evolution,
+            )
+            if evolution is not None and evolution.schema is not None:
+                log.info("mirror schema changed", changes=(*evolution.changes, *evolution.remarks))
+            result = slice_result(slice_, outcome, planned_seconds, self.clock() - began)
+            log.info("slice committed", **result.model_dump(exclude={"seconds_by_step"}))
+        return Merged(slice=result, position=position_after(slice_, outcome))
+
+    def _with_mirror(self, planned: TablePlan, slice_: Slice) -> TablePlan:
+        """The plan with a mirror, created if there is none and the first slice is valid."""
+        if planned.mirror is None:
+            check_definition(planned.settings, planned.new_schema[0])
+            validate_first_slice(self.engine, planned.changelog.io, slice_.files, planned.shape)
+        mirror = self.ensure_mirror(planned)
+        return replace(
+            planned, mirror=with_field_map(planned.settings, planned.changelog, planned.shape, mirror)
+        )
+
+    def ensure_mirror(self, planned: TablePlan) -> Mirror:
+        """Return the mirror; create it if there is none."""
+        if planned.mirror is not None and (planned.mirror.head is not None or planned.staged):
+            return planned.mirror
+        settings, (schema, ids) = planned.settings, planned.new_schema
+        reach("create-mirror")
+        table = create_mirror(
+            self.catalogs.get(settings.mirror_catalog), settings, planned.changelog, schema, ids
+        )
+        reach("mirror-created")
+        mirror = read_mirror(
+            self.catalogs.with_renewable_credentials(settings.mirror_catalog, table), settings.name
+        )
+        if mirror.head is not None:
+            raise Conflict(f"{settings.name}: another writer created and filled the mirror meanwhile")
+        return mirror
+
+    def _write(
+        self, planned: TablePlan, slice_: Slice, findings: Findings, replay_id: str | None
+    ) -> _Written | None:
+        """Repair the index, run the shards, record rejects; None if there is nothing to commit."""
+        before = planned.mirror
+        assert before is not None  # noqa: S101  # created above
+        io, is_replay, location = before.table.io, replay_id is not None, self._index_location(before)
+        expire_before = int(1000 * (time.time() - planned.settings.tombstone_retention))
+        with discard_on_error(io) as written:
+            repaired = repair_index(
+                self.engine,
+                before,
+                planned.shape,
+                location,
+                findings.damaged,
+                planned.changelog.io,
+                lambda: merged_files(planned),
+            )
+            mirror = repaired.mirror
+            written += repaired.paths
+            work = replace(self.slice_work(planned, mirror, slice_, location), replay=is_replay)
+            if findings.ask_history:
+                work = replace(work, history=tuple(merged_files(planned)))
+            elif is_replay and not repaired.segments:
+                # Shards with something to change ask for the history before they write anything.
+                self._reject(planned, slice_, self.engine.run(work), written)
+                return None
+            merge = plan_index_merge(io, location, mirror.root, slice_.events, expire_before)
+            moves = slice_.files or slice_.cursor != before.cursor
+            behind = before.foreign or before.lost or mirror.root != before.root
+            if not (moves or behind or merge.pieces or merge.moved):
+                return None
+            shards, merged = run_with_index_merge(self.engine, work if slice_.files else None, merge)
+            written += merged_paths(merged)
+            self._reject(planned, slice_, shards, written)
+        if is_replay and not repaired.segments and not any(map(_changes_rows, shards)):
+            discard(io, merged_paths(merged))
+            return None
+        segments = mirror.root.segments if mirror.root else ()
+        return _Written(mirror, shards, apply_index_merge(segments, merge, merged, repaired.segments))
+
+    def _reject(
+        self, planned: TablePlan, slice_: Slice, shards: Sequence[ShardResult], written: list[str]
+    ) -> None:
+        """Record the rejected rows of a slice, after noting what the shards wrote."""
+        written += [path for shard in shards for path in shard.paths]
+        record_rejects(
+            self.catalogs,
+            planned.settings,
+            planned.changelog,
+            planned.shape,
+            slice_,
+            concat_rejected([shard.rejected for shard in shards]),
+            self.run_id,
+        )
+
+    def slice_work(self, planned: TablePlan, mirror: Mirror, slice_: Slice, location: str) -> SliceWork:
+        """Everything that a task needs to know of a slice."""
+        root, metadata = mirror.root, mirror.table.metadata
+        evolution = _evolution(planned, slice_)
+        replaced = ReplacedMirror.of(planned.replaces, planned.changelog, planned.shape.truncated)
+        if evolution is not None:
+            metadata = evolution.applied(metadata)
+        kind = AppendWork if planned.shape.is_keyless else SliceWork
+        return kind(
+            changelog_io=planned.changelog.io,
+            mirror_io=mirror.table.io,
+            files=slice_.files,
+            shape=planned.shape.with_mirror_salt(mirror.table.metadata.table_uuid),
+            field_map=evolution.field_map if evolution else mirror.field_map,
+            metadata=strip_snapshots(metadata),
+            index=Index(mirror.table.io, root.segments, root.gone) if root else Index(mirror.table.io),
+            indexed_paths=tuple(file.path for file in root.files) if root else (),
+            index_location=location,
+            expired=root.expired if root else None,
+            key_check_rows=self.key_check_rows,
+            first_row_ids=None if planned.staged else first_row_ids(mirror, metadata.schema()),
+            old_files=indexed_files(mirror, metadata, planned.staged) if planned.shape.keeps_values else (),
+            own=MetadataValues(evolution.own, int(1e6 * time.time()), replaced)
+            if evolution and evolution.own
+            else None,
         )
 
     def clock(self) -> float:
-        """Seconds, in which the start of Spark takes no time."""
+        """Seconds, without the time that Spark took to start."""
         return time.perf_counter() - self.engine.start_seconds
 
-    @property
-    def merger(self) -> SliceMerger:
-        """What merges one slice."""
-        return SliceMerger(
-            catalogs=self.catalogs,
-            engine=self.engine,
-            run_id=self.run_id,
-            index_location=self.settings.index_location,
-            key_check_rows=self.key_check_rows,
-            clock=self.clock,
-        )
+    def _index_location(self, mirror: Mirror) -> str:
+        return index_location(mirror.table.metadata, self.settings.index_location)
 
-    def _tidy(self, prepared: Prepared) -> Mirror | None:
-        """Once nothing is left to merge, puts small data files together; the mirror after it.
+    def _compact_after_merge(self, planned: TablePlan) -> Mirror | None:
+        """Compact small data files once nothing is left to merge; returns the mirror after it.
 
-        Not before something was merged: looking at all files would be most of the work of a look that finds nothing.
-        Nothing fails by it, unless it finds that the index is wrong.
+        Only after a merge: checking all files would be most of the work of a poll that finds nothing. A failure is
+        logged and changes nothing, unless it shows that the index is wrong.
         """
-        mirror, name = prepared.mirror, prepared.settings.name
-        if mirror is None or name not in self._untidy or not prepared.settings.compact:
+        mirror, name = planned.mirror, planned.settings.name
+        if mirror is None or name not in self._uncompacted or not planned.settings.compact:
             return mirror
-        self._untidy.remove(name)
+        self._uncompacted.remove(name)
         try:
-            with named_for(name):
-                done = self.compact(prepared)
-        except AstrayRow:
+            with translate_table_errors(name):
+                done = self.compact(planned)
+        except MisplacedRow:
             raise
         except IcemirrorError as error:
-            log.warning("small data files left as they are", reason=str(error))
+            log.warning("compaction skipped", reason=str(error))
             return mirror
         except Exception as error:
-            log.failure("small data files left as they are", error)
+            log.failure("compaction skipped", error)
             return mirror
         return replace(mirror, root=done.root) if done else mirror
 
-    def compact(self, prepared: Prepared) -> Compacted | None:
-        """Puts small data files of a mirror together in one commit; None where none are due."""
-        mirror = prepared.mirror
+    def compact(self, planned: TablePlan) -> Compacted | None:
+        """Compact small data files of a mirror in one commit; None if none are due."""
+        mirror = planned.mirror
         if mirror is None:
             return None
-        metadata = mirror.table.metadata
-        location = index_location(metadata, self.settings.index_location)
-        shape = prepared.shape.of_mirror(metadata.table_uuid)
-        return compact(mirror, shape, location, self.run_id, self.left_alone)
+        shape = planned.shape.with_mirror_salt(mirror.table.metadata.table_uuid)
+        return compact(mirror, shape, self._index_location(mirror), self.run_id, self.skipped_files)
 
 
-def _names(mirror: Mirror | None, path: str) -> bool:
-    """Does the index, as it was committed, name the segment?"""
-    root = mirror.root if mirror else None
-    return root is not None and any(segment.path == path for segment in root.segments)
+def _evolution(planned: TablePlan, slice_: Slice) -> SchemaEvolution | None:
+    return planned.evolution if slice_.files else None
+
+
+def _changes_rows(shard: ShardResult) -> bool:
+    return bool(shard.fate.writes.any() or shard.fate.tombstones.any())

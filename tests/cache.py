@@ -17,7 +17,7 @@ def cache_directory() -> Path:
 
 
 def fetch_once(name: str, fetch: Callable[[Path], Path]) -> Path:
-    """`cache/name`, made by `fetch` (given an empty folder, it returns what it made there) if it is not there yet.
+    """Return `cache/name`. If it is missing, `fetch` creates it in an empty folder and returns its path.
 
     It appears whole or not at all, and one process at a time makes it.
     """

@@ -1,4 +1,4 @@
-"""What all tests share: their order, and the fixtures that say what a test needs."""
+"""Shared by all tests: their order, and fixtures for optional dependencies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.need import need as need_or_skip
 
 TESTS = Path(__file__).parent
 
-# Several processes are told the width of the terminal, to which commands would fit their tables.
+# Several test processes inherit the terminal's width, to which commands would fit their tables.
 os.environ.pop("COLUMNS", None)
 
-# How long an example takes says more about what else the machine does than about the code.
+# The duration of an example depends more on the machine's load than on the code.
 settings.register_profile("icemirror", deadline=None)
 settings.load_profile("icemirror")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 
-from spark_job.iceberg.seams import list_manifests_after
+from spark_job.pyiceberg_private.manifest_files import decode_manifest_list
 
 
 def list_manifests(io: FileIO, manifest_list: str) -> list[ManifestFile]:
-    return list_manifests_after(io, manifest_list).records
+    return decode_manifest_list(io, manifest_list).records

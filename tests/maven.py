@@ -1,4 +1,4 @@
-"""Jars for the tests, by Maven coordinates, from wherever this machine's Maven or Spark looks."""
+"""Jars for the tests by Maven coordinates, from the repositories of this machine's Maven or Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from spark_job.runtime.java import find_java
+from spark_job.engine.java import find_java
 from tests.cache import fetch_once
 
 FETCH_TIMEOUT_SECONDS = 900

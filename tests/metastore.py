@@ -1,4 +1,4 @@
-"""A Hive Metastore in this process, spoken to in Thrift: its tables are given, its age and its faults can be chosen.
+"""A Hive Metastore in this process, with a Thrift interface. Tests choose its tables, version and faults.
 
 The protocol is that of the `thrift` package and of the stubs that PyIceberg brings: a judge of our own reader.
 """
@@ -56,7 +56,7 @@ class Metastore:
         self.tables[database, name] = {"table_type": "ICEBERG", "metadata_location": head}
 
     def add_skewed(self, database: str, name: str) -> None:
-        """A table of Hive's own, skewed by list bucketing: its locations are a map with lists for keys."""
+        """A Hive table with list bucketing: its skewed locations are a map with lists as keys."""
         self.tables[database, name] = {}
         self.skewed.add((database, name))
 
@@ -104,7 +104,7 @@ class Metastore:
 
 @contextmanager
 def serving(server: Metastore) -> Iterator[Metastore]:
-    """The metastore, on a port of its own."""
+    """The metastore, on a free port."""
 
     def answer(stream: socket.socket) -> None:
         taken = TSocket()
@@ -122,7 +122,7 @@ def serving(server: Metastore) -> Iterator[Metastore]:
 
 @contextmanager
 def listening(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A port whose every connection is handed to `answer`, in a thread of its own."""
+    """A port that passes each connection to `answer`, in a separate thread."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.05)
         done = threading.Event()

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from pyiceberg.table import Table
 
-from icemirror.settings import Settings, TableSettings, load_settings
-from spark_job.iceberg.tables import Catalogs
+from icemirror.config_file.load import load_settings
+from icemirror.settings import Settings, TableSettings
+from spark_job.engine.engine import Engine, LazyEngine
+from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.runtime.engine import Engine, LazyEngine
 from tests.oracle.schedules import Schedule
 from tests.oracle.world import World
 

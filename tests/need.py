@@ -11,12 +11,12 @@ Thing = TypeVar("Thing")
 
 
 def in_ci() -> bool:
-    """Is this a run in which everything must be there?"""
+    """Whether this run requires all optional dependencies."""
     return os.environ.get("CI", "").lower() == "true"
 
 
 def need(thing: Thing | None, reason: str) -> Thing:
-    """The thing, if it is there (neither None nor False)."""
+    """Return the thing if it exists (neither None nor False)."""
     if thing is None or thing is False:
         do_without(reason)
     return thing

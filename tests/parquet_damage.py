@@ -1,4 +1,4 @@
-"""What a flipped bit in a Parquet file's pages comes to, for whoever compares checksums."""
+"""How a reader that checks checksums reports a flipped bit in a Parquet page."""
 
 from __future__ import annotations
 

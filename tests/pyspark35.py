@@ -1,4 +1,4 @@
-"""The older Spark that the job also runs on: PySpark 3.5, beside the environment, for a run with PYTHONPATH."""
+"""The older Spark that the job supports: PySpark 3.5, in a separate folder, for a run with PYTHONPATH."""
 
 from __future__ import annotations
 

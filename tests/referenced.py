@@ -7,7 +7,7 @@ from pathlib import Path
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
 
-from spark_job.key_index.root import read_root
+from spark_job.index.root import read_root
 
 
 def referenced_files(table: Table) -> set[Path]:

@@ -1,1 +1,1 @@
-"""The light part: notices that changelogs moved, and launches the job."""
+"""The light part: notices that changelogs moved, and launches jobs."""

@@ -1,7 +1,7 @@
 """The AWS Lambda function, `trigger.handler.handler`: normalise → notice → dispatch → launch.
 
-Invoked by SQS (with `ReportBatchItemFailures`), by EventBridge, by topics of Kafka, and by a schedule. The
-configuration is in the environment (`ICEMIRROR_CONFIG_PACKED`), or a file of the package that `ICEMIRROR_CONFIG` names.
+SQS (with `ReportBatchItemFailures`), EventBridge, Kafka topics and a schedule invoke it. The configuration is in the
+environment (`ICEMIRROR_CONFIG_PACKED`), or in a file of the package that `ICEMIRROR_CONFIG` names.
 """
 
 from __future__ import annotations
@@ -19,164 +19,144 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icemirror.errors import IcemirrorError
-from icemirror.telemetry.configured import open_report, start_logs
+from icemirror.telemetry.from_settings import open_report, start_logs
 from icemirror.telemetry.logs import get_log
 from icemirror.telemetry.metrics import NoMetrics
-from trigger.due import dispatch_when_due
-from trigger.intake import Intake, Outcome, Taken
-from trigger.sources.lambda_kafka import bodies_of
-from trigger.sources.refused import NOT_OURS, Refused
-from trigger.standing import standing
+from trigger.dispatch.due import dispatch_when_due
+from trigger.dispatch.ingest import Accepted, Ingest, Outcome
+from trigger.sources.kafka_records import decode_lambda_records
+from trigger.sources.refusal import NOT_REGISTERED, EventRefused
+from trigger.status.fleet_summary import summarize_fleet
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings
 
-# An event that cannot be understood fails so often first: the queue's own dead letters may take it before us.
-_LAST_RECEIPT = 3
+# A refused message fails until then: the queue's own dead-letter queue may take it first.
+_LAST_RECEIVE_COUNT = 3
 _MARGIN_SECONDS = 5.0
-_LOOK_SECONDS = 20.0
-_SECONDS_UNLIMITED = 900.0
+_PATIENCE_SECONDS = 20.0
+_DEFAULT_SECONDS_LEFT = 900.0
 
 log = get_log(__name__)
 
-# Any: events and answers are JSON of AWS's, the context is made by its runtime.
+# Any: events and answers are AWS' JSON, its runtime makes the context.
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Function:
-    """The function once it is warm: clients, store and registry are made once and kept."""
+def handler(event: Json, context: object) -> dict[str, Any]:
+    """Handle one invocation: the entry point."""
+    try:
+        return _function().handle(event, _seconds_left(context))
+    except Exception as error:
+        log.failure("invocation failed", error)
+        with suppress(Exception):  # without a readable configuration there is nowhere to report to
+            _report()(error)
+        raise
 
-    intake: Intake
+
+@dataclass(frozen=True)
+class LambdaFunction:
+    """The warm function: its clients, store and registry are kept between invocations."""
+
+    ingest: Ingest
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def answer(self, event: Json, seconds_left: float) -> dict[str, Any]:
-        """What an invocation comes to; raises where Lambda should deliver the event again."""
+    def handle(self, event: Json, seconds_left: float) -> dict[str, Any]:
+        """Return the answer to an invocation. An exception makes Lambda deliver the event again."""
         ends_at = self.clock() + seconds_left - _MARGIN_SECONDS
         match event:
-            case {"Records": [{"eventSource": "aws:sqs"}, *_] as messages}:
-                failed = self._take_messages(messages)
-                self._dispatch(ends_at)
-                return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
-            case {"eventSource": "aws:kafka" | "SelfManagedKafka", "records": dict(partitions)}:
-                tables = self._take_records(partitions)
-                self._dispatch(ends_at)
-                return {"tables": sorted(tables)}
             case {"source": "aws.events"} | {"icemirror": "sweep"}:
                 return self._sweep(ends_at)
+            case {"Records": [{"eventSource": "aws:sqs"}, *_] as messages}:
+                answer = self._ingest_messages(messages)
+            case {"eventSource": "aws:kafka" | "SelfManagedKafka", "records": dict(partitions)}:
+                answer = self._ingest_all("kafka", decode_lambda_records(partitions))
             case _:
-                tables = self._take_event(event)
-                self._dispatch(ends_at)
-                return {"tables": sorted(tables)}
+                answer = self._ingest_all("eventbridge", [json.dumps(event).encode()])
+        try:
+            self._dispatch(ends_at)
+        except IcemirrorError as error:  # the notices are stored: the next invocation dispatches
+            log.warning("dispatch failed", reason=str(error))
+        return answer
 
-    def _take_messages(self, messages: Sequence[Json]) -> list[str]:
-        """The ids of the messages that SQS shall deliver again: those, and no others, have failed."""
-        outcomes = self.intake.take([_body(message) for message in messages])
+    def _ingest_messages(self, messages: Sequence[Json]) -> dict[str, Any]:
+        """Ingest SQS messages; return those that SQS must deliver again, and no others."""
+        outcomes = self.ingest.accept([_body(message) for message in messages])
         pairs = zip(messages, outcomes, strict=True)
-        return [message["messageId"] for message, outcome in pairs if self._fails(message, outcome)]
+        failed = [message["messageId"] for message, outcome in pairs if self._fails(message, outcome)]
+        return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
     def _fails(self, message: Json, outcome: Outcome) -> bool:
+        receive_count = int(message.get("attributes", {}).get("ApproximateReceiveCount", 1))
         match outcome:
-            case Taken():
+            case Accepted():
                 return False
-            case Refused(reason=reason) if reason in NOT_OURS:
+            case EventRefused(reason=reason) if reason in NOT_REGISTERED:
                 return False
-            case Refused() if (
-                int(message.get("attributes", {}).get("ApproximateReceiveCount", 1)) >= _LAST_RECEIPT
-            ):
-                self.intake.bury("sqs", _body(message), outcome)
+            case EventRefused() if receive_count >= _LAST_RECEIVE_COUNT:
+                self.ingest.keep_dead_letter("sqs", _body(message), outcome)
                 return False
             case _:
                 log.warning("message failed", message_id=message["messageId"], reason=str(outcome))
                 return True
 
-    def _take_records(self, partitions: Json) -> frozenset[str]:
-        """Lambda delivers all of them again where one could not be stored."""
-        bodies = bodies_of(partitions)
+    def _ingest_all(self, source: str, bodies: Sequence[bytes]) -> dict[str, Any]:
+        """Ingest events that Lambda delivers again only together: raise if one could not be stored."""
         tables: set[str] = set()
-        for body, outcome in zip(bodies, self.intake.take(bodies), strict=True):
+        for body, outcome in zip(bodies, self.ingest.accept(bodies), strict=True):
             match outcome:
-                case Taken():
+                case Accepted():
                     tables |= outcome.tables
-                case Refused():
-                    self.intake.bury("kafka", body, outcome)
+                case EventRefused():
+                    self.ingest.keep_dead_letter(source, body, outcome)
                 case _:
                     raise outcome
-        return frozenset(tables)
-
-    def _take_event(self, event: Json) -> frozenset[str]:
-        body = json.dumps(event).encode()
-        (outcome,) = self.intake.take([body])
-        match outcome:
-            case Taken(tables=tables):
-                return tables
-            case Refused():
-                self.intake.bury("eventbridge", body, outcome)
-                return frozenset()
-            case _:
-                raise outcome
+        return {"tables": sorted(tables)}
 
     def _sweep(self, ends_at: float) -> dict[str, Any]:
-        fleet = self.intake.fleet
-        fleet.registry.refresh(min(self._left(ends_at), _LOOK_SECONDS))
+        fleet = self.ingest.fleet
+        fleet.registry.refresh(min(self._left(ends_at), _PATIENCE_SECONDS))
         if fleet.registry.problem is not None:
-            log.warning("looking for new changelogs failed", reason=str(fleet.registry.problem))
-        rows = fleet.sweep(min(self._left(ends_at), _LOOK_SECONDS))
+            log.warning("changelog discovery failed", reason=str(fleet.registry.problem))
+        rows = fleet.sweep(min(self._left(ends_at), _PATIENCE_SECONDS))
         names = [table.name for table in fleet.registry.tables]
-        log.info(
-            "swept", **standing([rows.tables[name] for name in names if name in rows.tables], fleet.clock())
-        )
-        self._stay(ends_at)
+        known = [rows.tables[name] for name in names if name in rows.tables]
+        log.info("swept", **summarize_fleet(known, fleet.clock()))
+        self._dispatch(ends_at)
         return {"tables": sorted(names)}
 
     def _dispatch(self, ends_at: float) -> None:
-        try:
-            self._stay(ends_at)
-        except IcemirrorError as error:  # what was noticed is stored: the next invocation dispatches
-            log.warning("dispatch failed", reason=str(error))
-
-    def _stay(self, ends_at: float) -> None:
-        """Stays for the quiet period, so that the launch need not wait for the next sweep."""
-        fleet = self.intake.fleet
+        """Dispatch, and wait for the quiet period: the launch need not wait for the next sweep."""
+        fleet = self.ingest.fleet
         dispatch_when_due(fleet, min(self._left(ends_at), fleet.policy.max_wait_seconds), self.sleep)
 
     def _left(self, ends_at: float) -> float:
         return max(0.0, ends_at - self.clock())
 
 
-def handler(event: Json, context: object) -> dict[str, Any]:
-    """The entry point."""
-    try:
-        return _function().answer(event, _seconds_left(context))
-    except Exception as error:
-        log.failure("invocation failed", error)
-        with suppress(Exception):  # where the configuration itself cannot be read, nobody knows whom to tell
-            _report()(error)
-        raise
-
-
 @cache
-def _function() -> Function:
-    from icemirror.state.configured import open_store
+def _function() -> LambdaFunction:
+    from icemirror.stores.from_settings import open_store
     from trigger.wiring import build_fleet
 
     settings = _settings()
-    logging.getLogger().handlers.clear()  # the runtime's own would write every line a second time
+    logging.getLogger().handlers.clear()  # the runtime's handler would write every line a second time
     start_logs(settings)
     store = open_store(settings)
-    return Function(Intake(build_fleet(settings, store, NoMetrics(), os.environ)))
+    return LambdaFunction(Ingest(build_fleet(settings, store, NoMetrics(), os.environ)))
 
 
 @cache
 def _settings() -> Settings:
-    # Reading the configuration takes more modules than all the rest: they load with it.
-    from icemirror.settings import find_config, load_settings
-    from icemirror.settings.packed import unpack_config
+    # Imported here: reading the configuration loads more modules than all the rest.
+    from icemirror.config_file.find import find_config
+    from icemirror.config_file.load import load_settings
+    from icemirror.config_file.packing import unpack_config
 
-    # Of Lambda's folders the one to write in, and the same everywhere: a repeated launch must ask for the same.
-    given = unpack_config(os.environ, Path(tempfile.gettempdir()))
-    return load_settings(given or find_config(None, os.environ), os.environ)
+    # Lambda's writable folder, with the same path in every instance: a repeated launch sends the same request.
+    unpacked = unpack_config(os.environ, Path(tempfile.gettempdir()))
+    return load_settings(unpacked or find_config(None, os.environ), os.environ)
 
 
 @cache
@@ -190,4 +170,4 @@ def _body(message: Json) -> bytes:
 
 def _seconds_left(context: object) -> float:
     remaining = getattr(context, "get_remaining_time_in_millis", None)
-    return _SECONDS_UNLIMITED if remaining is None else remaining() / 1000
+    return _DEFAULT_SECONDS_LEFT if remaining is None else remaining() / 1000

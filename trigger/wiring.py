@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from icemirror.errors import BadConfig
 from icemirror.settings import Settings
-from icemirror.settings.trigger import EmrServerlessLauncher, KubernetesLauncher, SqliteState
-from icemirror.settings.trigger import LocalLauncher as LocalLauncherSettings
-from icemirror.state.configured import policy_of
-from icemirror.state.store import Store
+from icemirror.settings.trigger import (
+    EmrServerlessLauncherSettings,
+    KubernetesLauncherSettings,
+    LocalLauncherSettings,
+    SqliteState,
+)
+from icemirror.stores.from_settings import policy_of
+from icemirror.stores.store import Store
 from icemirror.telemetry.metrics import Metrics
-from trigger.fleet import Fleet
+from trigger.dispatch.fleet import Fleet
 from trigger.launchers.job_arguments import job_arguments
 from trigger.launchers.launcher import Launcher
 from trigger.launchers.local import LocalLauncher
-from trigger.registry import Registry
+from trigger.tables.registry import Registry
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from trigger.dispatch.ingest import Ingest
+    from trigger.listeners.listener import Listener
+    from trigger.service.serve import Service
+    from trigger.status.run_reporter import RunReporter
 
 
 def build_fleet(settings: Settings, store: Store, metrics: Metrics, environ: Mapping[str, str]) -> Fleet:
-    """The fleet of a configuration."""
+    """Build the fleet of a configuration."""
     return Fleet(
         registry=Registry(settings),
         store=store,
@@ -32,22 +44,53 @@ def build_fleet(settings: Settings, store: Store, metrics: Metrics, environ: Map
 
 
 def open_launcher(settings: Settings, environ: Mapping[str, str]) -> Launcher:
-    """The launcher of `trigger.launcher`."""
+    """Open the launcher of `trigger.launcher`."""
     match launcher := settings.trigger.launcher:
         case LocalLauncherSettings():
             state = settings.trigger.state
             if not isinstance(state, SqliteState):
-                # A run is known by its process, which a trigger on another machine would take for gone.
+                # A run is identified by its process, which a trigger on another machine cannot see.
                 raise BadConfig("trigger.launcher: local needs trigger.state of type sqlite in this version")
             return LocalLauncher(state.path.parent, environ)
-        case EmrServerlessLauncher():
+        case EmrServerlessLauncherSettings():
             from trigger.launchers import emr_request, emr_serverless
 
             job = job_arguments(settings, environ, launcher.secrets, emr_request.PREFIX)
             return emr_serverless.open_emr_serverless(launcher, job)
-        case KubernetesLauncher():
+        case KubernetesLauncherSettings():
             from trigger.launchers import kubernetes, spark_application
 
             job = job_arguments(settings, environ, launcher.secrets, spark_application.PREFIX)
             return kubernetes.open_kubernetes(launcher, job)
     assert_never(launcher)
+
+
+def build_service(
+    settings: Settings, ingest: Ingest, reporter: RunReporter, loop: asyncio.AbstractEventLoop
+) -> Service:
+    """Build the long-running trigger of a configuration, with a listener for each of its sources."""
+    # The Lambda function needs none of these.
+    from trigger.listeners.listener import EventSink
+    from trigger.service.health import Health
+    from trigger.service.rounds import Rounds
+    from trigger.service.serve import ROUNDS, Service, WakeSignal
+
+    sources, wake_signal = settings.trigger.sources, WakeSignal(loop)
+    names = [name for name in ("kafka", "sqs") if getattr(sources, name) is not None]
+    health = Health((ROUNDS, *names))
+    sink = EventSink(ingest, wake_signal.send, health.beat)
+    listeners: list[Listener] = []
+    if sources.kafka is not None:
+        if not sources.kafka.topics:
+            raise BadConfig(
+                "trigger.sources.kafka.topics: name at least one, or remove trigger.sources.kafka"
+            )
+        from trigger.listeners.kafka import KafkaListener
+
+        listeners.append(KafkaListener(sources.kafka, settings.source_path.absolute().parent, sink))
+    if sources.sqs is not None:
+        from trigger.listeners.sqs import SqsListener
+
+        listeners.append(SqsListener(sources.sqs, sink))
+    rounds = Rounds(ingest.fleet, reporter, settings.merge_interval, heartbeat=lambda: health.touch(ROUNDS))
+    return Service(ingest, rounds, listeners, health, wake_signal)

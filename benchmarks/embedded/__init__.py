@@ -1,1 +1,1 @@
-"""The embedded trigger as users run it, measured from outside: a lake on the disk, a writer, and somebody who looks."""
+"""The embedded trigger as users run it, measured from outside: a lake on disk, a writer and a reader."""

@@ -1,4 +1,4 @@
-"""How many jobs, and how many Sparks among them, live at the same time."""
+"""Counts jobs, and the Sparks among them, that run at the same time."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from icemirror.local_process import identify, is_alive
+from icemirror.processes.process_identity import identify, is_alive
 
 _PROC = Path("/proc")
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _LAUNCHER = b"org.apache.spark.launcher.Main"  # only puts together the command line of Spark's own Java
 
 
 def can_count() -> bool:
-    """Does this system tell which processes there are (Linux does)?"""
+    """Return whether the system lists processes (Linux does)."""
     return (_PROC / "self" / "stat").exists()
 
 
 class Census:
-    """Counts again and again in a thread, while a `with` block runs. A job is a session; its Spark is its Java."""
+    """Counts periodically in a thread while a `with` block runs. A job is a session; its Spark is its Java process."""
 
     def __init__(self, jobs: Callable[[], list[str]]) -> None:
         self._jobs = jobs
@@ -39,11 +39,11 @@ class Census:
 
     @property
     def sparks(self) -> int:
-        """How many Sparks were ever seen."""
+        """The number of Sparks seen so far."""
         return len(self._sparks)
 
     def _watch(self) -> None:
-        while not self._ended.wait(_LOOK_SECONDS):
+        while not self._ended.wait(_POLL_SECONDS):
             alive = {int(run.partition("@")[0]) for run in self._jobs() if is_alive(run)}
             sparks = {one for pid in _java_of(alive) if (one := identify(pid)) is not None}
             self._sparks |= sparks

@@ -20,8 +20,9 @@ from benchmarks.systems.iceberg_scan import read_batches
 from benchmarks.table_state import TableState
 from benchmarks.workloads.narrow_rows import NARROW
 from benchmarks.workloads.workload import Ids
-from icemirror.settings import Settings, load_settings
-from spark_job.iceberg.tables import Catalogs
+from icemirror.config_file.load import load_settings
+from icemirror.settings import Settings
+from spark_job.iceberg.catalogs import Catalogs
 
 _NAMESPACE = "bench"
 _SEED = 7

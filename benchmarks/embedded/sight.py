@@ -1,4 +1,4 @@
-"""Sees from outside when a mirror has come to a commit: the catalog's pointer moved to a snapshot with its cursor."""
+"""Observes from outside when a mirror reaches a commit: the catalog points to a snapshot with its cursor."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Self
 
 from benchmarks.embedded.lake import Commit, Lake
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _BUSY_SECONDS = 5.0
 _CURSOR = "icemirror.cursor"
 
 
 class Sight:
-    """Looks at the catalog again and again in a thread, while a `with` block runs."""
+    """Polls the catalog in a thread while a `with` block runs."""
 
     def __init__(self, lake: Lake) -> None:
         self._file = lake.catalog_file
@@ -39,12 +39,12 @@ class Sight:
         self._thread.join()
 
     def reached_at(self, commit: Commit) -> float | None:
-        """When the mirror was first seen with the commit in it, if it was."""
+        """Return when the mirror first contained the commit, or None."""
         seen = self._seen[commit.table]
         return next((at for at, merged in seen if merged >= commit.sequence_number), None)
 
     def wait_for(self, commit: Commit, patience_seconds: float) -> float | None:
-        """The same, after waiting for it for so long."""
+        """Wait for the commit; return when the mirror first contained it."""
         with self._moved:
             self._moved.wait_for(
                 lambda: self._error is not None or self.reached_at(commit) is not None, patience_seconds
@@ -57,9 +57,9 @@ class Sight:
         try:
             uri = f"file:{self._file}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS)) as connection:
-                while not self._ended.wait(_LOOK_SECONDS):
+                while not self._ended.wait(_POLL_SECONDS):
                     self._look(connection)
-        except Exception as error:  # whoever waits hears of it
+        except Exception as error:  # raised in the waiting thread
             with self._moved:
                 self._error = error
                 self._moved.notify_all()
@@ -78,7 +78,7 @@ class Sight:
 
 
 def _merged_sequence(metadata: Path) -> int | None:
-    """The changelog's sequence number up to which the table's current snapshot has merged."""
+    """Return the changelog sequence number that the table's current snapshot has merged."""
     read = json.loads(metadata.read_text(encoding="utf-8"))
     for snapshot in reversed(read.get("snapshots", [])):
         if snapshot["snapshot-id"] == read["current-snapshot-id"] and _CURSOR in snapshot["summary"]:

@@ -13,7 +13,7 @@ from typing import Self
 from benchmarks.embedded.lake import Commit, Lake
 from benchmarks.embedded.sight import Sight
 from benchmarks.process import SystemFailed
-from icemirror.local_process import is_alive
+from icemirror.processes.process_identity import is_alive
 
 _STOP_SECONDS = 30.0
 _TAIL_CHARACTERS = 3000

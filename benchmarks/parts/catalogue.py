@@ -84,7 +84,13 @@ _PARTS = (
         (OURS,),
         partial(_alone, measure_lookups),
     ),
-    Part("storage", "mirror and index beside plain Parquet", 2, (OURS,), partial(_alone, measure_storage)),
+    Part(
+        "storage",
+        "mirror and index compared with plain Parquet",
+        2,
+        (OURS,),
+        partial(_alone, measure_storage),
+    ),
     Part(
         "memory", "peak memory of an initial load of 20 M rows", 2, (OURS,), partial(_alone, measure_memory)
     ),

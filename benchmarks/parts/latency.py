@@ -15,8 +15,8 @@ from benchmarks.parts.merges import Different
 from benchmarks.parts.scale import Scale
 from benchmarks.process import SystemFailed
 from benchmarks.result import Latency, LatencyRun, Reached
-from icemirror.state.configured import read_rows
-from icemirror.state.rows import TableRow
+from icemirror.protocol.rows import TableRow
+from icemirror.stores.from_settings import read_rows
 
 _SEED = 7
 _LINGER_SECONDS = 60.0
@@ -51,7 +51,7 @@ def _commit_often(folder: Path, job: str, scale: Scale, bench: Bench) -> tuple[R
         _wait_until_covered(lake)
         _settle(writer, scale, watching, sight, lake)
         for number in range(scale.latency_commits):
-            # Anywhere between two looks at the heads, or all of them would fall on the same moment of the round.
+            # At a random time between two polls, or all commits would fall on the same phase of the round.
             time.sleep(rng.random() * lake.settings.trigger.poll_interval)
             bench.progress.step(f"commit {number + 1} of {scale.latency_commits}")
             commit = writer.change(scale.latency_events)
@@ -75,7 +75,7 @@ def _settle(writer: Writer, scale: Scale, watching: Watching, sight: Sight, lake
 def _require_row(lake: Lake, commit: Commit) -> None:
     found = lake.mirror(commit.table).scan(row_filter=f"id = {commit.row_id}", selected_fields=("id",))
     if found.to_arrow().num_rows != 1:
-        raise Different(f"{commit.table}: the row of a commit is not there although the cursor says so")
+        raise Different(f"{commit.table}: the row of a commit is missing although the cursor includes it")
 
 
 def _wait_until_covered(lake: Lake) -> TableRow:

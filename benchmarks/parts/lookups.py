@@ -13,10 +13,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from benchmarks.bench import Bench
 from benchmarks.parts.scale import Scale
 from benchmarks.result import Lookup, Lookups
-from spark_job.key_index.codec import Encoding, KeyCodec
-from spark_job.key_index.keys import Keys
-from spark_job.key_index.lookup import find_keys
-from spark_job.key_index.segment import Entries, Recipe, SegmentInfo, write_segment
+from spark_job.index.key_codec import Encoding, KeyCodec
+from spark_job.index.keys import Keys
+from spark_job.index.lookup import find_keys
+from spark_job.index.segment import Entries, KeyDefinition, SegmentInfo
+from spark_job.index.write_segment import write_segment
 
 _FILE_ROWS = 500_000
 _SEED = 7
@@ -47,7 +48,7 @@ def _measure(folder: Path, encoding: Encoding, entries: int, asked: int, runs: i
         found = find_keys(io, [segment], wanted)
         seconds.append(time.perf_counter() - began)
         if len(found.asked) < asked // 2:
-            raise AssertionError(f"{len(found.asked)} keys found, at least {asked // 2} are there")
+            raise AssertionError(f"{len(found.asked)} keys found, at least {asked // 2} exist")
     return Lookup(
         codec=encoding.value,
         entries=entries,
@@ -76,7 +77,7 @@ def _build(
     files = -(-count // _FILE_ROWS)
     covered = [f"file:///data/{number:05d}.parquet" for number in range(files)]
     return keys, write_segment(
-        io, str(path), entries, Recipe(KeyCodec(encoding)), covered, tuple(range(files))
+        io, str(path), entries, KeyDefinition(KeyCodec(encoding)), covered, tuple(range(files))
     )
 
 

@@ -17,7 +17,7 @@ _DEFAULT_DRIVER_MEMORY = "1g"
 def measure_memory(scale: Scale, bench: Bench) -> Memory | Absent:
     """The greatest sum that was seen during the load."""
     if not can_sample():
-        return Absent(reason="this system does not tell what memory processes use (Linux does)")
+        return Absent(reason="this system does not report the memory of processes (Linux does)")
     bench.progress.step(f"data: {scale.memory_rows:,} rows")
     files = make_base(NARROW, scale.memory_rows)
     with bench.open(OURS, _DEFAULT_DRIVER_MEMORY) as process:

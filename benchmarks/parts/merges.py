@@ -1,4 +1,4 @@
-"""Load, then round by round every workload, then a look at what came of it, on one system."""
+"""Loads, applies every workload round by round, then checks the result, on one system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many small merges cost readers, before any compaction: scans of the mirror beside a copy written anew."""
+"""What many small merges cost readers before any compaction: scans of the mirror and of a rewritten copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mirror takes on disk beside plain Parquet of the same rows, and its index for each row."""
+"""The disk space of a mirror compared with plain Parquet of the same rows, and index bytes per row."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ PAIMON = "org.apache.paimon:paimon-spark-3.5:0.9.0"
 
 
 class Unavailable(Exception):
-    """What the system needs cannot be had here."""
+    """A requirement of the system is unavailable here."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A system: what people call it, what must be there, and how it is opened (in its own process).
+    """A system: its display name, its requirements, and how it is opened (in a separate process).
 
     `old_spark`: its jar is built for Spark 3.5, and it runs on PySpark 3.5 instead of the environment's.
     """

@@ -1,6 +1,6 @@
 """The source's side of the benchmark: a changelog table as Supabase ETL writes it, untimed.
 
-The files exist already, with field ids; the table only takes them in by name.
+The files exist already, with field ids; the table only adds their paths.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads an Iceberg table by its metadata file with DuckDB: the same reader whoever wrote the table."""
+"""Reads an Iceberg table by its metadata file with DuckDB: the same reader for every writer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from icemirror.cli.demo.oracle.duck import connect_duckdb, quote
+from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb, quote
 
 _SCANS = 3
 _BATCH_ROWS = 200_000

@@ -11,10 +11,11 @@ from benchmarks.fingerprint import fingerprint
 from benchmarks.messages import Inspection, Load, Start, Timed
 from benchmarks.systems.changelog import append_flushes, copy_base
 from benchmarks.systems.iceberg_scan import read_batches, time_scans
+from icemirror.config_file.load import load_settings
 from icemirror.result import Merged, SliceResult
-from icemirror.settings import Settings, load_settings
+from icemirror.settings import Settings
 from icemirror.settings.tables import TableSettings
-from spark_job.wiring import build_pipeline
+from spark_job.worker.wiring import build_pipeline
 
 _CONFIG = """
 iceberg:
@@ -65,14 +66,14 @@ class IcemirrorJob:
         scans = time_scans(location, columns)
         files = mirror.inspect.files().select(["content", "file_size_in_bytes"]).to_pylist()
         sizes = [(file["content"], file["file_size_in_bytes"]) for file in files]
-        index = self._pipeline.advance(settings).position.index_bytes
+        position = self._pipeline.advance(settings).position
         uuid = str(mirror.metadata.table_uuid)
         folders = [Path(mirror.location().removeprefix("file://")), *self._start.workspace.rglob(uuid)]
         return Inspection(
             fingerprint=fingerprint(read_batches(location, columns), columns),
             data_bytes=sum(size for content, size in sizes if content == 0),
             delete_bytes=sum(size for content, size in sizes if content != 0),
-            index_bytes=index,
+            index_bytes=position.index_bytes if position else 0,
             disk_bytes=sum(map(folder_bytes, folders)),
             scanned_by="DuckDB",
             scans=scans,
@@ -102,7 +103,7 @@ class IcemirrorJob:
         return load_settings(config, os.environ)
 
     def _catch_up(self, table: str) -> Timed:
-        """Slice by slice up to the last commit; the look that finds nothing more comes after it."""
+        """Merge slice by slice up to the last commit; the empty plan comes after it."""
         settings, clock = self._tables[table], self._pipeline.clock
         began = ended = clock()
         slices: list[SliceResult] = []

@@ -14,7 +14,7 @@ from pyarrow.dataset import dataset
 from benchmarks.columns import KEY, OPERATION, SEQUENCE
 from benchmarks.fingerprint import Fingerprint, fingerprint
 from benchmarks.messages import Start
-from spark_job.runtime.session import open_spark
+from spark_job.engine.session import open_spark
 from tests import maven
 
 if TYPE_CHECKING:

@@ -9,28 +9,28 @@ from benchmarks.messages import Inspection, Load, Scanned, Timed
 
 
 class System(Protocol):
-    """A way of keeping tables current. It lives in a process of its own, with a workspace of its own."""
+    """A way of keeping tables current, in a separate process with a separate workspace."""
 
     @property
     def versions(self) -> dict[str, str]:
-        """What it runs, by name."""
+        """Return the names and versions of what it runs."""
 
     def load(self, request: Load) -> Timed:
-        """Takes in a base table; only what a user would wait for is timed."""
+        """Load a base table; only what a user would wait for is timed."""
 
     def apply(self, table: str, batch: Path) -> Timed:
-        """Applies one batch of changes; only what a user would wait for is timed."""
+        """Apply one batch of changes; only what a user would wait for is timed."""
 
     def inspect(self, table: str) -> Inspection:
-        """What the table has become."""
+        """Return the state of the table."""
 
     def close(self) -> None:
-        """Stops what was started."""
+        """Stop the system."""
 
 
 @runtime_checkable
 class TableReader(Protocol):
-    """A system that can also read Iceberg tables of others."""
+    """A system that can also read Iceberg tables of other systems."""
 
     def scan(self, metadata: str) -> Scanned:
         """Full scans of the table that a metadata file describes."""

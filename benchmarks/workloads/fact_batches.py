@@ -24,7 +24,7 @@ class FactBatches:
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """The description for readers."""
         return f"{self.events[0]:,} events, 40 columns, {DAYS} partitions, into {self.rows:,} rows"
 
     def change(self, number: int, rng: np.random.Generator) -> KeyChanges:

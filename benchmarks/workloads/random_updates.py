@@ -20,7 +20,7 @@ class RandomUpdates:
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """The description for readers."""
         return f"{self.events[0]:,} updates of {self.rows:,} rows ({self.shape.name})"
 
     def change(self, number: int, rng: np.random.Generator) -> KeyChanges:

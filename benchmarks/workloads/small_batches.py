@@ -20,7 +20,7 @@ class SmallBatches:
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """The description for readers."""
         sizes = sorted(set(self.events))
         shown = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
         keys = ", text keys" if self.shape.name == "uuid" else ""

@@ -23,7 +23,7 @@ class UniformBatches:
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """The description for readers."""
         return f"{self.events[0]:,} events into {self.rows:,} rows"
 
     def change(self, number: int, rng: np.random.Generator) -> KeyChanges:

@@ -15,7 +15,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Shape:
-    """What a row looks like. Tables of one shape share their base files, whatever their size."""
+    """The layout of a row. Tables of one shape share their base files, at any size."""
 
     name: str
     make_rows: Callable[[Ids, np.random.Generator], pa.Table]
@@ -40,15 +40,15 @@ class Workload(Protocol):
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """The description for readers."""
 
     @property
     def shape(self) -> Shape:
-        """What its rows look like."""
+        """The layout of its rows."""
 
     @property
     def rows(self) -> int:
-        """Rows of the table before the first batch; they are made of the numbers 0 … rows − 1."""
+        """Rows of the table before the first batch; generated from the numbers 0 … rows − 1."""
 
     @property
     def events(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A changelog in the local cloud: commits orders, changes and deletes, and waits until the mirror has just that."""
+"""Commits inserts, updates and deletes to a changelog in the local cloud, and waits for the matching mirror."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXPECTED = {key: "paid" if key <= 500 else "placed" for key in range(101, 1001)}
 
 
 def open_catalog(environ: Mapping[str, str]) -> Catalog:
-    """The catalog of the local cloud."""
+    """Open the catalog of the local cloud."""
     return load_catalog(
         "lake",
         **{
@@ -46,7 +46,7 @@ def open_catalog(environ: Mapping[str, str]) -> Catalog:
 
 
 def commit_changes(catalog: Catalog) -> None:
-    """Three commits: what came in, what changed, what went."""
+    """Commit inserts, updates and deletes, one commit each."""
     for namespace in ("raw", "shop"):
         with suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(namespace)
@@ -62,8 +62,8 @@ def commit_changes(catalog: Catalog) -> None:
         )
 
 
-def mirrored(catalog: Catalog) -> dict[int, str]:
-    """The mirror's rows; none before there is one."""
+def read_mirror(catalog: Catalog) -> dict[int, str]:
+    """Return the status of each row of the mirror; empty if there is no mirror yet."""
     try:
         rows = catalog.load_table(MIRROR).scan().to_arrow()
     except NoSuchTableError:
@@ -71,14 +71,14 @@ def mirrored(catalog: Catalog) -> dict[int, str]:
     return dict(zip(rows["id"].to_pylist(), rows["status"].to_pylist(), strict=True))
 
 
-def main(environ: Mapping[str, str], patience_seconds: float = 300.0) -> int:
-    """0 when the mirror is as it must be."""
+def main(environ: Mapping[str, str], timeout_seconds: float = 300.0) -> int:
+    """Return 0 if the mirror has the expected rows before the timeout."""
     catalog = open_catalog(environ)
     commit_changes(catalog)
-    end = time.monotonic() + patience_seconds
-    while (found := mirrored(catalog)) != EXPECTED:
+    end = time.monotonic() + timeout_seconds
+    while (found := read_mirror(catalog)) != EXPECTED:
         if time.monotonic() > end:
-            print(f"the mirror has {len(found)} rows, not the {len(EXPECTED)} that it must have")
+            print(f"the mirror has {len(found)} rows, expected {len(EXPECTED)}")
             return 1
         time.sleep(1)
     print(f"mirror = changelog: {len(found)} rows of shop.orders")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What LocalStack makes when it is ready: a bucket that tells a queue of commits, and the tables' state.
+# LocalStack runs this when it is ready: it creates a bucket that sends commit events to a queue.
 set -eu
 awslocal s3api create-bucket --bucket lake
 awslocal sqs create-queue --queue-name changelogs

@@ -1,4 +1,4 @@
-"""The entry point of the console script, which stands ready for Ctrl-C before anything heavy is imported."""
+"""The entry point of the console script. It handles Ctrl-C before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import sys
 from typing import NoReturn
 
-from icemirror.cli.interrupted import remember_interrupts, was_interrupted
+from icemirror.cli.terminal.interrupts import remember_interrupts, was_interrupted
 
-_INTERRUPTED = 130  # as icemirror.errors has it
+_INTERRUPTED = 130  # Exit.INTERRUPTED, not imported yet
 
 
 def main() -> NoReturn:
-    """Runs the command that was asked for."""
+    """Run the command line."""
     try:
         remember_interrupts()
         from icemirror.cli.main import main as run_command

@@ -1,4 +1,4 @@
-"""The `icemirror` command: loads the command asked for, and turns what it raises into an exit code."""
+"""The `icemirror` command: loads the requested command, and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import ClassVar, NamedTuple, NoReturn
 import click
 
 from icemirror import __version__
-from icemirror.cli.console import config_option, print_error, print_hint, print_traceback
-from icemirror.cli.interrupted import was_interrupted
+from icemirror.cli.terminal.console import config_option, print_error, print_hint, print_traceback
+from icemirror.cli.terminal.interrupts import was_interrupted
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
 
 class LazyCommand(NamedTuple):
-    """Where a command is, and what `--help` says of it; importing it may be slow."""
+    """The import path of a command, and its line in `--help`; importing it may be slow."""
 
     target: str
     help: str
@@ -30,41 +30,52 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: Mapping[str, LazyCommand] = {
     "demo": LazyCommand(
-        "icemirror.cli.demo.demo:demo", "See it work: changelogs, live changes, mirrors, proof."
+        "icemirror.cli.commands.demo:demo",
+        "End-to-end demo: changelogs, live changes, mirrors, proof.",
     ),
     "merge": LazyCommand(
-        "icemirror.cli.merge:merge", "Merge tables up to their changelogs' heads, here and now."
+        "icemirror.cli.commands.merge:merge", "Merge tables up to their changelogs' heads, in this process."
     ),
-    "plan": LazyCommand("icemirror.cli.plan:plan", "Show what a merge would do; changes nothing."),
-    "watch": LazyCommand("icemirror.cli.watch:watch", "Keep all mirrors current: look, coalesce, launch."),
+    "plan": LazyCommand("icemirror.cli.commands.plan:plan", "Show what a merge would do; changes nothing."),
+    "watch": LazyCommand(
+        "icemirror.cli.commands.watch:watch", "Keep all mirrors current: poll, coalesce, launch."
+    ),
     "serve": LazyCommand(
-        "icemirror.cli.serve:serve", "Keep all mirrors current by events: Kafka, SQS, HTTP."
+        "icemirror.cli.commands.serve:serve", "Keep all mirrors current from events: Kafka, SQS, HTTP."
     ),
-    "sweep": LazyCommand("icemirror.cli.sweep:sweep", "Look at every changelog once, for cron."),
-    "status": LazyCommand("icemirror.cli.status:status", "State, lag and last run of every table."),
-    "pause": LazyCommand("icemirror.cli.pause:pause", "Take no more work for tables, until resumed."),
+    "sweep": LazyCommand("icemirror.cli.commands.sweep:sweep", "Check every changelog once, for cron."),
+    "status": LazyCommand("icemirror.cli.commands.status:status", "State, lag and last run of every table."),
+    "pause": LazyCommand("icemirror.cli.commands.pause:pause", "Stop merging tables until resumed."),
     "replay": LazyCommand(
-        "icemirror.cli.replay:replay", "Merge a part of a changelog once more, or rebuild a mirror."
+        "icemirror.cli.commands.replay:replay", "Merge a range of a changelog again, or rebuild a mirror."
     ),
-    "resume": LazyCommand("icemirror.cli.resume:resume", "Take work for tables again; lifts a quarantine."),
+    "resume": LazyCommand("icemirror.cli.commands.resume:resume", "Resume tables; lifts a quarantine."),
     "dead-letters": LazyCommand(
-        "icemirror.cli.dead_letters:dead_letters", "Events that could not be used: see, redrive or drop them."
+        "icemirror.cli.commands.dead_letters:dead_letters",
+        "List, redrive or drop events that could not be parsed.",
     ),
     "maintain": LazyCommand(
-        "icemirror.cli.maintain:maintain", "Expire snapshots; remove files that nothing names."
+        "icemirror.cli.commands.maintain:maintain",
+        "Expire snapshots, clean orphans, compact, repair the index.",
     ),
-    "verify": LazyCommand("icemirror.cli.verify:verify", "Mirror against changelog, index against mirror."),
+    "verify": LazyCommand(
+        "icemirror.cli.commands.verify:verify", "Compare mirror with changelog, and index with mirror."
+    ),
     "explain-key": LazyCommand(
-        "icemirror.cli.explain_key:explain_key", "Why the row of a key is as it is, or is not there."
+        "icemirror.cli.commands.explain_key:explain_key",
+        "Explain the row of a key: its location, events and state.",
     ),
-    "adopt": LazyCommand("icemirror.cli.adopt:adopt", "Make an existing Iceberg table the mirror."),
+    "adopt": LazyCommand("icemirror.cli.commands.adopt:adopt", "Make an existing Iceberg table the mirror."),
     "inspect-index": LazyCommand(
-        "icemirror.cli.inspect_index:inspect_index", "What a mirror's key index is made of."
+        "icemirror.cli.commands.inspect_index:inspect_index",
+        "Show the segments and sizes of a mirror's key index.",
     ),
-    "config": LazyCommand("icemirror.cli.config:config", "Check the configuration; print its JSON schema."),
+    "config": LazyCommand(
+        "icemirror.cli.commands.config:config", "Check the configuration; print its JSON schema."
+    ),
 }
 
-# Packages that are not there without an extra, so that a bare installation says what to install.
+# Packages of extras, to say what to install where one is missing.
 _EXTRA_BY_PACKAGE = {
     "aiokafka": "kafka",
     "boto3": "aws",
@@ -83,20 +94,20 @@ _SIGPIPE_EXIT = 141
 
 
 class BrokenPipe(Exception):
-    """A broken pipe that is not an OSError: those click would turn into a silent exit code 1 by itself."""
+    """A broken pipe that is not an OSError, which click would turn into a silent exit code 1."""
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands' names and help without importing them."""
+    """A group that lists its commands without importing them."""
 
     lazy: ClassVar[Mapping[str, LazyCommand]] = COMMANDS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order in which people need them."""
+        """Return the names, in the order of the documentation."""
         return list(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported."""
+        """Import and return the command."""
         if cmd_name not in self.lazy:
             return None
         module, attribute = self.lazy[cmd_name].target.split(":")
@@ -108,7 +119,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, with the nearest name for one that does not exist."""
+        """Resolve as click does, and suggest the nearest name for an unknown one."""
         name = args[0]
         if name not in self.lazy and not name.startswith("-") and not ctx.resilient_parsing:
             near = difflib.get_close_matches(name, self.lazy, n=1)
@@ -123,14 +134,14 @@ class LazyGroup(click.Group):
             raise BrokenPipe(str(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands for `--help`."""
+        """Write the list of commands of `--help`."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in self.lazy.items()])
 
 
 @dataclass(slots=True)
 class Shell:
-    """What the options before the command's name say about the whole run."""
+    """Options given before the command's name."""
 
     debug: bool = False
 
@@ -138,8 +149,8 @@ class Shell:
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: 0 done, 2 bad usage or configuration, 3 a table needs a person, 4 retry later, "
-    "5 a difference was found, 1 unexpected, 130 interrupted, 141 nobody reads the output any more.",
+    epilog="Exit codes: 0 done, 2 bad usage or configuration, 3 a table requires action, 4 retry later, "
+    "5 a difference was found, 1 unexpected, 130 interrupted, 141 output pipe closed.",
 )
 @click.version_option(__version__, prog_name="icemirror", message="%(prog)s %(version)s")
 @click.option(
@@ -154,7 +165,7 @@ def cli(shell: Shell | None, config: str | None, debug: bool) -> None:
 
 
 def conclude(error: BaseException, *, debug: bool) -> int:
-    """The policy for everything that ends a command: say what happened, and give the exit code."""
+    """Print what ended a command, and return the exit code."""
     if debug and not isinstance(error, SystemExit | click.ClickException | click.Abort):
         print_traceback(error)
     match error:
@@ -166,7 +177,7 @@ def conclude(error: BaseException, *, debug: bool) -> int:
         case click.Abort() | KeyboardInterrupt():
             print_hint("interrupted")
             return Exit.INTERRUPTED
-        case BrokenPipe() | BrokenPipeError() if _nobody_reads_stdout():
+        case BrokenPipe() | BrokenPipeError() if _is_stdout_broken():
             _silence_stdout()
             return _SIGPIPE_EXIT
         case ModuleNotFoundError(name=str(name)) if (package := name.split(".")[0]) in _EXTRA_BY_PACKAGE:
@@ -175,18 +186,18 @@ def conclude(error: BaseException, *, debug: bool) -> int:
             return Exit.USAGE
         case IcemirrorError():
             print_error(str(error))
-        case _ if was_interrupted():  # that is what it came of
+        case _ if was_interrupted():  # the error is a consequence of it
             print_hint("interrupted")
             return Exit.INTERRUPTED
         case _:
             print_error(f"{type(error).__name__}: {error}")
             if not debug:
-                print_hint("This was not expected. ICEMIRROR_DEBUG=1 shows where it happened.")
+                print_hint("This error is unexpected. Set ICEMIRROR_DEBUG=1 to see the traceback.")
     return exit_code(error)
 
 
 def _exit_status(error: SystemExit) -> int:
-    """What the interpreter would make of it; but rich answers a closed pipe with exit 1."""
+    """Return the interpreter's exit status, except that rich exits with 1 when the pipe is closed."""
     if isinstance(error.__context__, BrokenPipeError):
         _silence_stdout()
         return _SIGPIPE_EXIT
@@ -200,28 +211,28 @@ def _exit_status(error: SystemExit) -> int:
             return Exit.UNEXPECTED
 
 
-def _nobody_reads_stdout() -> bool:
-    """It was stdout's pipe that broke, and not a connection to a catalog or to storage."""
+def _is_stdout_broken() -> bool:
+    """Return whether stdout's pipe broke, and not a connection to a catalog or to storage."""
     try:
         poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)  # (a closed pipe is reported unasked)
+        poll.register(sys.stdout.fileno(), 0)  # a closed pipe is always reported
         return any(event & select.POLLERR for _, event in poll.poll(0))
-    except (AttributeError, OSError, ValueError):  # (no attribute: stdout is closed)
+    except (AttributeError, OSError, ValueError):  # AttributeError: stdout is closed
         return False
 
 
 def _silence_stdout() -> None:
-    """Nobody reads stdout any more, so what is still buffered goes nowhere instead of raising at exit."""
+    """Discard buffered output, which would raise at exit because the pipe is closed."""
     with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; a command returns an exit code, or None for 0."""
+    """Run a command; it returns an exit code, or None for 0."""
     shell = Shell()
     try:
         status = cli.main(arguments, prog_name="icemirror", standalone_mode=False, obj=shell)
-        if sys.stdout is not None:  # closed by whoever started us
+        if sys.stdout is not None:  # None: closed by the parent process
             sys.stdout.flush()
     except BaseException as error:
         return int(conclude(error, debug=shell.debug))
@@ -231,7 +242,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fill_closed_streams() -> None:
-    """The next file that is opened would get the number of a closed stream, and what children print."""
+    """Open /dev/null for closed standard streams; the next opened file would get their number, and child output."""
     for number in range(3):
         try:
             os.fstat(number)

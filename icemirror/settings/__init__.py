@@ -1,9 +1,7 @@
-"""The one YAML file that configures everything."""
+"""The configuration as frozen models."""
 
 from icemirror.settings.expand import expand_discovered
-from icemirror.settings.find import find_config
-from icemirror.settings.load import load_settings
 from icemirror.settings.model import Settings
 from icemirror.settings.tables import TableSettings
 
-__all__ = ["Settings", "TableSettings", "expand_discovered", "find_config", "load_settings"]
+__all__ = ["Settings", "TableSettings", "expand_discovered"]

@@ -21,7 +21,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`127.0.0.1:9464`, `localhost:9464`, `[::1]:9464`."""
+        """Parse `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`."""
         found = _ADDRESS.fullmatch(text.strip())
         if found is None:
             raise ValueError(
@@ -34,7 +34,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Only this machine can reach it."""
+        """Whether only this machine can reach it."""
         if self.host == "localhost":
             return True
         try:

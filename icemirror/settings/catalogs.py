@@ -1,4 +1,4 @@
-"""The Iceberg catalogs: any that PyIceberg knows, by its own properties."""
+"""The Iceberg catalogs, with PyIceberg's properties."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field, SecretStr
 
-from icemirror.hive_address import EXPECTED, metastores, user_and_group
-from icemirror.mirror_properties import A_PATH, is_whole_path
+from icemirror.catalogs.hive_address import EXPECTED_URI, metastores, user_and_group
 from icemirror.settings.contradictions import Contradiction
 from icemirror.settings.masking import mask_url
 from icemirror.settings.section import Name, Properties, Section, Url
+from icemirror.tables.mirror_properties import A_PATH, is_absolute_path
 
 CATALOG_TYPES = ("rest", "sql", "glue", "hive", "dynamodb", "bigquery", "in-memory")
-_WITH_FOLDERS = ("sql", "glue", "hive", "dynamodb")  # of others a warehouse may be but a name
+_WITH_FOLDERS = ("sql", "glue", "hive", "dynamodb")  # for other types a warehouse may be a name
 _STORES = ("file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "hdfs", "viewfs", "oss", "hf")
 
-# The flat keys describe a REST catalog in PyIceberg's property names.
+# The flat keys describe a REST catalog; their names in PyIceberg.
 _FLAT_PROPERTIES = {
     "catalog_url": "uri",
     "catalog_token": "token",
@@ -30,22 +30,24 @@ _FLAT_PROPERTIES = {
 
 
 class IcebergSettings(Section):
-    """Where tables live: `catalog`, or the flat keys of a REST catalog."""
+    """The catalogs: `catalog`, or the flat keys of a REST catalog."""
 
     catalog: Properties | None = Field(
         default=None,
-        description="The default catalog: PyIceberg's own properties (`type`: rest, sql, glue, hive; `uri`, "
-        "`warehouse`, `s3.endpoint`, …), passed through.",
+        description="The default catalog, in PyIceberg's properties, which are passed through (`type`: rest, sql, "
+        "glue, hive; `uri`, `warehouse`, `s3.endpoint`, …).",
     )
     catalogs: dict[Name, Properties] = Field(
-        default={}, description="Further catalogs by name, for `changelog_catalog` and `mirror_catalog`."
+        default={}, description="More catalogs by name, for `changelog_catalog` and `mirror_catalog`."
     )
     catalog_url: Url | None = Field(
-        default=None, description="Flat form, instead of `catalog`: address of a REST catalog."
+        default=None, description="Flat form, instead of `catalog`: URL of a REST catalog."
     )
-    catalog_token: SecretStr | None = Field(default=None, description="Flat form: its bearer token.")
-    warehouse: Name | None = Field(default=None, description="Flat form: its warehouse.")
-    s3_endpoint: Url | None = Field(default=None, description="Flat form: address of the object store.")
+    catalog_token: SecretStr | None = Field(
+        default=None, description="Flat form: bearer token of the catalog."
+    )
+    warehouse: Name | None = Field(default=None, description="Flat form: warehouse of the catalog.")
+    s3_endpoint: Url | None = Field(default=None, description="Flat form: URL of the object store.")
     s3_access_key_id: SecretStr | None = Field(
         default=None, description="Flat form: access key of the object store."
     )
@@ -55,7 +57,7 @@ class IcebergSettings(Section):
     s3_region: Name | None = Field(default=None, description="Flat form: region of the object store.")
 
     def properties(self, name: str | None) -> dict[str, str] | None:
-        """The properties of a catalog, secrets included, or None if there is no catalog of that name."""
+        """Return the properties of a catalog, including secrets; None if there is no such catalog."""
         if name is not None:
             found = self.catalogs.get(name)
             return None if found is None else dict(found)
@@ -74,21 +76,21 @@ class IcebergSettings(Section):
         return [key for key in _FLAT_PROPERTIES if getattr(self, key) is not None]
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """One form, complete, and catalog types that exist."""
+        """One complete form, and known catalog types."""
         flat = self._flat_keys()
         if self.catalog is not None and flat:
-            yield Contradiction((flat[0],), "the flat keys stand instead of `catalog`, not beside it")
+            yield Contradiction((flat[0],), "use either `catalog` or the flat keys, not both")
         elif self.catalog is None and not flat:
             yield Contradiction(
-                (), "needs `catalog` (any PyIceberg catalog), or `catalog_url` of a REST catalog"
+                (), "set `catalog` (any PyIceberg catalog), or `catalog_url` of a REST catalog"
             )
         elif flat and self.catalog_url is None:
             yield Contradiction(("catalog_url",), "missing: the flat keys describe a REST catalog")
         elif flat and (expected := _expected_address("rest", self.catalog_url or "")) is not None:
-            yield Contradiction(("catalog_url",), f"is no address of a REST catalog: {expected}")
+            yield Contradiction(("catalog_url",), f"is not the URL of a REST catalog: {expected}")
         if (self.s3_access_key_id is None) != (self.s3_secret_access_key is None):
             missing = "s3_access_key_id" if self.s3_access_key_id is None else "s3_secret_access_key"
-            yield Contradiction((missing,), "missing: an access key and its secret come together")
+            yield Contradiction((missing,), "missing: an access key and its secret belong together")
         if self.catalog is not None:
             yield from _catalog_problems(("catalog",), self.catalog)
         for name, properties in self.catalogs.items():
@@ -107,39 +109,39 @@ def _catalog_problems(path: tuple[str, ...], properties: Mapping[str, str]) -> I
             (*path, "type"), f"expected one of {', '.join(CATALOG_TYPES)}; found {kind!r}{hint}"
         )
     elif kind in ("rest", "sql", "hive") and not properties.get("uri"):
-        yield Contradiction((*path, "uri"), f"missing: a {kind} catalog needs its address")
+        yield Contradiction((*path, "uri"), f"missing: a {kind} catalog needs its URL")
     elif (expected := _expected_address(kind, properties.get("uri", ""))) is not None:
-        yield Contradiction((*path, "uri"), f"is no address of a {kind} catalog: {expected}")
+        yield Contradiction((*path, "uri"), f"is not the URL of a {kind} catalog: {expected}")
     if kind == "hive" and "ugi" in properties and user_and_group(properties["ugi"]) is None:
-        yield Contradiction((*path, "ugi"), "is not a user and a group, user:group")
+        yield Contradiction((*path, "ugi"), "expected user:group")
     retries = properties.get("glue.max-retries", "0")
     if not retries.isdecimal():
-        yield Contradiction((*path, "glue.max-retries"), f"is {retries!r}, not a whole number")
-    place = properties.get("warehouse")
-    if kind in _WITH_FOLDERS and place and "py-io-impl" not in properties:
-        yield from place_problems((*path, "warehouse"), place)
+        yield Contradiction((*path, "glue.max-retries"), f"expected a whole number; found {retries!r}")
+    warehouse = properties.get("warehouse")
+    if kind in _WITH_FOLDERS and warehouse and "py-io-impl" not in properties:
+        yield from location_problems((*path, "warehouse"), warehouse)
 
 
-def place_problems(path: tuple[str, ...], place: str) -> Iterator[Contradiction]:
-    """A folder for tables or their indexes: whole, and in storage that there is."""
-    scheme, separator, _ = place.partition("://")
-    if not is_whole_path(place):
-        yield Contradiction(path, f"is {mask_url(place)!r}, not {A_PATH}")
+def location_problems(path: tuple[str, ...], location: str) -> Iterator[Contradiction]:
+    """Yield a problem unless the folder is absolute and in a supported storage."""
+    scheme, separator, _ = location.partition("://")
+    if not is_absolute_path(location):
+        yield Contradiction(path, f"is {mask_url(location)!r}, not {A_PATH}")
     elif separator and scheme.lower() not in _STORES:
-        yield Contradiction(path, f"there is no storage {scheme}://; expected one of {', '.join(_STORES)}")
+        yield Contradiction(path, f"unknown storage {scheme}://; expected one of {', '.join(_STORES)}")
 
 
 def _expected_address(kind: str, address: str) -> str | None:
-    """How the address should begin, where it does not; never the address itself, which may hold a password."""
+    """Return how an invalid URL should look; never the URL itself, which may contain a password."""
     scheme, separator, rest = address.partition("://")
     match kind:
         case "rest" if scheme.lower() not in ("http", "https") or not rest:
-            return "it begins with http:// or https://"
+            return "it must start with http:// or https://"
         case "hive" if metastores(address) is None:
-            return EXPECTED
+            return EXPECTED_URI
         case "sql" if not scheme or not separator:
             return "write postgresql+psycopg2://user@host/name, or sqlite:////data/catalog.db"
         case "sql" if scheme.split("+")[0] == "sqlite" and rest and not rest.startswith("/"):
-            return "a file has three slashes before its path: sqlite:////data/catalog.db, or sqlite:///catalog.db"
+            return "write three slashes before a file's path: sqlite:////data/catalog.db, or sqlite:///catalog.db"
         case _:
             return None

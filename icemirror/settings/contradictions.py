@@ -1,4 +1,4 @@
-"""Settings that are right alone and wrong together."""
+"""Settings that are valid alone but contradict each other."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
 class Contradiction(NamedTuple):
-    """What is wrong, and the path of the setting to change."""
+    """A problem, and the path of the setting to change."""
 
     path: tuple[str | int, ...]
     message: str
 
 
 def line_errors(found: Sequence[Contradiction]) -> list[InitErrorDetails]:
-    """Contradictions in the form that pydantic merges into its own report, each at its own key."""
+    """Return contradictions as pydantic errors, each at its key."""
     return [
         InitErrorDetails(
             type=PydanticCustomError("contradiction", "{message}", {"message": message}), loc=path, input=None
@@ -26,15 +26,15 @@ def line_errors(found: Sequence[Contradiction]) -> list[InitErrorDetails]:
 
 
 def namespace_problems(path: tuple[str, ...], namespace: str) -> Iterator[Contradiction]:
-    """A namespace is one or more names with dots between them."""
+    """Yield a problem unless the namespace is one or more names separated by dots."""
     if not all(namespace.split(".")):
-        yield Contradiction(path, f"{namespace!r} is not a namespace: an empty name beside a dot")
+        yield Contradiction(path, f"{namespace!r} is not a namespace: a name next to a dot is empty")
 
 
 def repeated(named: Sequence[tuple[str | tuple[str | int, ...], str]]) -> Iterator[Contradiction]:
-    """A contradiction for every name that stood before."""
+    """Yield a problem for every repeated name."""
     seen: set[str] = set()
     for path, name in named:
         if name in seen:
-            yield Contradiction((path,) if isinstance(path, str) else path, f"{name!r} is given twice")
+            yield Contradiction((path,) if isinstance(path, str) else path, f"{name!r} is listed twice")
         seen.add(name)

@@ -1,4 +1,4 @@
-"""Changelogs found by a pattern: every match becomes a table with the entry's options."""
+"""Discovery of changelogs: every match of a pattern becomes a table."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from icemirror.settings.tables import TableSettings
 
 
 class ChangelogPattern(Section):
-    """A pattern over the names of the tables in a namespace."""
+    """A pattern for the names of tables in a namespace."""
 
-    namespace: Name = Field(description="Namespace of the changelogs; nested levels with dots.")
-    match: Name = Field(description="Pattern with one `*`; the mirror is named by the text that it matched.")
+    namespace: Name = Field(description="Namespace of the changelogs; nested levels are separated by dots.")
+    match: Name = Field(description="Pattern with one `*`; the text it matches is the mirror's name.")
     mirror_namespace: Name | None = Field(
         default=None, description="Namespace of the mirrors. Default: `namespace`."
     )
 
     def mirror_name(self, changelog: str) -> str | None:
-        """The text that `*` matched in a changelog's name; None if the name does not match."""
+        """Return the text that `*` matches in a changelog's name; None if the name does not match."""
         before, after = self.match.split("*")
         if len(changelog) <= len(before) + len(after):
             return None
@@ -31,7 +31,7 @@ class ChangelogPattern(Section):
         return changelog[len(before) : len(changelog) - len(after)]
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """One `*`, and names that can be namespaces."""
+        """One `*`, and valid namespaces."""
         if self.match.count("*") != 1:
             yield Contradiction(("match",), f"{self.match!r} must contain exactly one *, as in *_changelog")
         yield from namespace_problems(("namespace",), self.namespace)
@@ -43,7 +43,7 @@ class DiscoverSettings(TableOptions, ChangelogPattern):
     """Every matching changelog becomes a table with these options."""
 
     def table(self, changelog: str, mirror: str) -> TableSettings:
-        """The settings of a changelog that matched."""
+        """Return the settings of a matching changelog."""
         given = {
             name: getattr(self, name) for name in TableOptions.model_fields if name in self.model_fields_set
         }
@@ -54,16 +54,14 @@ class DiscoverSettings(TableOptions, ChangelogPattern):
         )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Mirrors that are not the changelogs themselves."""
+        """Mirrors differ from changelogs, and tables do not share a rejects table."""
         if self.rejects_table is not None:
             yield Contradiction(
                 ("rejects_table",),
-                "the tables found here would share it: leave it out, and each has its own (the mirror's name with "
+                "all discovered tables would share it: remove it, and each table gets its own (the mirror's name with "
                 "`_rejects`)",
             )
         same_namespace = self.mirror_namespace in (None, self.namespace)
         if self.match == "*" and same_namespace and self.changelog_catalog == self.mirror_catalog:
-            yield Contradiction(
-                ("match",), "the mirrors would be the changelogs themselves: give mirror_namespace"
-            )
+            yield Contradiction(("match",), "each mirror would be its own changelog: set mirror_namespace")
         yield from super().contradictions()

@@ -1,4 +1,4 @@
-"""`discover` turned into tables, from what the catalogs list."""
+"""Expand `discover` into tables, from the catalogs' listings."""
 
 from __future__ import annotations
 
@@ -6,34 +6,33 @@ from collections.abc import Callable, Iterable
 
 from icemirror.errors import Invalid
 from icemirror.settings.discovery import DiscoverSettings
-from icemirror.settings.model import Settings, mirror_clashes
-from icemirror.settings.rejects import rejects_clashes
+from icemirror.settings.model import Settings
+from icemirror.settings.name_clashes import mirror_clashes, rejects_clashes
 from icemirror.settings.tables import TableSettings
 
 ListTables = Callable[[str | None, str], Iterable[str]]
-"""Catalog's name (None: the default one) and dotted namespace → the names of the tables in it."""
+"""Lists the table names of a catalog (None: the default one) and dotted namespace."""
 
 
 def expand_discovered(settings: Settings, list_tables: ListTables) -> Settings:
-    """The settings with a table for every matching changelog; tables that are listed win.
+    """Return the settings with a table for every matching changelog. Tables under `tables` win.
 
-    Two changelogs for one mirror are an error rather than a silent choice: a newly created changelog must not
-    take over the mirror of another one.
+    Two changelogs for one mirror are an error: a new changelog must not take over the mirror of another one.
     """
     tables = list(settings.tables)
     listed_mirrors = {table.name for table in tables}
-    not_to_add = {(table.changelog_catalog, table.changelog_id) for table in tables}
-    not_to_add |= {(table.mirror_catalog, table.mirror_id) for table in tables}
+    known = {(table.changelog_catalog, table.changelog_id) for table in tables}
+    known |= {(table.mirror_catalog, table.mirror_id) for table in tables}
     for entry in settings.discover:
         for changelog in sorted(set(list_tables(entry.changelog_catalog, entry.namespace))):
             mirror = entry.mirror_name(changelog)
             if mirror is None or "." in changelog:
-                continue  # (a name with a dot has no dotted name)
+                continue  # (a name with a dot cannot be part of a dotted name)
             table = entry.table(changelog, mirror)
             source = (table.changelog_catalog, table.changelog_id)
-            if table.name in listed_mirrors or source in not_to_add:
+            if table.name in listed_mirrors or source in known:
                 continue
-            not_to_add.add(source)
+            known.add(source)
             tables.append(table)
     for _, message in (*mirror_clashes(tables), *rejects_clashes(tables)):
         raise Invalid(f"discover: {message}; list the table under `tables`, or narrow `match`")
@@ -41,7 +40,7 @@ def expand_discovered(settings: Settings, list_tables: ListTables) -> Settings:
 
 
 def unmatched(settings: Settings) -> list[str]:
-    """What to say of the entries of `discover` to which none of the tables, found ones included, belongs."""
+    """Return a message for each entry of `discover` that matches no table."""
     return [
         f"no table of {entry.namespace} matches {entry.match}"
         for entry in settings.discover

@@ -1,9 +1,11 @@
-"""Which values are secrets, and how they look wherever settings are shown."""
+"""Which settings are secrets, and how they are masked in output."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel, SecretStr
 
 MASK = "**********"
 
@@ -17,19 +19,19 @@ _SECRET_PARAMETER = re.compile(
 
 
 def is_secret_name(name: str) -> bool:
-    """A property of this name holds a secret, or might."""
+    """Return whether a property of this name may hold a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def mask_url(text: str) -> str:
-    """The text without the password that an address in it may carry."""
+    """Return the text with passwords in URLs masked."""
     if "://" not in text:
         return text
     return _SECRET_PARAMETER.sub(rf"\1{MASK}", _USERINFO.sub(rf"\1:{MASK}@", text))
 
 
 def url_secrets(text: str) -> list[str]:
-    """The secrets that `mask_url` hides."""
+    """Return the secrets that `mask_url` masks."""
     if "://" not in text:
         return []
     return [found[2] for found in _USERINFO.finditer(text)] + [
@@ -38,12 +40,12 @@ def url_secrets(text: str) -> list[str]:
 
 
 def mask_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties as they may be shown."""
+    """Return properties with secrets masked."""
     return {name: MASK if is_secret_name(name) else mask_url(value) for name, value in properties.items()}
 
 
 def mask_tree(value: object) -> object:
-    """A free-form document as it may be shown; `{name: X_TOKEN, value: …}` hides its value as well."""
+    """Return a free-form document with secrets masked, including the value in `{name: X_TOKEN, value: …}`."""
     match value:
         case str():
             return mask_url(value)
@@ -60,3 +62,26 @@ def mask_tree(value: object) -> object:
             }
         case _:
             return value
+
+
+def secret_values(value: object, name: str = "") -> Iterator[str]:
+    """Yield the secrets at or below a value of the settings, to keep them out of logs and messages."""
+    match value:
+        case SecretStr():
+            yield value.get_secret_value()
+        case str() if is_secret_name(name):
+            yield value
+        case str():
+            yield from url_secrets(value)
+        case BaseModel():
+            # Keys of sections are not checked by name: their secrets have type `SecretStr`.
+            for _, inner in value:
+                yield from secret_values(inner)
+        case dict():
+            for key, inner in value.items():
+                yield from secret_values(inner, str(key))
+        case list() | tuple():
+            for inner in value:
+                yield from secret_values(inner)
+        case _:
+            pass

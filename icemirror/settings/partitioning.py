@@ -27,7 +27,7 @@ class PartitionField:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`bucket[16](id)` → bucket, 16, id; a bare column name is `identity`."""
+        """Parse `bucket[16](id)` into bucket, 16, id; a bare column name is `identity`."""
         expression = text.strip()
         if expression and not re.search(r"[\[\](),]", expression):
             return cls("identity", None, expression)
@@ -41,7 +41,7 @@ class PartitionField:
 
     @property
     def name(self) -> str:
-        """What Iceberg engines call the partition."""
+        """The partition's name in Iceberg engines."""
         return self.column if self.transform == "identity" else f"{self.column}_{self.transform}"
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ def _known_transform(name: str, text: str) -> Transform:
         if transform == name:
             return transform
     close = difflib.get_close_matches(name, _TRANSFORMS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_TRANSFORMS)}"
+    hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(_TRANSFORMS)}"
     raise ValueError(f"{text!r}: unknown transform {name!r}; {hint}")
 
 

@@ -16,56 +16,56 @@ ConnectorName = Literal["postgres", "mysql", "sqlserver", "oracle"]
 SequenceFormat = Literal[
     "etl-hex", "number", "timestamp", "postgres-lsn", "postgres-sequence", "binlog-file", "sqlserver-lsn"
 ]
-"""How numbers are written in a sequence column of type string."""
+"""Formats of numbers in a string sequence column."""
 
 _MEANINGS = ("insert", "update", "delete", "truncate", "ignore")
 
 
 class OperationValues(Section):
-    """Which values of the operation column mean what; any other value stops the table."""
+    """Meaning of the values in the operation column; any other value blocks the table."""
 
-    insert: tuple[Name, ...] = Field(default=(), description="Values that mean: the row is new.")
-    update: tuple[Name, ...] = Field(default=(), description="Values that mean: the row has changed.")
-    delete: tuple[Name, ...] = Field(default=(), description="Values that mean: the row is gone.")
+    insert: tuple[Name, ...] = Field(default=(), description="Values for an inserted row.")
+    update: tuple[Name, ...] = Field(default=(), description="Values for an updated row.")
+    delete: tuple[Name, ...] = Field(default=(), description="Values for a deleted row.")
     truncate: tuple[Name, ...] = Field(
         default=(),
-        description="Values that mean: all rows are gone. What becomes of the mirror then says `on_truncate`.",
+        description="Values for a truncated table, handled according to `on_truncate`.",
     )
-    ignore: tuple[Name, ...] = Field(default=(), description="Values of rows that are passed over.")
+    ignore: tuple[Name, ...] = Field(default=(), description="Values of events that are skipped.")
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """A value means one thing, and some value must bring rows in."""
+        """Each value has one meaning, and at least one value inserts or updates."""
         seen: dict[str, str] = {}
         for meaning in _MEANINGS:
             for value in getattr(self, meaning):
                 if value in seen:
-                    yield Contradiction((meaning,), f"{value!r} is listed under {seen[value]} already")
+                    yield Contradiction((meaning,), f"{value!r} is already listed under {seen[value]}")
                 seen.setdefault(value, meaning)
         if not self.insert and not self.update:
-            yield Contradiction((), "no value means insert or update, so the mirror would stay empty")
+            yield Contradiction((), "no value inserts or updates, so the mirror would stay empty")
 
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """Where a connector of Debezium has the order of its changes: columns, each by the names that it may have.
+    """The sequence columns of a Debezium connector, each with its possible names.
 
-    `further` count where they are there. `marks_unchanged`: it may leave out large values that did not change.
+    `further`: columns that also count if they exist. `omits_unchanged_values`: large unchanged values may be missing.
     """
 
     columns: tuple[tuple[str, ...], ...]
     further: tuple[tuple[str, ...], ...] = ()
     formats: Mapping[str, SequenceFormat] = field(default_factory=dict)
-    marks_unchanged: bool = False
+    omits_unchanged_values: bool = False
 
 
 def _source(name: str) -> tuple[str, str]:
-    """A field of `source`, as `add.fields=source.x` and `add.fields=x` call it."""
+    """Return the names of a `source` field, by `add.fields=source.x` and `add.fields=x`."""
     return f"__source_{name}", f"__{name}"
 
 
 CONNECTORS: Mapping[ConnectorName, Connector] = {
     "postgres": Connector(
-        (_source("lsn"),), (("__transaction_total_order", "__total_order"),), marks_unchanged=True
+        (_source("lsn"),), (("__transaction_total_order", "__total_order"),), omits_unchanged_values=True
     ),
     "mysql": Connector(
         (_source("file"), _source("pos"), _source("row")),
@@ -81,18 +81,18 @@ CONNECTORS: Mapping[ConnectorName, Connector] = {
     "oracle": Connector(
         (_source("scn"), _source("ssn")),
         formats=dict.fromkeys((*_source("scn"), *_source("ssn")), "number"),
-        marks_unchanged=True,
+        omits_unchanged_values=True,
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The defaults that a profile gives. None or empty: the writer has no fixed name, the user must say.
+    """Defaults of a profile. None or empty: the writer has no fixed name, so the user must set it.
 
-    `copy_values`: of rows of the initial copy, in which parts of the sequence may be NULL; with
-    `null_sequence_is_lowest` those that mean insert. `own_prefix`: columns that begin so are the writer's.
-    `old_key_names`: what the value of a key column before the change may be called.
+    `copy_values`: operations of the initial copy, whose sequence may be partly NULL; with `null_sequence_is_lowest` all
+    operations that mean insert. `writer_prefix`: prefix of the writer's metadata columns.
+    `old_key_names`: possible names of a key column's value before the change.
     """
 
     operation_column: str | None
@@ -103,9 +103,9 @@ class Profile:
     copy_values: tuple[str, ...] = ()
     text_format: SequenceFormat = "etl-hex"
     formats: Mapping[str, SequenceFormat] = field(default_factory=dict)
-    own_prefix: str | None = None
+    writer_prefix: str | None = None
     delete_column: str | None = None
-    has_tombstones: bool = False
+    has_null_records: bool = False
     old_key_names: tuple[str, ...] = ()
     unchanged_value: str | None = None
 
@@ -115,19 +115,19 @@ _LETTERS = OperationValues(insert=("I",), update=("U",), delete=("D",))
 
 PROFILES: Mapping[ProfileName, Profile] = {
     "supabase-etl": Profile("cdc_operation", _WORDS, ("sequence_number",)),
-    # Debezium's order depends on the connector (LSN, binlog position, SCN); a bare __ts_ms is too coarse.
+    # The order depends on the connector (LSN, binlog position, SCN); __ts_ms alone is too coarse.
     "debezium": Profile(
         "__op",
         OperationValues(insert=("c", "r"), update=("u",), delete=("d",), truncate=("t",)),
         (),
         copy_values=("r",),
-        own_prefix="__",
+        writer_prefix="__",
         delete_column="__deleted",
-        has_tombstones=True,
+        has_null_records=True,
         old_key_names=("__before_{}", "__before.{}", "before.{}"),
         unchanged_value="__debezium_unavailable_value",
     ),
-    # DMS names its timestamp column as the user says; rows of the full load may lack it and the operation.
+    # The user names DMS' timestamp column; rows of the full load may lack it and the operation.
     "dms": Profile(
         "Op",
         _LETTERS,

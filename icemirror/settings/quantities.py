@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: `500ms 2s 5m 1h 7d`, `64KB 512MB 1GB` (powers of 1,024)."""
+"""Durations and sizes as text: `500ms 2s 5m 1h 7d`, `64KB 512MB 1GB` (powers of 1,024)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 
 
 def parse_seconds(value: object) -> float:
-    """Seconds from `500ms 2s 5m 1h 7d`; a plain number is seconds."""
+    """Return seconds from `500ms 2s 5m 1h 7d`; a plain number is seconds."""
     number, unit = _split(value, "a duration", "500ms, 2s, 5m, 1h or 7d")
     if (factor := _SECONDS_BY_UNIT.get(unit or "s")) is None:
         raise ValueError(f"{_shown(value)} is not a duration: the units are ms, s, m, h and d")
     if not math.isfinite(seconds := float(number * factor)):
-        raise ValueError(f"{_shown(value)} is longer than anything lasts")
+        raise ValueError(f"{_shown(value)} is too long for a duration")
     return seconds
 
 
 def parse_bytes(value: object) -> int:
-    """Bytes from `64KB 512MB 1GB`; a plain number is bytes."""
+    """Return bytes from `64KB 512MB 1GB`; a plain number is bytes."""
     number, unit = _split(value, "a size", "64KB, 512MB or 1GB")
     if (factor := _BYTES_BY_UNIT.get(unit.upper().replace("IB", "B") or "B")) is None:
         raise ValueError(f"{_shown(value)} is not a size: the units are B, KB, MB, GB and TB")
@@ -42,7 +42,7 @@ def parse_bytes(value: object) -> int:
 
 
 def format_seconds(seconds: float) -> str:
-    """The shortest text that `parse_seconds` reads back as the same number."""
+    """Return the shortest text that `parse_seconds` reads as the same number."""
     exact = Decimal(repr(seconds))
     for unit, factor in reversed(_SECONDS_BY_UNIT.items()):
         if exact and exact % factor == 0:
@@ -51,7 +51,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """The shortest text that `parse_bytes` reads back as the same number."""
+    """Return the shortest text that `parse_bytes` reads as the same number."""
     for unit, factor in reversed(_BYTES_BY_UNIT.items()):
         if size and size % factor == 0:
             return f"{size // factor}{unit}"
@@ -59,7 +59,7 @@ def format_bytes(size: int) -> str:
 
 
 def _split(value: object, kind: str, examples: str) -> tuple[Decimal, str]:
-    """Number and unit of a quantity, or an error that shows how to write one."""
+    """Return number and unit of a quantity, or raise an error that shows how to write one."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"expected {kind} such as {examples}")  # noqa: TRY004 (pydantic reports ValueError)
     text = f"{Decimal(repr(value)):f}" if isinstance(value, int | float) else value.strip()

@@ -1,4 +1,4 @@
-"""What all sections of the configuration share: frozen, closed, secrets hidden, contradictions listed."""
+"""The base of all sections: frozen, unknown keys refused, secrets masked, contradictions reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Name = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 """Text that must not be empty."""
 
 Url = Annotated[Name, PlainSerializer(mask_url, return_type=str)]
-"""An address; a password in it is not shown."""
+"""A URL; a password in it is masked."""
 
 
 def _property_text(value: object) -> str:
@@ -51,7 +51,26 @@ Properties = Annotated[
         }
     ),
 ]
-"""Properties passed on as text; those whose name sounds like a secret are never shown."""
+"""Properties passed on as text; those with a name like a secret are masked."""
+
+
+class PlainScalar(str):
+    """An unquoted YAML scalar that YAML reads as a number or boolean, with that value."""
+
+    value: bool | int | float
+
+
+def with_yaml_types(value: object) -> object:
+    """Return a part of the document with numbers and booleans as YAML reads them, for values passed through."""
+    match value:
+        case PlainScalar():
+            return value.value
+        case dict():
+            return {key: with_yaml_types(item) for key, item in value.items()}
+        case list():
+            return [with_yaml_types(item) for item in value]
+        case _:
+            return value
 
 
 class Section(BaseModel):
@@ -62,7 +81,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_means_default(cls, data: object) -> object:
-        """`job:` with nothing below it is as if not written; null stays where null is a choice."""
+        """Treat an empty key such as `job:` as absent; null stays if it is a valid value."""
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if value is not None or cls._takes_null(key)}
@@ -82,7 +101,7 @@ class Section(BaseModel):
         return self
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """What is wrong with the settings of this section taken together."""
+        """Yield the contradictions between the settings of this section."""
         return iter(())
 
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:

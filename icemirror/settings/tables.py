@@ -9,23 +9,24 @@ from pydantic import Field
 from icemirror.settings.contradictions import Contradiction, namespace_problems
 from icemirror.settings.section import Name, Section
 from icemirror.settings.table_options import TableOptions
-from icemirror.table_id import TableId
+from icemirror.tables.table_id import TableId
 
 _SHARED_NAMESPACE = ("namespace", "changelog_table", "mirror_table")
 _OWN_NAMESPACES = ("changelog", "mirror")
-_CHOICE = "give either namespace, changelog_table and mirror_table, or changelog and mirror"
+_CHOICE = "set either namespace, changelog_table and mirror_table, or changelog and mirror"
 
 
 class TableNames(Section):
-    """A changelog's and a mirror's name, in one namespace or each with its own."""
+    """The names of a changelog and its mirror, in one namespace or in two."""
 
     namespace: Name | None = Field(
-        default=None, description="Namespace of both tables; nested levels with dots."
+        default=None, description="Namespace of both tables; nested levels are separated by dots."
     )
     changelog_table: Name | None = Field(default=None, description="The changelog's name in `namespace`.")
     mirror_table: Name | None = Field(default=None, description="The mirror's name in `namespace`.")
     changelog: Name | None = Field(
-        default=None, description="The changelog's dotted name; with `mirror`, where namespaces differ."
+        default=None,
+        description="The changelog's dotted name; use it with `mirror` if the namespaces differ.",
     )
     mirror: Name | None = Field(default=None, description="The mirror's dotted name.")
 
@@ -41,7 +42,7 @@ class TableNames(Section):
 
     @property
     def name(self) -> str:
-        """The mirror's dotted name: what commands, JSON and metrics call this table."""
+        """The mirror's dotted name: the name of this table in commands, JSON and metrics."""
         return str(self.mirror_id)
 
     def _identity(self, dotted: str | None, table: str | None) -> TableId:
@@ -52,7 +53,7 @@ class TableNames(Section):
         forms = (_SHARED_NAMESPACE, _OWN_NAMESPACES)
         used = [form for form in forms if any(getattr(self, key) is not None for key in form)]
         if len(used) != 1:
-            yield Contradiction((), _CHOICE if used else f"names no tables: {_CHOICE}")
+            yield Contradiction((), _CHOICE if used else f"has no table names: {_CHOICE}")
             return
         for key in used[0]:
             value: str | None = getattr(self, key)
@@ -63,7 +64,9 @@ class TableNames(Section):
             elif key in _OWN_NAMESPACES:
                 yield from _dotted_problems((key,), value)
             elif "." in value:
-                yield Contradiction((key,), "a name without dots: `changelog` and `mirror` take dotted names")
+                yield Contradiction(
+                    (key,), "must not contain dots: use `changelog` and `mirror` for dotted names"
+                )
 
 
 def _dotted_problems(path: tuple[str, ...], dotted: str) -> Iterator[Contradiction]:
@@ -78,7 +81,7 @@ class TableSettings(TableOptions, TableNames):
 
     @property
     def rejects_id(self) -> TableId:
-        """The identity of the table for bad rows, in the mirror's catalog."""
+        """The identity of the rejects table, in the mirror's catalog."""
         if self.rejects_table is None:
             return TableId(self.mirror_id.namespace, f"{self.mirror_id.name}_rejects")
         if "." in self.rejects_table:
@@ -86,11 +89,11 @@ class TableSettings(TableOptions, TableNames):
         return TableId(self.mirror_id.namespace, self.rejects_table)
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Two different tables, named in one way, with options that fit together."""
+        """Two different tables, one form of naming, consistent options."""
         found = list(TableNames.contradictions(self))
         if not found and (self.changelog_id, self.changelog_catalog) == (self.mirror_id, self.mirror_catalog):
             key = "mirror" if self.mirror is not None else "mirror_table"
-            yield Contradiction((key,), f"the mirror is the changelog itself: {self.name}")
+            yield Contradiction((key,), f"mirror and changelog are the same table: {self.name}")
         if self.rejects_table is not None and "." in self.rejects_table:
             yield from _dotted_problems(("rejects_table",), self.rejects_table)
         yield from super().contradictions()

@@ -1,1 +1,1 @@
-"""Logs, metrics and error reports. Importing it loads neither OpenTelemetry nor Sentry."""
+"""Logs, metrics and error reports. Importing this package loads neither OpenTelemetry nor Sentry."""

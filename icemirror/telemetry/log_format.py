@@ -1,4 +1,4 @@
-"""How one log record looks: as JSON for machines, as a short line for people. Secrets are masked here."""
+"""The format of a log record: JSON for machines, a short line for terminals. Secrets are masked here."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except (TypeError, ValueError, KeyError):  # a library's message that does not fit its arguments
+    except (TypeError, ValueError, KeyError):  # a library's message that does not match its arguments
         return str(record.msg)
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object, in one line, whatever is logged."""
+    """Formats every record as one JSON object on one line."""
 
     def __init__(self, labels: Mapping[str, str], bound: Bound, *, debug: bool = False) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
         self._debug = debug
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         when = datetime.fromtimestamp(record.created, UTC)
         head: dict[str, object] = {
             "ts": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
             "batch": None,
             **self._bound(),
         }
-        # A field may name its table; it may not pass for something else in the head of the line.
+        # A field may set the table; it must not replace the other keys at the start of the line.
         fields = {
             f"{name}_" if name in ("ts", "level", "event", "logger", *self._labels) else name: value
             for name, value in _fields(record).items()
@@ -61,7 +61,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and (error := record.exc_info[1]):
             kind = error.kind if isinstance(error, IcemirrorError) else None
             line["error"] = {"kind": kind, "type": type(error).__name__, "message": str(error)}
-            if self._debug or kind is None:  # a named error says itself what to do
+            if self._debug or kind is None:  # our own errors already say what to do
                 line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(redact_tree(line))
 
@@ -75,7 +75,7 @@ class TextFormatter(logging.Formatter):
         self._colours = colours
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and a traceback below it if there is one."""
+        """Return the line, and below it a traceback if there is one."""
         level = record.levelname.lower()
         fields = {**self._bound(), **_fields(record)}
         table = fields.pop("table", None)
@@ -84,9 +84,9 @@ class TextFormatter(logging.Formatter):
         words += [f"{name}={_show(value)}" for name, value in fields.items() if value is not None]
         line = _printable(redact(" ".join(words)))
         if record.exc_info and (error := record.exc_info[1]):
-            # A named error says itself what to do; of any other one wants to know where it came from.
-            named = isinstance(error, IcemirrorError)
-            text = f"{error}" if named else self.formatException(record.exc_info)
+            # Our own errors already say what to do; for others the origin matters.
+            ours = isinstance(error, IcemirrorError)
+            text = f"{error}" if ours else self.formatException(record.exc_info)
             line += "".join(f"\n  {_printable(part)}" for part in redact(text).splitlines())
         colour = _COLOURS.get(level) if self._colours() else None
         return f"{colour}{line}{_PLAIN}" if colour else line
@@ -98,5 +98,5 @@ def _show(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without what would move the cursor or colour the terminal: parts of a line may come from outside."""
+    """Escape control characters: parts of a line may come from outside and must not control the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,11 +1,11 @@
-"""Structured logs on stderr: one JSON object per line, or short lines for people.
+"""Structured logs on stderr: one JSON object per line, or short lines for terminals.
 
     log = get_log(__name__)
     with bind(table="shop.orders", run="r-1"):
         log.info("slice committed", events=2000)
 
-Every line has `table`, `run` and `batch`, null where none is bound. What is bound follows the code
-(a context variable), not the thread: a new thread starts with nothing bound. Never log row or key values.
+Every line has `table`, `run` and `batch`, null if not bound. Bound values are in a context variable: a new thread
+starts with none. Never log row or key values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from icemirror.telemetry.log_format import JsonFormatter, TextFormatter
 
 LogFormat = Literal["json", "text", "console"]
 
-# They say at INFO what concerns nobody but themselves.
+# Libraries whose INFO messages are noise.
 NOISY = (
     "py4j",
     "pyiceberg",
@@ -42,42 +42,40 @@ _bound: ContextVar[Mapping[str, str]] = ContextVar("bound", default=MappingProxy
 
 
 class _Stderr(logging.Handler):
-    """Writes to what is stderr now, so that a redirection later on is followed."""
+    """Writes to the current `sys.stderr`, so that a later redirection is followed."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One write for each record, so that lines of several processes do not mix."""
+        """Write each record at once, so that lines of several processes do not mix."""
         line = self.format(record) + "\n"
-        with suppress(
-            AttributeError, OSError, ValueError
-        ):  # closed, or nobody reads it any more: no reason to fail
+        with suppress(AttributeError, OSError, ValueError):  # stderr is closed: no reason to fail
             sys.stderr.write(line)
             sys.stderr.flush()
 
 
 class Log:
-    """Writes events: a short text that is the same every time, and fields that differ."""
+    """Logs events: a constant short text, and fields for the variable parts."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
 
     def debug(self, event: str, /, **fields: object) -> None:
-        """For whoever looks for a bug."""
+        """Log a detail for debugging."""
         self._write(logging.DEBUG, event, fields)
 
     def info(self, event: str, /, **fields: object) -> None:
-        """Something was done."""
+        """Log that something was done."""
         self._write(logging.INFO, event, fields)
 
     def warning(self, event: str, /, **fields: object) -> None:
-        """It goes on, but a person should know."""
+        """Log a problem that does not stop the work."""
         self._write(logging.WARNING, event, fields)
 
     def error(self, event: str, /, **fields: object) -> None:
-        """It failed, and there is no exception."""
+        """Log a failure without an exception."""
         self._write(logging.ERROR, event, fields)
 
     def failure(self, event: str, error: BaseException, /, **fields: object) -> None:
-        """It failed with this: its kind, message and traceback are logged along."""
+        """Log a failure with its exception: kind, message and traceback."""
         self._write(logging.ERROR, event, fields, error)
 
     def _write(
@@ -88,13 +86,13 @@ class Log:
 
 
 def get_log(name: str) -> Log:
-    """The log of a module: `log = get_log(__name__)`."""
+    """Return the log of a module: `log = get_log(__name__)`."""
     return Log(name)
 
 
 @contextmanager
 def bind(*, table: str | None = None, run: str | None = None, batch: str | None = None) -> Iterator[None]:
-    """Put these on every line that is logged inside; inner ones win over outer ones."""
+    """Add these fields to every line logged inside; inner values win."""
     given = {"table": table, "run": run, "batch": batch}
     token = _bound.set(
         {**_bound.get(), **{name: value for name, value in given.items() if value is not None}}
@@ -106,11 +104,11 @@ def bind(*, table: str | None = None, run: str | None = None, batch: str | None 
 
 
 def bound() -> Mapping[str, str]:
-    """What is bound here, to pass on to another thread or into an error report."""
+    """Return the bound fields, to pass on to another thread or an error report."""
     return _bound.get()
 
 
-def configure(
+def configure_logs(
     *,
     log_format: LogFormat = "json",
     log_level: str = "info",
@@ -118,9 +116,9 @@ def configure(
     environment: str,
     debug: bool = False,
 ) -> None:
-    """Send all logs of the process, our own and those of libraries, to stderr in this form.
+    """Send all logs of the process, including those of libraries, to stderr in this format.
 
-    `debug`, or the level of that name: JSON has a traceback of named errors, too.
+    With `debug`, or the level debug, JSON includes tracebacks of our own errors.
     """
     labels = {"project_ref": project_ref, "environment": environment}
     handler = _Stderr()

@@ -1,4 +1,4 @@
-"""Counting and measuring. Code that counts is given a `Metrics`; who reads it is decided at the start."""
+"""The metrics interface. Code that counts receives a `Metrics`; where it is exported is decided at start."""
 
 from __future__ import annotations
 
@@ -11,62 +11,62 @@ log = get_log(__name__)
 
 
 class Metrics(Protocol):
-    """What code may count, and how it is read."""
+    """Records and exports metrics."""
 
     def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
-        """It happened `n` times more."""
+        """Add `n` to a counter."""
 
     def observe(self, metric: Metric, value: float, **labels: str) -> None:
-        """One duration or size."""
+        """Record one duration or size in a histogram."""
 
     def gauge(self, metric: Metric, value: float, **labels: str) -> None:
-        """It is this much now."""
+        """Set a gauge."""
 
     def exposition(self) -> bytes | None:
-        """All of it as Prometheus reads it; None where nothing is kept."""
+        """Return all metrics in Prometheus' text format; None if none are recorded."""
 
     def close(self) -> None:
         """Send what is not sent yet."""
 
 
 class NoMetrics:
-    """Keeps nothing; still refuses what the real ones would refuse."""
+    """Records nothing, but refuses invalid use like the real implementation."""
 
     def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
-        """Nothing."""
+        """Only check the use."""
         check_use(metric, Instrument.COUNTER, n, labels)
 
     def observe(self, metric: Metric, value: float, **labels: str) -> None:
-        """Nothing."""
+        """Only check the use."""
         check_use(metric, Instrument.HISTOGRAM, value, labels)
 
     def gauge(self, metric: Metric, value: float, **labels: str) -> None:
-        """Nothing."""
+        """Only check the use."""
         check_use(metric, Instrument.GAUGE, value, labels)
 
     def exposition(self) -> bytes | None:
-        """Nothing."""
+        """Return None."""
         return None
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def check_use(metric: Metric, instrument: Instrument, value: float, labels: dict[str, str]) -> None:
-    """A metric used as what it is not, or with other labels than its own, is a bug of the caller."""
+    """Raise if a metric is used with a wrong instrument, wrong labels or a negative count."""
     if metric.instrument is not instrument:
         raise ValueError(f"{metric.name} is a {metric.instrument}, not a {instrument}")
     given, needed = set(labels), set(metric.labels)
     if given != needed:
         raise ValueError(f"{metric.name} has the labels {sorted(needed)}, not {sorted(given)}")
     if instrument is Instrument.COUNTER and value < 0:
-        raise ValueError(f"{metric.name} only grows, and was given {value}")
+        raise ValueError(f"{metric.name} is a counter and cannot decrease: {value}")
 
 
 def open_metrics(
     *, project_ref: str, environment: str, prometheus: bool = True, otlp: str | None = None
 ) -> Metrics:
-    """Real ones where Prometheus or a collector is to get them and the packages are installed, else none."""
+    """Open the metrics; `NoMetrics` if nothing exports them or OpenTelemetry is not installed."""
     if not prometheus and not otlp:
         return NoMetrics()
     try:
@@ -74,5 +74,5 @@ def open_metrics(
 
         return OtelMetrics(project_ref=project_ref, environment=environment, otlp=otlp)
     except ModuleNotFoundError as missing:
-        log.warning("no metrics: install icemirror[telemetry]", missing=missing.name)
+        log.warning("metrics disabled, install icemirror[telemetry]", missing=missing.name)
         return NoMetrics()

@@ -1,11 +1,14 @@
-"""Metrics through OpenTelemetry, for Prometheus to read and to send to a collector.
+"""Metrics through OpenTelemetry: scraped by Prometheus, or sent to a collector.
 
-It loads OpenTelemetry: `open_metrics` imports it where somebody wants metrics.
+Importing it loads OpenTelemetry, so `open_metrics` imports it only if metrics are exported.
 """
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -16,7 +19,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from icemirror import __version__
 from icemirror.telemetry import names
-from icemirror.telemetry.memory import resident_bytes
 from icemirror.telemetry.metrics import check_use
 from icemirror.telemetry.names import Instrument, Metric, Unit
 
@@ -30,7 +32,7 @@ Record = Callable[[float, dict[str, str]], None]
 
 
 def buckets(metric: Metric) -> tuple[float, ...]:
-    """The bounds between which values of this metric are told apart."""
+    """Return the histogram buckets of a metric."""
     match metric.unit:
         case Unit.SECONDS:
             return SECONDS
@@ -41,7 +43,7 @@ def buckets(metric: Metric) -> tuple[float, ...]:
 
 
 class OtelMetrics:
-    """Kept by OpenTelemetry in this process; `exposition` is what a scrape gets."""
+    """Records metrics with OpenTelemetry in this process; a scrape gets `exposition`."""
 
     def __init__(self, *, project_ref: str, environment: str, otlp: str | None) -> None:
         resource = Resource(
@@ -52,9 +54,9 @@ class OtelMetrics:
                 "environment": environment,
             }
         )
-        # A registry of our own: the library's global one also holds what other code in the process counts.
+        # A separate registry: the global one also has metrics of other code in the process.
         self._registry = CollectorRegistry()
-        # Scope labels would come with every sample; the contract's only label is the table.
+        # No scope labels on every sample: the contract's only label is the table.
         readers: list[MetricReader] = [
             PrometheusMetricReader(scope_info_enabled=False, registry=self._registry)
         ]
@@ -71,26 +73,26 @@ class OtelMetrics:
         meter.create_observable_gauge(memory.name, [_observe_memory], memory.unit.value, memory.description)
 
     def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
-        """It happened `n` times more."""
+        """Add `n` to a counter."""
         check_use(metric, Instrument.COUNTER, n, labels)
         self._record[metric.name](n, labels)
 
     def observe(self, metric: Metric, value: float, **labels: str) -> None:
-        """One duration or size."""
+        """Record one duration or size in a histogram."""
         check_use(metric, Instrument.HISTOGRAM, value, labels)
         self._record[metric.name](value, labels)
 
     def gauge(self, metric: Metric, value: float, **labels: str) -> None:
-        """It is this much now."""
+        """Set a gauge."""
         check_use(metric, Instrument.GAUGE, value, labels)
         self._record[metric.name](value, labels)
 
     def exposition(self) -> bytes | None:
-        """All of it in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def close(self) -> None:
-        """Send what the collector has not got yet."""
+        """Send what the collector has not received yet."""
         self._provider.shutdown()
 
 
@@ -105,9 +107,22 @@ def _instrument(meter: Meter, metric: Metric) -> Record:
             return meter.create_gauge(*about).set
 
 
+def resident_bytes() -> int | None:
+    """Return the resident set size: the current one on Linux, elsewhere the peak."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, others KiB
+    for line in status.splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
 def _observe_memory(_: CallbackOptions) -> Iterable[Observation]:
-    held = resident_bytes()
-    return [] if held is None else [Observation(held)]
+    size = resident_bytes()
+    return [] if size is None else [Observation(size)]
 
 
 def _otlp_reader(address: str) -> MetricReader:

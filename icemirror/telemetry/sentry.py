@@ -1,4 +1,4 @@
-"""Errors to Sentry, where an address for them is set: what failed and where, never what the data was."""
+"""Error reports to Sentry, if configured: what failed and where, never data."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 log = get_log(__name__)
 
 SERVICE = "iceberg-merger"
-WITHHELD = "(withheld: the message of a library's error may quote data; the log has it)"
+WITHHELD = "(withheld: a library's error message may quote data; see the log)"
 
-# Parts of an event that can carry values: arguments, requests, what was logged before, who and where.
+# Parts of an event that may contain data: arguments, requests, earlier log lines, user, host.
 _DROPPED = ("breadcrumbs", "extra", "request", "user", "server_name", "modules")
 
 Report = Callable[[BaseException], None]
@@ -33,7 +33,7 @@ def open_sentry(
     release: str = f"icemirror@{__version__}",
     transport: Transport | None = None,
 ) -> Report:
-    """A function that reports an error with the table and the run that are bound; one that does nothing if off."""
+    """Return a function that reports an error with the bound table and run; it does nothing if there is no DSN."""
     if not dsn:
         return _report_nothing
     try:
@@ -43,23 +43,23 @@ def open_sentry(
         from sentry_sdk.integrations.excepthook import ExcepthookIntegration
         from sentry_sdk.integrations.threading import ThreadingIntegration
     except ModuleNotFoundError as missing:
-        log.warning("no errors to Sentry: install icemirror[telemetry]", missing=missing.name)
+        log.warning("Sentry disabled, install icemirror[telemetry]", missing=missing.name)
         return _report_nothing
     sentry_sdk.init(
         dsn=dsn,
         release=release,
         environment=environment,
         transport=transport,
-        # Only what reports a crash: the others record arguments, log lines and requests.
+        # Only the integrations that report crashes: others record arguments, log lines and requests.
         default_integrations=False,
         auto_enabling_integrations=False,
         integrations=[
-            AtexitIntegration(callback=_leave_quietly),
+            AtexitIntegration(callback=_print_nothing),
             DedupeIntegration(),
             ExcepthookIntegration(),
             ThreadingIntegration(),
         ],
-        # Personal data is off unless asked for; naming `send_default_pii` itself is deprecated.
+        # Personal data is off by default; setting `send_default_pii` is deprecated.
         include_local_variables=False,
         max_breadcrumbs=0,
         before_send=strip_event,
@@ -76,12 +76,12 @@ def open_sentry(
 
 
 def strip_event(event: Event, hint: Hint) -> Event:
-    """What may be sent of an event: its class and place, our own messages, tags; secrets masked."""
-    # Any: the type of an event is a dictionary in which every part may be missing or of another form.
+    """Reduce an event to class, location, our own messages and tags, with secrets masked."""
+    # Any: an event is a dictionary in which every part may be missing or of another type.
     parts: dict[str, Any] = {name: part for name, part in event.items() if name not in _DROPPED}
     named = {(error.__module__, error.__qualname__) for error in _with_subclasses(IcemirrorError)}
     for raised in (parts.get("exception") or {}).get("values") or []:
-        # Our own messages never quote rows or keys; those of others do («could not convert 'Ann' …»).
+        # Our own messages never quote rows or keys; a library's may ("could not convert 'Ann' …").
         ours = (raised.get("module"), raised.get("type")) in named
         raised["value"] = redact(str(raised.get("value") or "")) if ours else WITHHELD
         for frame in (raised.get("stacktrace") or {}).get("frames") or []:
@@ -99,5 +99,5 @@ def _report_nothing(error: BaseException) -> None:
     pass
 
 
-def _leave_quietly(pending: int, timeout: float) -> None:
-    """Sentry's own way prints to stderr, where only log lines belong."""
+def _print_nothing(pending: int, timeout: float) -> None:
+    """Replace Sentry's default, which prints to stderr: only log lines belong there."""

@@ -1,8 +1,8 @@
 #!/bin/sh
-# What Spark on Kubernetes calls in a pod: `driver …` and `executor`. Anything else is run as it is.
+# Entry point of Spark pods on Kubernetes: runs `driver …` and `executor`. Other commands run unchanged.
 set -eu
 
-# Spark numbers the options for Java: SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …; each may hold blanks.
+# Spark passes Java options as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …; each can contain spaces.
 executor() {
     at=0
     while eval "[ -n \"\${SPARK_JAVA_OPT_$at+x}\" ]"; do

@@ -1,22 +1,11 @@
-# The configuration of trigger and jobs: made here, from what is made here, and nowhere else.
+# The configuration of the trigger and the jobs, written from the variables and the created resources.
 locals {
-  # What was not given is not written, in sections neither.
-  sections = ["columns", "metadata_columns", "operation_values"]
-  table_settings = [for table in var.tables : merge(
-    { for key, value in table : key => value if value != null && !contains(local.sections, key) },
-    { for key in local.sections : key => { for name, value in table[key] : name => value if value != null } if table[key] != null },
-  )]
-  discover_settings = [for one in var.discover : merge(
-    { for key, value in one : key => value if value != null && !contains(local.sections, key) },
-    { for key in local.sections : key => { for name, value in one[key] : name => value if value != null } if one[key] != null },
-  )]
-
-  # Half of a worker's memory is Java's, half Python's, which has the rows. EMR's own workers are of another size than those
-  # that wait, and a job of its would begin with three executors.
+  # Half of a worker's memory is for Java, half for Python, which holds the rows. EMR's defaults differ: larger workers,
+  # which do not fit the warm ones, and three executors at the start of a job.
   workers = merge(
-    { for one in ["driver", "executor"] : "spark.${one}.cores" => tostring(var.spark.worker_vcpu) },
-    { for one in ["driver", "executor"] : "spark.${one}.memory" => "${var.spark.worker_memory_gb / 2}g" },
-    { for one in ["spark.executor.instances", "spark.dynamicAllocation.initialExecutors"] : one => "1" },
+    { for worker in ["driver", "executor"] : "spark.${worker}.cores" => tostring(var.spark.worker_vcpu) },
+    { for worker in ["driver", "executor"] : "spark.${worker}.memory" => "${var.spark.worker_memory_gb / 2}g" },
+    { for property in ["spark.executor.instances", "spark.dynamicAllocation.initialExecutors"] : property => "1" },
     { "spark.emr-serverless.memoryOverheadFactor" = "1.0" },
   )
   job_settings = merge(try(var.settings.job, {}), { spark = merge(local.workers, try(var.settings.job.spark, {})) })
@@ -46,8 +35,8 @@ locals {
         "s3.region"   = local.account.region
       } }
       job      = local.job_settings
-      tables   = local.table_settings
-      discover = local.discover_settings
+      tables   = local.settings_of.tables
+      discover = local.settings_of.discover
       trigger  = local.trigger_settings
     },
   )

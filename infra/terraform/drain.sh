@@ -4,9 +4,9 @@
 #   infra/terraform/drain.sh "$(terraform output -raw application_id)" [--cancel]
 #   terraform apply        (or destroy)
 #   icemirror resume --match '*'
-# Waits for the jobs that run, which end by themselves once their tables are paused; --cancel ends them. A job that is
-# cancelled leaves nothing half done: its slice is merged by the next one.
-# Maintenance by the clock is not paused by this, and starts the application again at its time: this says when that is.
+# Waits for running jobs, which end once their tables are paused; --cancel cancels them. A cancelled job leaves the table
+# consistent: the next job merges its slice.
+# Scheduled maintenance is not paused and would start the application again: the script prints its schedule.
 set -eu
 
 application=${1:?"usage: drain.sh APPLICATION_ID [--cancel]"}
@@ -23,26 +23,26 @@ runs() {
 }
 
 name=$(aws emr-serverless get-application --application-id "$application" --query application.name --output text)
-clock=$(aws scheduler get-schedule --name "$name-maintenance" --query ScheduleExpression --output text 2>/dev/null) || clock=
-[ -z "$clock" ] || echo "maintenance is not paused, and starts at $clock (UTC): be done with terraform before" >&2
+schedule=$(aws scheduler get-schedule --name "$name-maintenance" --query ScheduleExpression --output text 2>/dev/null) || schedule=
+[ -z "$schedule" ] || echo "maintenance is not paused and starts at $schedule (UTC): run terraform before then" >&2
 
 while :; do
-    found=$(state)
-    case $found in STOPPED | CREATED) break ;; esac
-    left=$(runs)
-    if [ -n "$left" ] && [ "$left" != None ]; then
-        echo "waiting for: $left" >&2
+    state=$(state)
+    case $state in STOPPED | CREATED) break ;; esac
+    running=$(runs)
+    if [ -n "$running" ] && [ "$running" != None ]; then
+        echo "waiting for job runs: $running" >&2
         if [ "$cancel" = --cancel ]; then
-            for run in $left; do
+            for run in $running; do
                 aws emr-serverless cancel-job-run --application-id "$application" --job-run-id "$run" >/dev/null || true
             done
         fi
     else
-        echo "the application is $found" >&2
-        # Asked again each time: a job that was launched meanwhile starts it once more.
-        [ "$found" = STOPPING ] || aws emr-serverless stop-application --application-id "$application" >/dev/null ||
-            echo "it could not be stopped yet" >&2
+        echo "application state: $state" >&2
+        # Repeated in every round, because a job launched meanwhile starts the application again.
+        [ "$state" = STOPPING ] || aws emr-serverless stop-application --application-id "$application" >/dev/null ||
+            echo "stop failed, retrying" >&2
     fi
     sleep "$seconds"
 done
-echo "stopped: terraform may change or destroy $application"
+echo "stopped: terraform can change or destroy $application"

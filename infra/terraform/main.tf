@@ -1,5 +1,5 @@
-# What keeps mirrors current in one account and region: a function that hears of commits, an EMR Serverless application
-# that merges, and what the two need.
+# One installation in one account and region: a function that receives commit events, an EMR Serverless application that
+# merges, and the queue, state, roles and alarms around them.
 data "aws_caller_identity" "current" {}
 
 data "aws_partition" "current" {}
@@ -24,20 +24,24 @@ locals {
     [for table in var.tables : zipmap(["database", "table"], split(".", table.mirror))],
     [for one in var.discover : { database = one.mirror_namespace, table = "*" }],
   )
-  # The tables for bad rows, of the mirrors that put them aside. Those of discovered ones are in the databases above.
-  rejects_tables = [for table in var.tables : zipmap(["database", "table"], (
-    table.rejects_table == null ? split(".", "${table.mirror}_rejects") :
-    strcontains(table.rejects_table, ".") ? split(".", table.rejects_table) :
-    [split(".", table.mirror)[0], table.rejects_table]
-  )) if table.on_bad_row == "quarantine"]
+  # Rejects tables of the mirrors with on_bad_row = "quarantine". Those of discovered tables are in the databases above.
+  rejects_tables = [
+    for table in [for one in var.tables : { mirror = one.mirror, rejects = try(one.rejects_table, null) } if try(one.on_bad_row, null) == "quarantine"] :
+    zipmap(["database", "table"], (
+      table.rejects == null ? split(".", "${table.mirror}_rejects") :
+      strcontains(table.rejects, ".") ? split(".", table.rejects) :
+      [split(".", table.mirror)[0], table.rejects]
+    ))
+  ]
 
   msk = one([for msk in var.events.msk[*] : { cluster_arn = msk.cluster_arn, topics = msk.topics, consumer_group = var.name }])
 
-  # Asked for by each job, for its disks and for the logs that EMR keeps: the provider has no block for the first, in
-  # 5.100 and in what came after.
+  # Each job run requests this key for its disks and for the logs that EMR keeps. The application cannot: the provider
+  # has no block for disk encryption.
   job_key_arn = var.spark.encrypt_disks ? var.kms_key_arn : null
 
-  # The function stays for the quiet period of what it noticed.
+  # The function waits up to trigger.max_wait for more commits. A number without a unit is in seconds.
+  seconds          = { ms = 0.001, s = 1, m = 60, h = 3600, d = 86400 }
   max_wait         = trimspace(coalesce(try(var.settings.trigger.max_wait, null), "30s"))
   max_wait_seconds = ceil(tonumber(regex("^[0-9.]+", local.max_wait)) * local.seconds[try(regex("[a-z]+$", local.max_wait), "s")])
 }

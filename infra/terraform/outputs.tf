@@ -1,49 +1,54 @@
 output "configuration" {
   value       = local.configuration
-  description = "The configuration of trigger and jobs: `terraform output -json | icemirror config from-terraform > icemirror.yaml`."
+  description = "Configuration of the trigger and the jobs: `terraform output -json | icemirror config from-terraform > icemirror.yaml`."
+
+  precondition {
+    condition     = length(local.option_errors) == 0
+    error_message = join("\n", local.option_errors)
+  }
 }
 
 output "queue_url" {
   value       = module.trigger.queue.url
-  description = "The queue of events, for senders of your own."
+  description = "URL of the event queue, for your own event sources."
 }
 
 output "dead_letters_url" {
   value       = module.trigger.dead_letters.url
-  description = "The queue of messages that failed too often."
+  description = "URL of the queue of messages that failed five times."
 }
 
 output "maintenance_failures_url" {
   value       = one(module.maintenance[*].failures.url)
-  description = "The queue of nightly runs that failed or could not be started; null where none run."
+  description = "URL of the queue of maintenance runs that failed or did not start; null without a schedule."
 }
 
 output "function_name" {
   value       = module.trigger.function.name
-  description = "The trigger's function."
+  description = "Name of the trigger's Lambda function."
 }
 
 output "application_id" {
   value       = module.spark.application.id
-  description = "The EMR Serverless application, for drain.sh."
+  description = "ID of the EMR Serverless application, for drain.sh."
 }
 
 output "role_arns" {
   value       = module.iam.role_arns
-  description = "Roles of the trigger, the jobs, and of maintenance."
+  description = "ARNs of the roles: trigger, job, maintenance, and scheduler if there is a schedule."
 }
 
 output "policies" {
   value       = module.iam.policies
-  description = "What each of these roles may do, as JSON."
+  description = "Permissions of each role, as a JSON policy."
 }
 
 output "dashboard_name" {
   value       = module.observability.dashboard_name
-  description = "The dashboard in CloudWatch."
+  description = "Name of the CloudWatch dashboard."
 }
 
 output "alarm_names" {
   value       = module.observability.alarm_names
-  description = "The alarms in CloudWatch."
+  description = "Names of the CloudWatch alarms."
 }

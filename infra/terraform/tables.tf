@@ -1,269 +1,87 @@
-# The mirrors: what docs/configuration.md says of an entry of `tables` and of `discover`. A test holds both lists against
-# icemirror's own settings. Terraform drops an attribute that is in neither without a word.
+# The mirrors. An entry takes every table option of docs/reference/configuration.md and reaches the configuration unchanged.
+# Options are checked against table_options.json, which is generated from icemirror's settings. Terraform validates only
+# what it uses itself (names and paths in policies); `icemirror config` and the function check the rest.
 locals {
-  choices = {
-    profile           = ["supabase-etl", "debezium", "dms", "kafka-connect", "generic"]
-    connector         = ["postgres", "mysql", "sqlserver", "oracle"]
-    on_missing_value  = ["stop", "set-null"]
-    format_version    = ["2", "3"]
-    schema_policy     = ["permissive", "strict"]
-    on_dropped_column = ["keep", "drop"]
-    on_truncate       = ["rebuild", "stop"]
-    on_expired_cursor = ["stop", "rebuild"]
-    on_bad_row        = ["stop", "quarantine"]
-    delete_mode       = ["hard", "soft"]
-    name_case         = ["preserve", "lower"]
-  }
-  sequence_formats = ["etl-hex", "number", "timestamp", "postgres-lsn", "postgres-sequence", "binlog-file", "sqlserver-lsn"]
+  table_options = jsondecode(file("${path.module}/table_options.json"))
+  duration      = local.table_options.patterns.min_interval
 
-  time = { is = "^[0-9]+(\\.[0-9]+)?\\s*(ms|s|m|h|d)?$", such_as = "a time such as 500ms, 2s, 5m, 1h or 7d" }
-  # Of a unit of time; a number alone is seconds.
-  seconds = { ms = 0.001, s = 1, m = 60, h = 3600, d = 86400 }
-  forms = {
-    min_interval        = local.time
-    tombstone_retention = local.time
-    group               = { is = "^[a-z0-9][a-z0-9-]{0,30}$", such_as = "31 small letters, digits and dashes at most" }
-    rejects_table       = { is = "^[^.*]+(\\.[^.*]+)?$", such_as = "a table's name or database.table" }
-  }
-  partition = join("|", [
-    "^[^][(),]+$",
-    "^\\s*(identity|year|month|day|hour)\\s*\\([^][(),]+\\)\\s*$",
-    "^\\s*(bucket|truncate)\\s*\\[\\s*0*[1-9][0-9]*\\s*\\]\\([^][(),]+\\)\\s*$",
-  ])
+  entries = concat(
+    [for table in var.tables : { name = table.mirror, known = local.table_options.names.tables, options = table }],
+    [for database in var.discover : { name = database.namespace, known = local.table_options.names.discover, options = database }],
+  )
+  option_errors = flatten([for entry in local.entries : concat(
+    [
+      for option in keys(entry.options) : "${entry.name}: unknown option ${option}. docs/reference/configuration.md lists the options of a table."
+      if !contains(entry.known, option)
+    ],
+    [
+      for option, values in local.table_options.choices : "${entry.name}: ${option} is ${jsonencode(entry.options[option])}. Use one of: ${join(", ", values)}."
+      if try(entry.options[option], null) != null && !try(contains(values, tostring(entry.options[option])), false)
+    ],
+    [
+      for option, form in local.table_options.patterns : "${entry.name}: ${option} is ${jsonencode(entry.options[option])}. Use ${form.hint}."
+      if try(entry.options[option], null) != null && !can(regex(form.pattern, entry.options[option]))
+    ],
+  )])
+
+  # Drops null values, because the settings refuse them: in an entry, and in its nested objects.
+  settings_of = { for variable, entries in { tables = var.tables, discover = var.discover } : variable => [for entry in entries : merge(
+    { for key, value in entry : key => value if value != null && !can(keys(value)) },
+    { for key, value in entry : key => { for name, inner in value : name => inner if inner != null } if can(keys(value)) },
+  )] }
+
   paths = ["write.data.path", "write.metadata.path"]
 }
 
 variable "tables" {
-  type = list(object({
-    changelog           = string
-    mirror              = string
-    primary_keys        = optional(list(string))
-    profile             = optional(string)
-    connector           = optional(string)
-    operation_column    = optional(string)
-    operation_values    = optional(object({ insert = optional(list(string)), update = optional(list(string)), delete = optional(list(string)), truncate = optional(list(string)), ignore = optional(list(string)) }))
-    upsert_only         = optional(bool)
-    delete_column       = optional(string)
-    sequence_column     = optional(list(string))
-    sequence_format     = optional(map(string))
-    old_key_columns     = optional(map(string))
-    unchanged_value     = optional(string)
-    on_missing_value    = optional(string)
-    keep_columns        = optional(list(string))
-    append_only         = optional(bool)
-    partition_by        = optional(list(string))
-    format_version      = optional(number)
-    schema_policy       = optional(string)
-    on_dropped_column   = optional(string)
-    on_truncate         = optional(string)
-    on_expired_cursor   = optional(string)
-    on_bad_row          = optional(string)
-    rejects_table       = optional(string)
-    reject_limit        = optional(number)
-    delete_mode         = optional(string)
-    deleted_column      = optional(string)
-    columns             = optional(object({ include = optional(list(string)), exclude = optional(list(string)) }))
-    metadata_columns    = optional(object({ synced_at = optional(string), source_sequence = optional(string), created_at = optional(string) }))
-    name_case           = optional(string)
-    min_interval        = optional(string)
-    tombstone_retention = optional(string)
-    compact             = optional(bool)
-    group               = optional(string)
-    table_properties    = optional(map(string))
-  }))
-  description = "The mirrors to keep: dotted names of changelog and mirror in Glue (database.table), and what docs/configuration.md says of a table."
+  type        = any
+  description = "Mirrors to maintain: a list of objects with `changelog` and `mirror` (each database.table in Glue) and any table option of docs/reference/configuration.md."
   default     = []
+  nullable    = false
 
   validation {
     condition     = alltrue([for table in var.tables : can(regex("^[^.*]+\\.[^.*]+$", table.changelog)) && can(regex("^[^.*]+\\.[^.*]+$", table.mirror))])
-    error_message = "Each changelog and each mirror is a dotted name, database.table."
+    error_message = "Each table needs changelog and mirror, both written as database.table."
+  }
+
+  validation {
+    condition     = alltrue([for table in var.tables : try(table.rejects_table, null) == null || can(regex("^[^.*]+(\\.[^.*]+)?$", table.rejects_table))])
+    error_message = "rejects_table must be a table name or database.table."
   }
 
   validation {
     condition = alltrue(flatten([
-      for table in var.tables : [for option, known in local.choices : try(contains(known, tostring(table[option])), table[option] == null)]
+      for table in var.tables : [for path in local.paths : try(startswith(table.table_properties[path], var.mirrors), true)]
     ]))
-    error_message = join("\n", flatten([
-      for table in var.tables : [
-        for option, known in local.choices : "${table.mirror}: ${option} is ${table[option]}, not one of ${join(", ", known)}."
-        if !try(contains(known, tostring(table[option])), table[option] == null)
-      ]
-    ]))
-  }
-
-  validation {
-    condition = alltrue(flatten([
-      for table in var.tables : [for option, form in local.forms : table[option] == null || can(regex(form.is, table[option]))]
-    ]))
-    error_message = join("\n", flatten([
-      for table in var.tables : [
-        for option, form in local.forms : "${table.mirror}: ${option} is ${table[option]}, not ${form.such_as}."
-        if table[option] != null && !can(regex(form.is, table[option]))
-      ]
-    ]))
-  }
-
-  validation {
-    condition = alltrue(flatten([
-      for table in var.tables : [for partition in coalesce(table.partition_by, []) : can(regex(local.partition, partition))]
-    ]))
-    error_message = "A partition is a column's name, year(c), month(c), day(c), hour(c), identity(c), bucket[16](c) or truncate[4](c)."
-  }
-
-  validation {
-    condition = alltrue(flatten([
-      for table in var.tables : [for format in values(coalesce(table.sequence_format, {})) : contains(local.sequence_formats, format)]
-    ]))
-    error_message = "A sequence_format is one of ${join(", ", local.sequence_formats)}."
-  }
-
-  validation {
-    condition = alltrue(flatten([
-      for table in var.tables : [for name, value in coalesce(table.table_properties, {}) : !contains(local.paths, name) || startswith(value, var.mirrors)]
-    ]))
-    error_message = "${join(" and ", local.paths)} of table_properties are below `mirrors`: nowhere else may jobs write."
-  }
-
-  validation {
-    condition     = alltrue([for table in var.tables : table.reject_limit == null ? true : table.reject_limit > 0 && table.reject_limit <= 1])
-    error_message = "reject_limit is a share: more than 0, and 1 at most."
-  }
-
-  validation {
-    condition     = alltrue([for table in var.tables : table.connector == null || table.profile == "debezium"])
-    error_message = "Only the profile debezium has connectors."
-  }
-
-  validation {
-    condition     = alltrue([for table in var.tables : table.columns == null ? true : table.columns.include == null || length(coalesce(table.columns.exclude, [])) == 0])
-    error_message = "columns has either include or exclude."
-  }
-
-  validation {
-    condition     = alltrue([for table in var.tables : table.append_only != true || length(coalesce(table.primary_keys, [])) == 0])
-    error_message = "An append_only table has no key: remove append_only or primary_keys."
+    error_message = "${join(" and ", local.paths)} in table_properties must be below `mirrors`. Jobs can write nowhere else."
   }
 }
 
 variable "discover" {
-  type = list(object({
-    namespace           = string
-    match               = string
-    mirror_namespace    = string
-    primary_keys        = optional(list(string))
-    profile             = optional(string)
-    connector           = optional(string)
-    operation_column    = optional(string)
-    operation_values    = optional(object({ insert = optional(list(string)), update = optional(list(string)), delete = optional(list(string)), truncate = optional(list(string)), ignore = optional(list(string)) }))
-    upsert_only         = optional(bool)
-    delete_column       = optional(string)
-    sequence_column     = optional(list(string))
-    sequence_format     = optional(map(string))
-    old_key_columns     = optional(map(string))
-    unchanged_value     = optional(string)
-    on_missing_value    = optional(string)
-    keep_columns        = optional(list(string))
-    append_only         = optional(bool)
-    partition_by        = optional(list(string))
-    format_version      = optional(number)
-    schema_policy       = optional(string)
-    on_dropped_column   = optional(string)
-    on_truncate         = optional(string)
-    on_expired_cursor   = optional(string)
-    on_bad_row          = optional(string)
-    rejects_table       = optional(string)
-    reject_limit        = optional(number)
-    delete_mode         = optional(string)
-    deleted_column      = optional(string)
-    columns             = optional(object({ include = optional(list(string)), exclude = optional(list(string)) }))
-    metadata_columns    = optional(object({ synced_at = optional(string), source_sequence = optional(string), created_at = optional(string) }))
-    name_case           = optional(string)
-    min_interval        = optional(string)
-    tombstone_retention = optional(string)
-    compact             = optional(bool)
-    group               = optional(string)
-    table_properties    = optional(map(string))
-  }))
-  description = "Every matching changelog of a Glue database becomes a table, with the options of `tables`. Roles then reach all tables of both databases."
+  type        = any
+  description = "Glue databases in which every matching changelog becomes a table: a list of objects with `namespace`, `match`, `mirror_namespace` and any table option. The roles then reach all tables of both databases."
   default     = []
+  nullable    = false
 
   validation {
     condition     = length(var.tables) + length(var.discover) > 0
-    error_message = "Name at least one of `tables`, or `discover` them."
+    error_message = "Set `tables` or `discover`: there is no table to mirror."
   }
 
   validation {
-    condition     = alltrue([for one in var.discover : length(regexall("\\*", one.match)) == 1])
-    error_message = "`match` has one *, for the mirror's name: *_changelog."
+    condition     = alltrue([for database in var.discover : can([database.namespace, database.mirror_namespace]) && try(length(regexall("\\*", database.match)) == 1, false)])
+    error_message = "Each entry needs namespace, mirror_namespace and match. `match` contains one *, which stands for the mirror's name: *_changelog."
   }
 
   validation {
-    condition     = alltrue([for one in var.discover : one.rejects_table == null])
-    error_message = "The tables that are found would share a rejects_table: leave it out, and each has its own."
-  }
-
-  validation {
-    condition = alltrue(flatten([
-      for one in var.discover : [for option, known in local.choices : try(contains(known, tostring(one[option])), one[option] == null)]
-    ]))
-    error_message = join("\n", flatten([
-      for one in var.discover : [
-        for option, known in local.choices : "${one.namespace}: ${option} is ${one[option]}, not one of ${join(", ", known)}."
-        if !try(contains(known, tostring(one[option])), one[option] == null)
-      ]
-    ]))
+    condition     = alltrue([for database in var.discover : try(database.rejects_table, null) == null])
+    error_message = "Remove rejects_table: discovered tables cannot share one. By default each has its own."
   }
 
   validation {
     condition = alltrue(flatten([
-      for one in var.discover : [for option, form in local.forms : one[option] == null || can(regex(form.is, one[option]))]
+      for database in var.discover : [for path in local.paths : try(startswith(database.table_properties[path], var.mirrors), true)]
     ]))
-    error_message = join("\n", flatten([
-      for one in var.discover : [
-        for option, form in local.forms : "${one.namespace}: ${option} is ${one[option]}, not ${form.such_as}."
-        if one[option] != null && !can(regex(form.is, one[option]))
-      ]
-    ]))
-  }
-
-  validation {
-    condition = alltrue(flatten([
-      for one in var.discover : [for partition in coalesce(one.partition_by, []) : can(regex(local.partition, partition))]
-    ]))
-    error_message = "A partition is a column's name, year(c), month(c), day(c), hour(c), identity(c), bucket[16](c) or truncate[4](c)."
-  }
-
-  validation {
-    condition = alltrue(flatten([
-      for one in var.discover : [for format in values(coalesce(one.sequence_format, {})) : contains(local.sequence_formats, format)]
-    ]))
-    error_message = "A sequence_format is one of ${join(", ", local.sequence_formats)}."
-  }
-
-  validation {
-    condition = alltrue(flatten([
-      for one in var.discover : [for name, value in coalesce(one.table_properties, {}) : !contains(local.paths, name) || startswith(value, var.mirrors)]
-    ]))
-    error_message = "${join(" and ", local.paths)} of table_properties are below `mirrors`: nowhere else may jobs write."
-  }
-
-  validation {
-    condition     = alltrue([for one in var.discover : one.reject_limit == null ? true : one.reject_limit > 0 && one.reject_limit <= 1])
-    error_message = "reject_limit is a share: more than 0, and 1 at most."
-  }
-
-  validation {
-    condition     = alltrue([for one in var.discover : one.connector == null || one.profile == "debezium"])
-    error_message = "Only the profile debezium has connectors."
-  }
-
-  validation {
-    condition     = alltrue([for one in var.discover : one.columns == null ? true : one.columns.include == null || length(coalesce(one.columns.exclude, [])) == 0])
-    error_message = "columns has either include or exclude."
-  }
-
-  validation {
-    condition     = alltrue([for one in var.discover : one.append_only != true || length(coalesce(one.primary_keys, [])) == 0])
-    error_message = "An append_only table has no key: remove append_only or primary_keys."
+    error_message = "${join(" and ", local.paths)} in table_properties must be below `mirrors`. Jobs can write nowhere else."
   }
 }

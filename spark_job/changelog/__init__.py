@@ -1,1 +1,1 @@
-"""What a changelog's history, files and columns mean, and how its events are read."""
+"""Read a changelog: its history, its files, the meaning of its columns, and its events."""

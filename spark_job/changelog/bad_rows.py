@@ -1,4 +1,4 @@
-"""Rows of a changelog that cannot be merged: why, and how they are sorted out where they are not to stop the merge."""
+"""Changelog rows that cannot be merged: the reasons, and how to convert the other rows without them."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Protocol, Self, TypeVar
 import numpy as np
 
 from icemirror.errors import Invalid
-from spark_job.key_index.keys import Indices, Mask
+from spark_job.index.keys import Indices, Mask
 
 Converted = TypeVar("Converted")
 
 
-class Columns(Protocol):
+class Filterable(Protocol):
     """Columns of some rows."""
 
     def __len__(self) -> int:
-        """How many rows."""
+        """Return the number of rows."""
 
     def filter(self, kept: Mask) -> Self:
-        """Some of the rows."""
+        """Return the rows where `kept` is true."""
 
 
-Given = TypeVar("Given", bound=Columns)
+Rows = TypeVar("Rows", bound=Filterable)
 
 
-class Reason(StrEnum):
-    """Why a row cannot be merged; the names are those of the rejects table. New ones go to the end."""
+class RejectReason(StrEnum):
+    """Why a row cannot be merged. The rejects table stores these values; append new ones at the end."""
 
     NULL_KEY = "null-key"
     NULL_OPERATION = "null-operation"
@@ -37,46 +37,47 @@ class Reason(StrEnum):
     UNREADABLE_SEQUENCE = "unreadable-sequence"
 
     @property
-    def words(self) -> str:
-        """For people, and without values: those are in the row itself."""
-        return _WORDS[self]
+    def description(self) -> str:
+        """Return a text for users, without values of the row."""
+        return _DESCRIPTIONS[self]
 
 
-_WORDS = {
-    Reason.NULL_KEY: "a column of the key is NULL: an event without a key belongs to no row",
-    Reason.NULL_OPERATION: "the operation is NULL",
-    Reason.UNKNOWN_OPERATION: "the operation is none of operation_values",
-    Reason.NULL_SEQUENCE: "a sequence column is NULL: the event has no place in the order",
-    Reason.UNREADABLE_SEQUENCE: "the sequence is not of the form that its column must have",
+_DESCRIPTIONS = {
+    RejectReason.NULL_KEY: "a column of the key is NULL: an event without a key belongs to no row",
+    RejectReason.NULL_OPERATION: "the operation is NULL",
+    RejectReason.UNKNOWN_OPERATION: "the operation is none of operation_values",
+    RejectReason.NULL_SEQUENCE: "a sequence column is NULL: the event has no place in the order",
+    RejectReason.UNREADABLE_SEQUENCE: "the sequence is not of the form that its column must have",
 }
 
 
 class BadRows(Invalid):
-    """Some rows cannot be merged: all that one check found, by their numbers. The message tells of the first."""
+    """Some rows cannot be merged: the numbers of all rows that failed one check. The message describes the first."""
 
-    def __init__(self, message: str, reason: Reason, rows: Indices) -> None:
+    def __init__(self, message: str, reason: RejectReason, rows: Indices) -> None:
         super().__init__(message)
         self.reason = reason
         self.rows = rows
 
 
-Bad = Sequence[tuple[Reason, Indices]]
-"""The numbers of bad rows by reason; each row once."""
+RowsByReason = Sequence[tuple[RejectReason, Indices]]
+"""Numbers of bad rows by reason; each row once."""
 
 
-def rows_where(wrong: Mask) -> Indices:
-    """The numbers of the rows that a check found."""
+def row_numbers(wrong: Mask) -> Indices:
+    """Return the numbers of the rows where `wrong` is true."""
     return np.flatnonzero(wrong)
 
 
-def sift(columns: Given, convert: Callable[[Given], Converted]) -> tuple[Converted, Indices | None, Bad]:
-    """What `convert` makes of the rows that it takes, their numbers (None: all of them), and the others.
+def convert_good_rows(
+    columns: Rows, convert: Callable[[Rows], Converted]
+) -> tuple[Converted, Indices | None, RowsByReason]:
+    """Return what `convert` makes of the good rows, their numbers (None: all rows), and the bad rows.
 
-    It is asked once where all are good. Else it is asked again without the rows that a check found, as often as there
-    are checks that find some.
+    If `convert` raises `BadRows`, it is called again without these rows, once per check that fails.
     """
     kept: Indices | None = None
-    bad: list[tuple[Reason, Indices]] = []
+    bad: list[tuple[RejectReason, Indices]] = []
     while True:
         try:
             return convert(columns), kept, bad

@@ -1,4 +1,4 @@
-"""Events as they are merged: key, operation and order, and the place of the row that each brings."""
+"""Events in columns, as they are merged: key, operation, sequence, and the position of the row in the slice."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.key_index.keys import U64, Indices, Keys, Mask, concat_keys
+from spark_job.index.keys import U64, Indices, Keys, Mask, concat_keys
 
-LEFT = 1  # the key is the one that the event's row had before; the event is its end
-CAME = 2  # the event's row had another key before
+OLD_KEY = 1  # deletes the key that the event's row had before
+NEW_KEY = 2  # the event's row had another key before
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Events: their key, what they do, their order, and where in the slice they are (file ordinal, row).
+    """Events: key, operation, sequence, and position in the slice (file ordinal, row).
 
-    `moves` tells of events that change a key (`LEFT`, `CAME`); None where there are none.
+    `moves` flags events that change a key (`OLD_KEY`, `NEW_KEY`); None if there are none.
     """
 
     keys: Keys
@@ -34,18 +34,18 @@ class Changes:
 
     @property
     def places(self) -> U64:
-        """Where each event stands in the slice, as one number that orders by (file, row)."""
+        """Return the position of each event in the slice as one number that orders by (file, row)."""
         return (self.file.astype(np.uint64) << np.uint64(32)) | self.row
 
     def are(self, move: int) -> Mask:
-        """Which of them are such a part of a change of a key."""
+        """Return which events have this flag of a key change."""
         found: Mask = (
             np.zeros(len(self), dtype=np.bool_) if self.moves is None else (self.moves & np.uint8(move)) != 0
         )
         return found
 
     def take(self, indices: Indices | Mask) -> Changes:
-        """The events at these places."""
+        """Return the events at these indices."""
         return Changes(
             self.keys.take(indices),
             self.operation[indices],
@@ -57,7 +57,7 @@ class Changes:
 
 
 def concat_changes(parts: Sequence[Changes]) -> Changes:
-    """All parts, one after the other."""
+    """Concatenate events."""
     moves: NDArray[np.uint8] | None = None
     if any(part.moves is not None for part in parts):
         moves = np.concatenate(
@@ -73,8 +73,8 @@ def concat_changes(parts: Sequence[Changes]) -> Changes:
     )
 
 
-def blank_changes(shape: ChangelogShape, ordinal: int, rows: Indices, operation: int = 0) -> Changes:
-    """As many changes without key and sequence, at these rows of a file."""
+def keyless_changes(shape: ChangelogShape, ordinal: int, rows: Indices, operation: int = 0) -> Changes:
+    """Return events with zero key and sequence at these rows of a file."""
     count = len(rows)
     return Changes(
         keys=Keys(np.zeros(count, np.uint64), np.zeros(count, np.uint64) if shape.codec.is_wide else None),
@@ -85,9 +85,9 @@ def blank_changes(shape: ChangelogShape, ordinal: int, rows: Indices, operation:
     )
 
 
-def in_order(changes: Changes) -> Changes:
-    """The events in the order (file, row)."""
-    place = changes.places
-    if bool((place[1:] >= place[:-1]).all()):
+def sort_by_position(changes: Changes) -> Changes:
+    """Return the events ordered by (file, row)."""
+    position = changes.places
+    if bool((position[1:] >= position[:-1]).all()):
         return changes
-    return changes.take(np.argsort(place, kind="stable"))
+    return changes.take(np.argsort(position, kind="stable"))

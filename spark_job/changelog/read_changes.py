@@ -1,232 +1,291 @@
-"""The events of a changelog file that count. Only key, operation and sequence columns are read."""
+"""Read the events of a changelog file that count. Only key, operation and sequence columns are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.cursor import Truncation
-from icemirror.errors import Invalid
-from spark_job.changelog.bad_rows import Bad, BadRows, Reason, rows_where, sift
-from spark_job.changelog.bulk import require_short
-from spark_job.changelog.change_file import ChangeFile
-from spark_job.changelog.changes import CAME, LEFT, Changes, blank_changes, concat_changes, in_order
-from spark_job.changelog.collisions import refuse_collisions
-from spark_job.changelog.narrow import Narrow, read_narrow
-from spark_job.changelog.operations import read_operations
+from icemirror.errors import RECREATE, Corrupt, Invalid
+from icemirror.tables.cursor import Truncation
+from spark_job.changelog.bad_rows import BadRows, RejectReason, RowsByReason, convert_good_rows, row_numbers
+from spark_job.changelog.changes import (
+    NEW_KEY,
+    OLD_KEY,
+    Changes,
+    concat_changes,
+    keyless_changes,
+    sort_by_position,
+)
+from spark_job.changelog.event_columns import (
+    EventColumns,
+    read_event_columns,
+    read_operations,
+    read_sequence_columns,
+)
+from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.memory_bounds import refuse_long_values
 from spark_job.changelog.shape import ChangelogShape, Operation
-from spark_job.changelog.truncations import are_before, is_news, last_truncation, not_followed
-from spark_job.columns.parquet_columns import check_ids, column_paths, open_parquet
-from spark_job.key_index.keys import U64, Indices, concat_keys
+from spark_job.changelog.truncations import events_before, is_new_truncation, last_truncation, not_followed
+from spark_job.columns.parquet_columns import check_field_ids, column_paths, open_parquet
+from spark_job.index.keys import U64, Indices, Keys, Mask, concat_keys
+from spark_job.index.orders import greatest_order
 
-_FIRST = 1  # the number of a table's first commit
+_FIRST_COMMIT = 1  # sequence number of a table's first commit
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
-    """The events of a file that count, the rows that are rejected, and how many events lie before a truncation.
+class FileEvents:
+    """The events of a file that count, the rejected rows, and how many events precede a truncation.
 
-    `truncation`: the last one that the file itself tells of.
+    `truncation`: the last one in the file.
     """
 
     changes: Changes
-    bad: Bad = ()
+    bad: RowsByReason = ()
     outdated: int = 0
     truncation: Truncation | None = None
 
 
-def read_changes(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Changes:
-    """The events of one changelog file that count: not those before a truncation, nor rejected ones."""
-    return read_sifted(io, file, ordinal, shape).changes
+def read_changes(io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> Changes:
+    """Return the events of a file that count: without those before a truncation, and without rejected rows."""
+    return read_file_events(io, file, ordinal, shape).changes
 
 
-def read_sifted(io: FileIO, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Sifted:
-    """The events of one changelog file that count, and what is to be known of the others."""
-    narrow = _open_narrow(io, file, shape)
-    with _told(file, shape):
-        return sift_changes(narrow, file, ordinal, shape)
+def read_file_events(io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> FileEvents:
+    """Return the events of a file that count, the rejected rows, and its truncation."""
+    columns = _read_columns(io, file, shape)
+    with _advice(file, shape):
+        return to_file_events(columns, file, ordinal, shape)
 
 
-def check_changes(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> None:
-    """Refuses what merging a file refuses of it, without encoding its keys."""
-    narrow = _open_narrow(io, file, shape)
-    with _told(file, shape):
+def validate_file(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> None:
+    """Refuse what a merge of the file refuses, without encoding its keys."""
+    columns = _read_columns(io, file, shape)
+    with _advice(file, shape):
         if shape.rejects:
-            judged, rows, _ = sift(narrow, lambda narrow: _judge(narrow, file, shape))
+            parsed, rows, _ = convert_good_rows(columns, lambda columns: _parse(columns, file, shape))
         else:
-            judged, rows = _judge(narrow, file, shape), None
-    require_followed(_at_rows(judged.truncation, rows), file, shape)
+            parsed, rows = _parse(columns, file, shape), None
+    refuse_new_truncation(_at_file_row(parsed.truncation, rows), file, shape)
 
 
-def require_followed(truncation: Truncation | None, file: ChangeFile, shape: ChangelogShape) -> None:
-    """Refuses a truncation that the mirror has not followed yet."""
-    if truncation is not None and is_news(truncation, shape.truncated):
+def refuse_new_truncation(truncation: Truncation | None, file: ChangelogFile, shape: ChangelogShape) -> None:
+    """Refuse a truncation that the mirror has not followed yet."""
+    if truncation is not None and is_new_truncation(truncation, shape.truncated):
         raise not_followed(shape, file.path, truncation.row)
 
 
-def _at_rows(truncation: Truncation | None, rows: Indices | None) -> Truncation | None:
-    """With its row in the file, which was numbered among others of it."""
+def _at_file_row(truncation: Truncation | None, rows: Indices | None) -> Truncation | None:
+    """Return the truncation with its row in the file instead of its index among `rows`."""
     if truncation is None or rows is None:
         return truncation
     return truncation.model_copy(update={"row": int(rows[truncation.row])})
 
 
-def _open_narrow(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> Narrow:
-    """The narrow columns of one changelog file."""
+def _read_columns(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> EventColumns:
     with open_parquet(io, file.path, file.events) as parquet:
         if shape.last_column_id is not None:
-            check_ids(parquet, file.path, shape.last_column_id)
-        names = column_paths(parquet, file.path, shape.narrow_ids)
-        with _told(file, shape):
-            require_short(io, file.path, parquet, [".".join(name) for name in names.values()])
-        return read_narrow(parquet, file.path, shape)
+            check_field_ids(parquet, file.path, shape.last_column_id)
+        paths = column_paths(parquet, file.path, shape.event_column_ids)
+        with _advice(file, shape):
+            refuse_long_values(io, file.path, parquet, [".".join(path) for path in paths.values()])
+        return read_event_columns(parquet, file.path, shape)
 
 
 @contextmanager
-def _told(file: ChangeFile, shape: ChangelogShape) -> Iterator[None]:
-    """Says of a file that cannot be merged where it is, and what to do."""
+def _advice(file: ChangelogFile, shape: ChangelogShape) -> Iterator[None]:
+    """Add the changelog and what to do to the message of an `Invalid` error."""
     try:
         yield
     except Invalid as error:
-        aside = (
-            " Or set on_bad_row to quarantine, which puts them aside." if isinstance(error, BadRows) else ""
-        )
+        reject = " Or set on_bad_row to quarantine, which rejects them." if isinstance(error, BadRows) else ""
         raise Invalid(
             f"{shape.changelog}: {error}. {_way_out(file)} these rows as they should be; then `icemirror "
-            f"resume`.{aside}"
+            f"resume`.{reject}"
         ) from error
 
 
-def _way_out(file: ChangeFile) -> str:
-    if file.sequence_number == _FIRST:  # there is nothing before it
-        return "Make the changelog anew, with"
+def _way_out(file: ChangelogFile) -> str:
+    if file.sequence_number == _FIRST_COMMIT:  # no earlier snapshot to roll back to
+        return "Recreate the changelog, with"
     return f"Roll the changelog back to the snapshot before {file.snapshot_id} and append"
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """The events of a file, each with its row, what it does, and its place in the order; and the last truncation."""
+class _ParsedEvents:
+    """The events of a file: columns, rows, operations and sequences; and the last truncation."""
 
-    narrow: Narrow
+    columns: EventColumns
     row: NDArray[np.int64]
     operation: NDArray[np.uint8]
     sequence: U64
     truncation: Truncation | None = None
 
 
-def _judge(narrow: Narrow, file: ChangeFile, shape: ChangelogShape) -> _Judged:
-    """Refuses events without a key, with an operation that nobody knows, or without a place in the order."""
-    told = read_operations(narrow, shape, file.path)
-    operation, lowest = told.operation, told.lowest
-    row, truncation = np.arange(len(narrow)), None
-    if told.truncations is not None:
-        where = rows_where(told.truncations)
-        truncation = last_truncation(narrow.filter(told.truncations).sequence, where, file, shape)
-    if told.kept is not None:
-        row, narrow, operation = row[told.kept], narrow.filter(told.kept), operation[told.kept]
-        lowest = None if lowest is None else lowest[told.kept]
-    for key in narrow.keys:
+def _parse(columns: EventColumns, file: ChangelogFile, shape: ChangelogShape) -> _ParsedEvents:
+    """Parse operations and sequences; raise `BadRows` for events without key, known operation or sequence."""
+    parsed = read_operations(columns, shape, file.path)
+    operation, lowest = parsed.operation, parsed.lowest
+    row, truncation = np.arange(len(columns)), None
+    if parsed.truncations is not None:
+        rows = row_numbers(parsed.truncations)
+        truncation = last_truncation(columns.filter(parsed.truncations).sequence, rows, file, shape)
+    if parsed.kept is not None:
+        row, columns, operation = row[parsed.kept], columns.filter(parsed.kept), operation[parsed.kept]
+        lowest = None if lowest is None else lowest[parsed.kept]
+    for key in columns.keys:
         if key.null_count:
-            wrong = row[rows_where(key.is_null().to_numpy(zero_copy_only=False))]
+            wrong = row[row_numbers(key.is_null().to_numpy(zero_copy_only=False))]
             raise BadRows(
                 f"{file.path}: the key is NULL in row {int(wrong[0])}: an event without a key cannot be merged",
-                Reason.NULL_KEY,
+                RejectReason.NULL_KEY,
                 wrong,
             )
-    sequence = shape.sequence.encode(narrow.sequence, file.path, lowest, row)
-    return _Judged(narrow, row, operation, sequence, truncation)
+    sequence = shape.sequence.encode(columns.sequence, file.path, lowest, row)
+    return _ParsedEvents(columns, row, operation, sequence, truncation)
 
 
-def sift_changes(narrow: Narrow, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Sifted:
-    """Events of a file by their narrow columns, numbered from 0, as far as they count."""
+def to_file_events(
+    columns: EventColumns, file: ChangelogFile, ordinal: int, shape: ChangelogShape
+) -> FileEvents:
+    """Convert event columns, whose rows are numbered from 0, to the events that count."""
     if not shape.rejects:
-        return _that_count(as_changes(narrow, file, ordinal, shape), file, shape)
+        return _that_count(_convert(columns, file, ordinal, shape), file, shape)
 
-    def convert(narrow: Narrow) -> Sifted:
-        if not len(narrow):
-            return Sifted(blank_changes(shape, ordinal, np.empty(0, dtype=np.intp)))
-        return as_changes(narrow, file, ordinal, shape)
+    def convert(columns: EventColumns) -> FileEvents:
+        if not len(columns):
+            return FileEvents(keyless_changes(shape, ordinal, np.empty(0, dtype=np.intp)))
+        return _convert(columns, file, ordinal, shape)
 
-    sifted, rows, bad = sift(narrow, convert)
+    events, rows, bad = convert_good_rows(columns, convert)
     if rows is not None:
-        changes = replace(sifted.changes, row=rows[sifted.changes.row].astype(np.uint32))
-        sifted = Sifted(changes, truncation=_at_rows(sifted.truncation, rows))
-    return _that_count(replace(sifted, bad=bad), file, shape)
+        changes = replace(events.changes, row=rows[events.changes.row].astype(np.uint32))
+        events = FileEvents(changes, truncation=_at_file_row(events.truncation, rows))
+    return _that_count(replace(events, bad=bad), file, shape)
 
 
-def _that_count(sifted: Sifted, file: ChangeFile, shape: ChangelogShape) -> Sifted:
-    """Without events before the truncation that is followed.
+def _that_count(events: FileEvents, file: ChangelogFile, shape: ChangelogShape) -> FileEvents:
+    """Drop events before the truncation that the mirror follows.
 
-    Compacting moves it to a later commit, and events before it that have its very sequence: there its row decides.
+    Compaction moves a truncation to a later commit, together with events before it that have the same sequence: there
+    its row decides.
     """
-    truncation, moved, changes = shape.truncated, sifted.truncation, sifted.changes
+    truncation, moved, changes = shape.truncated, events.truncation, events.changes
     if truncation is None:
-        return sifted
-    if moved is not None and moved.sequence == truncation.sequence and is_news(moved, truncation):
+        return events
+    if moved is not None and moved.sequence == truncation.sequence and is_new_truncation(moved, truncation):
         truncation = moved
-    before = are_before(truncation, changes.sequence, changes.row, file)
+    before = events_before(truncation, changes.sequence, changes.row, file)
     if not before.any():
-        return sifted
-    outdated = int((before & ~changes.are(LEFT)).sum())
-    return replace(sifted, changes=changes.take(~before), outdated=outdated)
+        return events
+    outdated = int((before & ~changes.are(OLD_KEY)).sum())
+    return replace(events, changes=changes.take(~before), outdated=outdated)
 
 
-def as_changes(narrow: Narrow, file: ChangeFile, ordinal: int, shape: ChangelogShape) -> Sifted:
-    """Events of a file by their narrow columns, numbered from 0, whether they count or not."""
-    judged = _judge(narrow, file, shape)
-    narrow, row = judged.narrow, judged.row
-    codes = shape.codec.encode(narrow.keys)
+def _convert(columns: EventColumns, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> FileEvents:
+    """Convert event columns to events, including those before a truncation."""
+    parsed = _parse(columns, file, shape)
+    columns, row = parsed.columns, parsed.row
+    codes = shape.codec.encode(columns.keys)
     if not shape.codec.lossless:
-        refuse_collisions(codes, narrow.keys, file.path)
+        refuse_collisions(codes, columns.keys, file.path)
     changes = Changes(
         keys=codes,
-        operation=judged.operation,
-        sequence=judged.sequence,
+        operation=parsed.operation,
+        sequence=parsed.sequence,
         file=np.full(len(row), ordinal, dtype=np.uint32),
         row=row.astype(np.uint32),
     )
-    if narrow.old_keys:
-        changes = _with_old_keys(changes, narrow, shape, file.path)
-    return Sifted(changes, truncation=judged.truncation)
+    if columns.old_keys:
+        changes = _with_old_keys(changes, columns, shape, file.path)
+    return FileEvents(changes, truncation=parsed.truncation)
 
 
-def _with_old_keys(changes: Changes, narrow: Narrow, shape: ChangelogShape, path: str) -> Changes:
-    """Beside each event that changes a key the end of the key that its row had before."""
-    there = changes.operation == Operation.UPSERT
-    for column in narrow.old_keys:
-        there &= column.is_valid().to_numpy(zero_copy_only=False)
-    at = np.flatnonzero(there)
-    if not len(at):
+def _with_old_keys(changes: Changes, columns: EventColumns, shape: ChangelogShape, path: str) -> Changes:
+    """Add, next to each event that changes a key, a delete of the key that its row had before."""
+    with_old_key = changes.operation == Operation.UPSERT
+    for column in columns.old_keys:
+        with_old_key &= column.is_valid().to_numpy(zero_copy_only=False)
+    indices = np.flatnonzero(with_old_key)
+    if not len(indices):
         return changes
-    old = shape.codec.encode([column.take(pa.array(at)) for column in narrow.old_keys])
-    own = changes.keys.take(at)
-    differs = old.lo != own.lo
-    if old.hi is not None and own.hi is not None:
-        differs |= old.hi != own.hi
+    old = shape.codec.encode([column.take(pa.array(indices)) for column in columns.old_keys])
+    new = changes.keys.take(indices)
+    differs = old.lo != new.lo
+    if old.hi is not None and new.hi is not None:
+        differs |= old.hi != new.hi
     if not differs.any():
         return changes
     if not shape.codec.lossless:
         both = [
-            pa.concat_arrays([key, column.take(pa.array(at))])
-            for key, column in zip(narrow.keys, narrow.old_keys, strict=True)
+            pa.concat_arrays([key, column.take(pa.array(indices))])
+            for key, column in zip(columns.keys, columns.old_keys, strict=True)
         ]
         refuse_collisions(concat_keys([changes.keys, old]), both, path)
-    at, old = at[differs], old.take(differs)
-    came = np.zeros(len(changes), dtype=np.uint8)
-    came[at] = CAME
-    left = Changes(
+    indices, old = indices[differs], old.take(differs)
+    moves = np.zeros(len(changes), dtype=np.uint8)
+    moves[indices] = NEW_KEY
+    deletes = Changes(
         old,
-        np.full(len(at), Operation.DELETE, dtype=np.uint8),
-        changes.sequence[at],
-        changes.file[at],
-        changes.row[at],
-        np.full(len(at), LEFT, dtype=np.uint8),
+        np.full(len(indices), Operation.DELETE, dtype=np.uint8),
+        changes.sequence[indices],
+        changes.file[indices],
+        changes.row[indices],
+        np.full(len(indices), OLD_KEY, dtype=np.uint8),
     )
-    here = Changes(changes.keys, changes.operation, changes.sequence, changes.file, changes.row, came)
-    return in_order(concat_changes([left, here]))
+    return sort_by_position(concat_changes([deletes, replace(changes, moves=moves)]))
+
+
+def read_sequences(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> U64:
+    """Return the sequences of the events that count, one row of parts each.
+
+    Other event columns are read only if rows may be rejected.
+    """
+    if shape.rejects:
+        return read_changes(io, file, 0, shape).sequence
+    with open_parquet(io, file.path, file.events) as parquet:
+        columns = read_sequence_columns(parquet, file.path, shape)
+    return shape.sequence.encode(columns, file.path, np.ones(len(columns[0]), dtype=np.bool_))
+
+
+def newest_order(io: FileIO, files: Iterable[ChangelogFile], shape: ChangelogShape) -> tuple[int, ...]:
+    """Return the greatest order of any event in these files; only the sequence is read."""
+    newest = (0,) * (shape.sequence.parts + 1)
+    for file in files:
+        if file.events and len(sequences := read_sequences(io, file, shape)):
+            newest = max(newest, (*greatest_order(sequences), file.sequence_number))
+    return newest
+
+
+def refuse_collisions(codes: Keys, keys: Sequence[pa.Array], path: str) -> None:
+    """Refuse different keys with the same hash: one would be taken for an older event of the other."""
+    left, right = equal_codes(codes)
+    differ = np.flatnonzero(~equal_values(keys, left, right))
+    if len(differ):
+        raise Corrupt(
+            f"{path}: rows {int(left[differ[0]])} and {int(right[differ[0]])} have different keys with the same hash; "
+            f"nothing was committed. A new mirror hashes them differently: {RECREATE}."
+        )
+
+
+def equal_codes(codes: Keys) -> tuple[Indices, Indices]:
+    """Return pairs of indices with equal codes; the pairs connect all indices of a code."""
+    order = np.argsort(codes.lo if codes.hi is None else codes.hi)
+    same = np.flatnonzero(codes.take(order).same_as_next())
+    return order[same], order[same + 1]
+
+
+def equal_values(columns: Sequence[pa.Array], left: Indices, right: Indices) -> Mask:
+    """Return, pair by pair, whether the rows `left` and `right` have equal values in all columns."""
+    same = np.ones(len(left), dtype=np.bool_)
+    for column in columns:
+        equal = pc.equal(column.take(pa.array(left)), column.take(pa.array(right)))
+        same &= equal.to_numpy(zero_copy_only=False)
+    return same

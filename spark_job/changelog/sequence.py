@@ -1,4 +1,4 @@
-"""The order of events: sequence columns as unsigned parts, compared left to right as numbers."""
+"""Encode sequence columns as unsigned parts, which are compared left to right as numbers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,15 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Invalid
-from spark_job.changelog.bad_rows import BadRows, Reason
-from spark_job.changelog.sequence_text import SIGN_BIT, TEXT_FORMS, U64, Form, decode_text
+from spark_job.changelog.bad_rows import BadRows, RejectReason
+from spark_job.changelog.sequence_text import SIGN_BIT, TEXT_ENCODINGS, SequenceEncoding, decode_text
+from spark_job.index.keys import U64
 
-_PARTS = {Form.NUMBER: 1, Form.DECIMAL: 2, **{form: of.parts for form, of in TEXT_FORMS.items()}}
+_PARTS = {
+    SequenceEncoding.NUMBER: 1,
+    SequenceEncoding.DECIMAL: 2,
+    **{form: of.parts for form, of in TEXT_ENCODINGS.items()},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +39,28 @@ class SequenceColumn:
 
     field_id: int
     name: str
-    form: Form
+    form: SequenceEncoding
 
     @property
     def parts(self) -> int:
-        """How many unsigned parts a value has."""
+        """Return how many unsigned parts a value has."""
         return _PARTS[self.form]
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceCodec:
-    """Turns sequence columns into unsigned parts, most significant first."""
+    """Encodes sequence columns as unsigned parts, most significant first."""
 
     columns: tuple[SequenceColumn, ...]
 
     @property
     def field_ids(self) -> tuple[int, ...]:
-        """The columns it reads."""
+        """Return the field ids of the columns."""
         return tuple(column.field_id for column in self.columns)
 
     @property
     def parts(self) -> int:
-        """How many unsigned parts an event's sequence has."""
+        """Return how many unsigned parts the sequence of an event has."""
         return sum(column.parts for column in self.columns)
 
     def encode(
@@ -65,9 +70,10 @@ class SequenceCodec:
         lowest: NDArray[np.bool_] | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> U64:
-        """One row of parts for each event; `file` is named where a value cannot be used.
+        """Return one row of parts per event; error messages name `file`.
 
-        `lowest`: events of which a NULL is the lowest value, not an error. `rows`: where in the file the events are.
+        `lowest`: events for which NULL is the lowest value instead of an error. `rows`: the rows of the events in the
+        file.
         """
         parts: list[U64] = []
         for column, array in zip(self.columns, arrays, strict=True):
@@ -79,20 +85,20 @@ class SequenceCodec:
 
 
 def choose_sequence(
-    columns: Sequence[NestedField], text_forms: Mapping[str, Form] | None = None
+    columns: Sequence[NestedField], text_forms: Mapping[str, SequenceEncoding] | None = None
 ) -> SequenceCodec:
-    """The codec for sequence columns of these types; text is as Supabase ETL writes it, unless told."""
+    """Return the codec for sequence columns; text has the encoding of Supabase ETL, if `text_forms` has no other."""
     chosen: list[SequenceColumn] = []
     for column in columns:
         match column.field_type:
             case IntegerType() | LongType() | DateType():
-                form = Form.NUMBER
+                form = SequenceEncoding.NUMBER
             case TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
-                form = Form.NUMBER
+                form = SequenceEncoding.NUMBER
             case DecimalType():
-                form = Form.DECIMAL
+                form = SequenceEncoding.DECIMAL
             case StringType():
-                form = (text_forms or {}).get(column.name, Form.HEX_PAIR)
+                form = (text_forms or {}).get(column.name, SequenceEncoding.HEX_PAIR)
             case other:
                 raise Invalid(
                     f"column {column.name} of type {other} cannot be a sequence: "
@@ -115,17 +121,16 @@ def _with_nulls(
     if len(wrong):
         wrong = wrong if rows is None else rows[wrong]
         raise BadRows(
-            f"{file}: {column.name} is NULL in row {int(wrong[0])}: an event without a sequence has no place in the "
-            "order",
-            Reason.NULL_SEQUENCE,
+            f"{file}: {column.name} is NULL in row {int(wrong[0])}: an event without a sequence has no order",
+            RejectReason.NULL_SEQUENCE,
             wrong,
         )
-    there = np.flatnonzero(~null)
-    found = _decode(column, array.drop_null(), file, there if rows is None else rows[there])
+    valid = np.flatnonzero(~null)
+    decoded = _decode(column, array.drop_null(), file, valid if rows is None else rows[valid])
     parts: list[U64] = []
-    for values in found:
+    for values in decoded:
         parts.append(np.zeros(len(array), dtype=np.uint64))
-        parts[-1][there] = values
+        parts[-1][valid] = values
     return parts
 
 
@@ -133,9 +138,9 @@ def _decode(
     column: SequenceColumn, array: pa.Array, file: str, rows: NDArray[np.int64] | None
 ) -> tuple[U64, ...]:
     match column.form:
-        case Form.NUMBER:
+        case SequenceEncoding.NUMBER:
             return (_numbers(array),)
-        case Form.DECIMAL:
+        case SequenceEncoding.DECIMAL:
             return _decimals(array)
         case form:
             return decode_text(
@@ -153,7 +158,7 @@ def _numbers(array: pa.Array) -> U64:
 
 
 def _decimals(array: pa.Array) -> tuple[U64, ...]:
-    """The unscaled number: all values of a column have one scale."""
+    """Return the unscaled numbers: all values of a column have the same scale."""
     if not len(array):
         return np.empty(0, np.uint64), np.empty(0, np.uint64)
     wide = array.cast(pa.decimal128(38, array.type.scale))

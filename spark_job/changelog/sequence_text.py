@@ -1,4 +1,4 @@
-"""Numbers that writers put into text, in each of their forms as unsigned parts, all values at once.
+"""Decode sequences that CDC writers encode as text to unsigned parts, vectorized.
 
 Text is never compared as text: "9" would be greater than "10".
 """
@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_job.changelog.bad_rows import BadRows, Reason
+from spark_job.changelog.bad_rows import BadRows, RejectReason
+from spark_job.index.keys import U64
 
-U64 = NDArray[np.uint64]
 SIGN_BIT = np.uint64(1 << 63)
 _HEX_DIGITS = 16
 _HEX_LENGTH = 2 * _HEX_DIGITS + 1
@@ -24,12 +24,12 @@ _NOT_HEX = 0xFF
 _NIBBLE = np.full(256, _NOT_HEX, dtype=np.uint8)
 _NIBBLE[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=np.uint8)
 _NIBBLE[np.frombuffer(b"ABCDEF", dtype=np.uint8)] = np.arange(10, 16, dtype=np.uint8)
-_HALF = 19  # decimal digits that fit into a part
+_HALF = 19  # decimal digits that fit into one part
 TEN_TO_HALF = 10**_HALF
 
 
-class Form(StrEnum):
-    """How a sequence column writes its numbers: the first two by its type, the others in text."""
+class SequenceEncoding(StrEnum):
+    """How a sequence column encodes its numbers: the first two by its type, the others as text."""
 
     NUMBER = "of-type-number"
     DECIMAL = "of-type-decimal"
@@ -42,17 +42,17 @@ class Form(StrEnum):
     SQLSERVER_LSN = "sqlserver-lsn"
 
 
-class BadText(ValueError):
-    """The values at these places are not of the form."""
+class MalformedText(ValueError):
+    """The values at these indices do not have the expected encoding."""
 
     def __init__(self, wrong: NDArray[np.bool_]) -> None:
         super().__init__()
-        self.places = np.flatnonzero(wrong)
+        self.indices = np.flatnonzero(wrong)
 
 
 @dataclass(frozen=True, slots=True)
-class TextForm:
-    """A form of text: what it looks like, how many parts it has, and the parts of values, none of which is NULL."""
+class TextEncoding:
+    """A text encoding: an example for messages, the number of parts, and a decoder of values without NULL."""
 
     expected: str
     parts: int
@@ -73,7 +73,7 @@ def _hex_pairs(array: pa.Array) -> tuple[U64, ...]:
         if slash.all() and high.max() != _NOT_HEX and low.max() != _NOT_HEX:
             return _pack(high), _pack(low)
         wrong = ~slash | (high == _NOT_HEX).any(axis=1) | (low == _NOT_HEX).any(axis=1)
-    raise BadText(wrong)
+    raise MalformedText(wrong)
 
 
 def _pack(nibbles: NDArray[np.uint8]) -> U64:
@@ -81,15 +81,15 @@ def _pack(nibbles: NDArray[np.uint8]) -> U64:
 
 
 def _match(array: pa.Array, pattern: str) -> pa.Array:
-    """The named groups of a pattern that every value must match as a whole."""
+    """Return the named groups of a pattern that every value must match as a whole."""
     found = pc.extract_regex(array, f"^(?:{pattern})$")
     if found.null_count:
-        raise BadText(found.is_null().to_numpy(zero_copy_only=False))
+        raise MalformedText(found.is_null().to_numpy(zero_copy_only=False))
     return found
 
 
 def _hex(*groups: pa.Array) -> U64:
-    """Hexadecimal digits, those of all groups one after the other, as one number of 64 bits."""
+    """Return the concatenated hexadecimal digits of the groups as one number of 64 bits."""
     digits = (
         groups[0]
         if len(groups) == 1
@@ -99,7 +99,7 @@ def _hex(*groups: pa.Array) -> U64:
 
 
 def _characters(array: pa.Array) -> NDArray[np.uint8]:
-    """The bytes of texts that are all as long as a part has hexadecimal digits."""
+    """Return the bytes of texts that all have as many characters as a part has hexadecimal digits."""
     count = len(array)
     if not count:
         return np.empty((0, _HEX_DIGITS), np.uint8)
@@ -122,18 +122,18 @@ def _digits(array: pa.Array) -> tuple[U64, ...]:
 
 
 def _timestamps(array: pa.Array) -> tuple[U64, ...]:
-    """Of the clock that the writer uses, to the microsecond."""
+    """Timestamps by the writer's clock, to the microsecond."""
     _match(array, r"(?P<t>[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)")
     try:
         times = array.cast(pa.timestamp("us"))
     except pa.ArrowInvalid:
-        raise BadText(_that_fail(array, pa.timestamp("us"))) from None
+        raise MalformedText(_failing_values(array, pa.timestamp("us"))) from None
     signed: NDArray[np.int64] = times.view(pa.int64()).to_numpy(zero_copy_only=False)
     return (signed.view(np.uint64) ^ SIGN_BIT,)
 
 
-def _that_fail(array: pa.Array, kind: pa.DataType) -> NDArray[np.bool_]:
-    """Arrow does not tell which."""
+def _failing_values(array: pa.Array, kind: pa.DataType) -> NDArray[np.bool_]:
+    """Return which values cannot be cast; Arrow does not report them."""
 
     def fails(at: int) -> bool:
         try:
@@ -152,18 +152,18 @@ def _postgres_lsns(array: pa.Array) -> tuple[U64, ...]:
 
 
 def _postgres_sequences(array: pa.Array) -> tuple[U64, ...]:
-    """`["24023119","24023128"]`: LSN of the last commit, of which there may be none yet, and of the change."""
+    """`["24023119","24023128"]`: LSNs of the last commit, which may be null, and of the change."""
     found = _match(array, r'\[ *(?:"(?P<commit>[0-9]{1,19})"|null) *, *"(?P<change>[0-9]{1,19})" *\]')
     commit = found.field("commit")
     return _whole(pc.if_else(pc.equal(commit, ""), "0", commit)), _whole(found.field("change"))
 
 
 def _binlog_files(array: pa.Array) -> tuple[U64, ...]:
-    """`mysql-bin.000003`: the number counts. Files of another name are of another server, and no order is known."""
+    """`mysql-bin.000003`: ordered by number. Another base name is another server, without a known order."""
     found = _match(array, r"(?P<base>.+)\.(?P<number>[0-9]{1,19})")
     bases = pc.dictionary_encode(found.field("base")).indices.to_numpy(zero_copy_only=False)
     if len(bases) and bases.max():
-        raise BadText(bases > 0)
+        raise MalformedText(bases > 0)
     return (_whole(found.field("number")),)
 
 
@@ -173,37 +173,41 @@ def _sqlserver_lsns(array: pa.Array) -> tuple[U64, ...]:
     return _hex(found.field("a"), found.field("b")), _hex(found.field("c"))
 
 
-TEXT_FORMS: Mapping[Form, TextForm] = {
-    Form.HEX_PAIR: TextForm(
-        "16 hex digits, slash, 16 hex digits, as every sequence in a column of type string must be unless "
-        "sequence_format says otherwise",
+TEXT_ENCODINGS: Mapping[SequenceEncoding, TextEncoding] = {
+    SequenceEncoding.HEX_PAIR: TextEncoding(
+        "16 hex digits, slash, 16 hex digits, as every sequence in a string column must be unless "
+        "sequence_format states another format",
         2,
         _hex_pairs,
     ),
-    Form.DIGITS: TextForm("a whole number of at most 38 digits", 2, _digits),
-    Form.TIMESTAMP: TextForm("a timestamp such as 2017-11-16 22:31:08.123456", 1, _timestamps),
-    Form.POSTGRES_LSN: TextForm("an LSN such as 16/B374D848", 1, _postgres_lsns),
-    Form.POSTGRES_SEQUENCE: TextForm('two LSNs such as ["24023119","24023128"]', 2, _postgres_sequences),
-    Form.BINLOG_FILE: TextForm(
+    SequenceEncoding.DIGITS: TextEncoding("a whole number of at most 38 digits", 2, _digits),
+    SequenceEncoding.TIMESTAMP: TextEncoding(
+        "a timestamp such as 2017-11-16 22:31:08.123456", 1, _timestamps
+    ),
+    SequenceEncoding.POSTGRES_LSN: TextEncoding("an LSN such as 16/B374D848", 1, _postgres_lsns),
+    SequenceEncoding.POSTGRES_SEQUENCE: TextEncoding(
+        'two LSNs such as ["24023119","24023128"]', 2, _postgres_sequences
+    ),
+    SequenceEncoding.BINLOG_FILE: TextEncoding(
         "the name of a binlog file such as mysql-bin.000003, with the same name in all rows of the file",
         1,
         _binlog_files,
     ),
-    Form.SQLSERVER_LSN: TextForm("an LSN such as 00000027:00000ac0:0002", 2, _sqlserver_lsns),
+    SequenceEncoding.SQLSERVER_LSN: TextEncoding("an LSN such as 00000027:00000ac0:0002", 2, _sqlserver_lsns),
 }
 
 
 def decode_text(
-    array: pa.Array, form: Form, name: str, file: str, rows: NDArray[np.int64]
+    array: pa.Array, form: SequenceEncoding, name: str, file: str, rows: NDArray[np.int64]
 ) -> tuple[U64, ...]:
-    """The parts of values in text; `rows`: where in the file they are, for the message."""
-    of = TEXT_FORMS[form]
+    """Return the parts of text values; `rows`: their rows in the file, for error messages."""
+    encoding = TEXT_ENCODINGS[form]
     try:
-        return of.decode(array.cast(pa.large_string()))
-    except BadText as bad:
-        wrong = rows[bad.places]
+        return encoding.decode(array.cast(pa.large_string()))
+    except MalformedText as bad:
+        wrong = rows[bad.indices]
         raise BadRows(
-            f"{file}: {name} in row {int(wrong[0])} is not of the form {of.expected}",
-            Reason.UNREADABLE_SEQUENCE,
+            f"{file}: {name} in row {int(wrong[0])} is not of the form {encoding.expected}",
+            RejectReason.UNREADABLE_SEQUENCE,
             wrong,
         ) from None

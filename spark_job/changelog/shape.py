@@ -1,4 +1,4 @@
-"""What the columns of a changelog mean: key, operation, sequence, and the row itself."""
+"""The roles of a changelog's columns: key, operation, sequence, and the row itself."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
-from icemirror.cursor import Truncation
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
+from icemirror.tables.cursor import Truncation
 from spark_job.changelog.cdc_columns import (
     CdcColumns,
-    Found,
+    ColumnRef,
     find_cdc_columns,
+    find_column,
     require_column,
-    seek,
     sequence_codec,
 )
-from spark_job.changelog.marker import Marker
 from spark_job.changelog.sequence import SequenceCodec
-from spark_job.columns.absent import Absent, initial_defaults
-from spark_job.columns.one_form import one_form
+from spark_job.changelog.unchanged_marker import UnchangedMarker
+from spark_job.columns.missing_columns import MissingValues, initial_defaults
+from spark_job.columns.normalize_arrow import normalized_type
 from spark_job.iceberg.leaf_columns import leaf_columns
-from spark_job.key_index.codec import Encoding, KeyCodec, choose_codec
-from spark_job.key_index.segment import Recipe
+from spark_job.index.key_codec import Encoding, KeyCodec, choose_codec
+from spark_job.index.segment import KeyDefinition
 
 
 class Operation(IntEnum):
@@ -41,17 +41,19 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True)
 class ChangelogShape:
-    """The columns of one changelog, by field id. `last_column_id` is the greatest that it ever gave, if known.
+    """The columns of one changelog, by field id, and how a merge reads them.
 
-    `operation_id` is None where every row is an upsert. `null_sequence_for`: operations of which a NULL in the sequence
-    is the lowest value. `delete_id`: a column of the source that says that a row is gone. `old_key_ids`: the key before
-    the change, in the order of `key_ids`. `marker`: what stands for a value that has not changed; it is NULL
-    where nobody knows it, with `nulls_missing`. `defaults`: what columns hold in files that do not have them.
-    `rejects`: bad rows do not count, instead of stopping. `keeps_deleted`: a delete flags its row, which stays.
-    `truncates`: operations that say that the source was truncated. `truncated`: the last time, as far as it is
-    followed; no event before it counts.
-    `left_out`: columns whose values must reach nothing but the merge itself. `forms`: the types of
-    what collapse reads, in their one form.
+    - `operation_id`: None if every row is an upsert. `truncates`: operation values that report a truncation.
+    - `null_sequence_for`: operations for which a NULL sequence is the lowest value.
+    - `delete_id`: a column of the source that flags deleted rows. `keeps_deleted_rows`: a delete flags its row instead.
+    - `old_key_ids`: the key before a change, in the order of `key_ids`.
+    - `marker`: the placeholder of an unchanged value. `null_for_missing`: it becomes NULL if the value is unknown.
+    - `last_column_id`: the greatest field id that the changelog ever assigned, if known.
+    - `defaults`: values of columns in files that do not have them.
+    - `rejects`: bad rows are rejected instead of failing the merge.
+    - `truncated`: the last truncation that the mirror followed; no event before it counts.
+    - `left_out`: columns whose values must not be stored anywhere.
+    - `forms`: the normalized Arrow types of the event columns.
     """
 
     key_ids: tuple[int, ...]
@@ -62,73 +64,73 @@ class ChangelogShape:
     codec: KeyCodec
     changelog: str = ""
     last_column_id: int | None = None
-    defaults: Absent = field(default_factory=dict)
+    defaults: MissingValues = field(default_factory=dict)
     ignored: frozenset[str] = frozenset()
     truncates: frozenset[str | None] = frozenset()
     null_sequence_for: frozenset[str | None] = frozenset()
-    has_tombstones: bool = False
+    has_null_records: bool = False
     delete_id: int | None = None
     old_key_ids: tuple[int, ...] = ()
-    marker: Marker | None = None
-    nulls_missing: bool = False
+    marker: UnchangedMarker | None = None
+    null_for_missing: bool = False
     rejects: bool = False
-    keeps_deleted: bool = False
+    keeps_deleted_rows: bool = False
     truncated: Truncation | None = None
     left_out: frozenset[int] = frozenset()
     forms: Mapping[int, pa.DataType] = field(default_factory=dict)
 
-    def of_mirror(self, mirror: UUID) -> ChangelogShape:
-        """The shape with the codec of this one mirror."""
+    def with_mirror_salt(self, mirror: UUID) -> ChangelogShape:
+        """Return the shape with the key codec of this mirror."""
         return replace(self, codec=self.codec.salted(mirror))
 
     def without_truncations(self) -> ChangelogShape:
-        """The shape by which all events count, also those before a truncation, which is passed over."""
+        """Return the shape that ignores truncations: all events count, also those before one."""
         ignored = self.ignored | frozenset(filter(None, self.truncates))
         return replace(self, truncates=frozenset(), ignored=ignored, truncated=None)
 
     @property
     def is_keyless(self) -> bool:
-        """Every event is a row of its own (`append_only`): there is no key to find one by."""
+        """Return whether every event is a separate row, without a key (`append_only`)."""
         return not self.key_ids
 
     @property
     def keeps_values(self) -> bool:
-        """Rows may keep values of those that they replace."""
-        return self.marker is not None or self.keeps_deleted
+        """Return whether rows may keep values of the rows that they replace."""
+        return self.marker is not None or self.keeps_deleted_rows
 
     @property
-    def recipe(self) -> Recipe:
-        """What the codes and orders of the index are made of."""
-        return Recipe(self.codec, self.key_ids, self.sequence.field_ids)
+    def key_definition(self) -> KeyDefinition:
+        """Return how the index encodes keys and orders."""
+        return KeyDefinition(self.codec, self.key_ids, self.sequence.field_ids)
 
     @property
-    def narrow_ids(self) -> tuple[int, ...]:
-        """The columns that collapse reads."""
-        told = (*self.key_ids, self.operation_id, *self.sequence.field_ids, self.delete_id, *self.old_key_ids)
-        return tuple(one for one in told if one is not None)
+    def event_column_ids(self) -> tuple[int, ...]:
+        """Return the columns that describe events, without their rows."""
+        ids = (*self.key_ids, self.operation_id, *self.sequence.field_ids, self.delete_id, *self.old_key_ids)
+        return tuple(field_id for field_id in ids if field_id is not None)
 
     @property
     def optional_ids(self) -> frozenset[int]:
-        """Those of them that a file may lack: their NULLs mean something."""
-        needed = {*self.key_ids}
+        """Return the event columns that a file may lack, because NULL has a meaning there."""
+        required = {*self.key_ids}
         if None not in self.operations:
-            needed |= {self.operation_id or 0}
+            required |= {self.operation_id or 0}
         if None not in self.null_sequence_for:
-            needed |= {*self.sequence.field_ids}
-        return frozenset({*self.narrow_ids} - needed)
+            required |= {*self.sequence.field_ids}
+        return frozenset({*self.event_column_ids} - required)
 
 
 def resolve_shape(
     settings: TableSettings, schema: Schema, last_column_id: int | None = None
 ) -> ChangelogShape:
-    """Finds the columns that the settings name in the changelog's schema."""
+    """Find the columns of the changelog's schema by the settings."""
     if settings.append_only:
         return _keyless_shape(settings, schema, last_column_id)
     cdc = find_cdc_columns(settings, schema)
-    # By id: neither naming nor moving the columns in another order may change a code.
+    # By field id: neither a rename nor another order of columns may change the encoded key.
     keys = sorted(_key_columns(settings, schema), key=lambda key: key.field_id)
     for key in keys:
-        if key.field_id in cdc.tops:
+        if key.field_id in cdc.top_level_ids:
             raise Invalid(f"{settings.changelog_id}: column {key.name} cannot be key and CDC column at once")
     old_keys = _old_keys(settings, schema, keys)
     profile, values = settings.profile_defaults, settings.resolved_operation_values
@@ -147,27 +149,31 @@ def resolve_shape(
         ignored=frozenset(values.ignore),
         truncates=frozenset(values.truncate),
         null_sequence_for=frozenset({*copied, *([None] if profile.null_sequence_is_lowest else [])}),
-        has_tombstones=profile.has_tombstones
+        has_null_records=profile.has_null_records
         and (cdc.operation is not None or settings.delete_column is None),
         delete_id=cdc.deleted.field.field_id if cdc.deleted else None,
-        old_key_ids=tuple(one.field.field_id for one in old_keys),
-        marker=Marker(marker) if marker is not None else None,
-        nulls_missing=settings.on_missing_value == "set-null",
+        old_key_ids=tuple(column.field.field_id for column in old_keys),
+        marker=UnchangedMarker(marker) if marker is not None else None,
+        null_for_missing=settings.on_missing_value == "set-null",
         rejects=settings.on_bad_row == "quarantine",
-        keeps_deleted=settings.delete_mode == "soft",
+        keeps_deleted_rows=settings.delete_mode == "soft",
     )
     return replace(shape, forms=_forms(schema, shape))
 
 
 def _forms(schema: Schema, shape: ChangelogShape) -> dict[int, pa.DataType]:
     forms = {
-        leaf.field_id: one_form(schema_to_pyarrow(leaf.kind))
+        leaf.field_id: normalized_type(schema_to_pyarrow(leaf.kind))
         for leaf in leaf_columns(schema)
-        if leaf.field_id in shape.narrow_ids
+        if leaf.field_id in shape.event_column_ids
     }
     compared = {*shape.key_ids, *shape.sequence.field_ids, *shape.old_key_ids}
-    # Of the time at which a row was deleted only matters whether there is one.
-    return {one: form for one, form in forms.items() if one in compared or not pa.types.is_temporal(form)}
+    # For the time of a delete only matters whether it is NULL.
+    return {
+        field_id: form
+        for field_id, form in forms.items()
+        if field_id in compared or not pa.types.is_temporal(form)
+    }
 
 
 def _row_ids(
@@ -175,11 +181,11 @@ def _row_ids(
     schema: Schema,
     keys: list[NestedField],
     cdc: CdcColumns,
-    old_keys: tuple[Found, ...],
+    old_keys: tuple[ColumnRef, ...],
 ) -> tuple[int, ...]:
-    """All columns but those of the writer."""
-    writers = cdc.tops | {one.top.field_id for one in old_keys}
-    prefix = settings.profile_defaults.own_prefix
+    """Return all columns except those that the CDC writer added."""
+    writers = cdc.top_level_ids | {column.top.field_id for column in old_keys}
+    prefix = settings.profile_defaults.writer_prefix
     if prefix is not None:
         writers |= {field.field_id for field in schema.fields if field.name.startswith(prefix)}
     kept = {
@@ -189,8 +195,8 @@ def _row_ids(
     return tuple(field.field_id for field in schema.fields if field.field_id not in writers)
 
 
-def _old_keys(settings: TableSettings, schema: Schema, keys: list[NestedField]) -> tuple[Found, ...]:
-    """Where the key before a change is, column by column; nowhere if one of them has no such column."""
+def _old_keys(settings: TableSettings, schema: Schema, keys: list[NestedField]) -> tuple[ColumnRef, ...]:
+    """Return the columns of the key before a change; none if one of them is missing."""
     if settings.old_key_columns:
         missing = [key.name for key in keys if key.name not in settings.old_key_columns]
         if missing:
@@ -202,24 +208,24 @@ def _old_keys(settings: TableSettings, schema: Schema, keys: list[NestedField]) 
         found = [require_column(settings, schema, name, "old_key_columns") for name in names]
     else:
         patterns = settings.profile_defaults.old_key_names
-        tried = [[seek(schema, one.format(key.name)) for key in keys] for one in patterns]
-        found = next(([one for one in each if one] for each in tried if all(each)), [])
-    for one, key in zip(found, keys, strict=False):
-        if one.field.field_type != key.field_type:
+        tried = [[find_column(schema, pattern.format(key.name)) for key in keys] for pattern in patterns]
+        found = next(([column for column in columns if column] for columns in tried if all(columns)), [])
+    for column, key in zip(found, keys, strict=False):
+        if column.field.field_type != key.field_type:
             raise Invalid(
-                f"{settings.changelog_id}: column {one.field.name} of type {one.field.field_type} cannot hold the old "
-                f"value of {key.name}, which is of type {key.field_type} (old_key_columns of {settings.name})"
+                f"{settings.changelog_id}: column {column.field.name} of type {column.field.field_type} cannot hold "
+                f"the old value of {key.name}, which is of type {key.field_type} (old_key_columns of {settings.name})"
             )
     return tuple(found)
 
 
 def _keyless_shape(settings: TableSettings, schema: Schema, last_column_id: int | None) -> ChangelogShape:
-    """The shape of a table without a key. Its order is that of the changelog, so a sequence is only left out."""
+    """Return the shape of a table without a key. It follows the changelog's order, so a sequence column is dropped."""
     cdc = find_cdc_columns(settings, schema)
     if cdc.deleted is not None:
         raise Invalid(
-            f"{settings.changelog_id}: column {cdc.deleted.field.name} says that rows are gone, but {settings.name} is "
-            "append_only, and has no key to find them by"
+            f"{settings.changelog_id}: column {cdc.deleted.field.name} flags deleted rows, but {settings.name} is "
+            "append_only and has no key to find them by"
         )
     return ChangelogShape(
         key_ids=(),
@@ -257,8 +263,8 @@ def _key_columns(settings: TableSettings, schema: Schema) -> list[NestedField]:
         key_ids = schema.identifier_field_ids
     else:
         raise Invalid(
-            f"{settings.changelog_id}: has no identifier fields, so its key is not known. "
-            "Name the key columns in primary_keys; or, for a table without a key to which rows are only added, set "
+            f"{settings.changelog_id}: has no identifier fields, so its key is unknown. "
+            "Name the key columns in primary_keys; or, for a table without a key that only gets inserts, set "
             "append_only: true."
         )
     missing = [field_id for field_id in key_ids if field_id not in top_level]
@@ -279,9 +285,9 @@ def _operations(settings: TableSettings) -> dict[str | None, Operation]:
 
 
 def _inserts(settings: TableSettings) -> dict[str | None, Operation]:
-    told: dict[str | None, Operation] = dict.fromkeys(
+    inserts: dict[str | None, Operation] = dict.fromkeys(
         settings.resolved_operation_values.insert, Operation.UPSERT
     )
     if settings.profile_defaults.null_operation_is_insert:
-        told[None] = Operation.UPSERT
-    return told
+        inserts[None] = Operation.UPSERT
+    return inserts

@@ -1,6 +1,6 @@
-"""Truncations of the source among its events: which is the last one, and what lies before it.
+"""Truncations of the source among the events: find the last one, and the events before it.
 
-A truncation has a place in the order of events (sequence, commit, file, row), and no key. Nothing before it counts.
+A truncation has an order (sequence, commit, file, row) like every event, but no key. No event before it counts.
 """
 
 from __future__ import annotations
@@ -14,61 +14,61 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.cursor import Truncation
 from icemirror.errors import REBUILD
-from spark_job.changelog.bad_rows import sift
-from spark_job.changelog.bulk import require_short
-from spark_job.changelog.change_file import ChangeFile
-from spark_job.changelog.narrow import read_sequence
+from icemirror.tables.cursor import Truncation
+from spark_job.changelog.bad_rows import convert_good_rows
+from spark_job.changelog.event_columns import read_sequence_columns
+from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.memory_bounds import refuse_long_values
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.columns.parquet_columns import check_ids, column_paths, iter_column, open_parquet
-from spark_job.files.immutable import ReadOnce
-from spark_job.files.round_trips import for_each
-from spark_job.key_index.keys import U64, Indices, Mask
-from spark_job.key_index.orders import compare_orders
-from spark_job.lost_track import SourceTruncated
+from spark_job.columns.parquet_columns import check_field_ids, column_paths, iter_column, open_parquet
+from spark_job.iceberg.divergence import SourceTruncated
+from spark_job.index.keys import U64, Indices, Mask
+from spark_job.index.orders import compare_orders
+from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.parallel import map_parallel
 
-_MOST_FILES = 200_000  # that are remembered
+_MAX_CACHED_FILES = 200_000
 
-_known: ReadOnce[tuple[int, ...]] = ReadOnce(_MOST_FILES)
+_cache: FileCache[tuple[int, ...]] = FileCache(_MAX_CACHED_FILES)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A truncation, and the file that tells of it."""
+class LocatedTruncation:
+    """A truncation, and the file that contains it."""
 
     truncation: Truncation
     path: str
 
 
-def later(one: Truncation | None, other: Truncation | None) -> Truncation | None:
-    """The later one of two."""
-    if one is None or other is None:
-        return one or other
-    return max(one, other, key=lambda each: each.order)
+def later_truncation(left: Truncation | None, right: Truncation | None) -> Truncation | None:
+    """Return the later of two truncations."""
+    if left is None or right is None:
+        return left or right
+    return max(left, right, key=lambda truncation: truncation.order)
 
 
-def is_news(truncation: Truncation | None, followed: Truncation | None) -> bool:
-    """Whether a truncation comes after the last one that was followed."""
+def is_new_truncation(truncation: Truncation | None, followed: Truncation | None) -> bool:
+    """Return whether a truncation comes after the last one that the mirror followed."""
     return truncation is not None and (followed is None or truncation.order > followed.order)
 
 
 def last_truncation(
-    sequence: Sequence[pa.Array], rows: Indices, file: ChangeFile, shape: ChangelogShape
+    sequence: Sequence[pa.Array], rows: Indices, file: ChangelogFile, shape: ChangelogShape
 ) -> Truncation:
-    """The last of some truncations of a file, by their sequence; raises `BadRows` where one has none."""
+    """Return the last truncation among these rows of a file; raise `BadRows` if one has no sequence."""
     parts = shape.sequence.encode(sequence, file.path, None, rows)
     return truncation_at(_last(parts, rows), file, shape)
 
 
 def _last(parts: U64, rows: Indices) -> tuple[int, ...]:
-    """The greatest sequence, and the last of the rows that have it."""
-    return max((*told, row) for told, row in zip(parts.tolist(), rows.tolist(), strict=True))
+    """Return the greatest sequence, followed by the last row that has it."""
+    return max((*sequence, row) for sequence, row in zip(parts.tolist(), rows.tolist(), strict=True))
 
 
-def truncation_at(place: Sequence[int], file: ChangeFile, shape: ChangelogShape) -> Truncation:
-    """By sequence and row in this file."""
-    *sequence, row = place
+def truncation_at(position: Sequence[int], file: ChangelogFile, shape: ChangelogShape) -> Truncation:
+    """Return the truncation with this sequence and row, which come in one tuple, in a file."""
+    *sequence, row = position
     return Truncation(
         columns=shape.sequence.field_ids,
         sequence=tuple(sequence),
@@ -78,18 +78,22 @@ def truncation_at(place: Sequence[int], file: ChangeFile, shape: ChangelogShape)
     )
 
 
-def are_before(truncation: Truncation, sequence: U64, row: NDArray[np.integer], file: ChangeFile) -> Mask:
-    """Which events of a file lie before a truncation."""
-    told = np.broadcast_to(np.array(truncation.sequence, dtype=np.uint64), sequence.shape)
-    compared = compare_orders(sequence, told)
-    here, there = (file.sequence_number, file.place), (truncation.commit, truncation.file)
-    ties: Mask = row < truncation.row if here == there else np.full(len(row), here < there)
+def events_before(
+    truncation: Truncation, sequence: U64, row: NDArray[np.integer], file: ChangelogFile
+) -> Mask:
+    """Return which events of a file come before a truncation."""
+    truncated = np.broadcast_to(np.array(truncation.sequence, dtype=np.uint64), sequence.shape)
+    compared = compare_orders(sequence, truncated)
+    position, truncated_at = (file.sequence_number, file.place), (truncation.commit, truncation.file)
+    ties: Mask = (
+        row < truncation.row if position == truncated_at else np.full(len(row), position < truncated_at)
+    )
     before: Mask = (compared < 0) | ((compared == 0) & ties)
     return before
 
 
 def not_followed(shape: ChangelogShape, path: str, row: int) -> SourceTruncated:
-    """What is said of a truncation that the mirror has not followed yet."""
+    """Return the error for a truncation that the mirror has not followed yet."""
     values = ", ".join(repr(value) for value in sorted(filter(None, shape.truncates)))
     return SourceTruncated(
         f"{shape.changelog}: {path}: row {row} says that the source table was truncated ({values}). To follow that, "
@@ -101,7 +105,7 @@ def not_followed(shape: ChangelogShape, path: str, row: int) -> SourceTruncated:
 
 @dataclass(frozen=True, slots=True)
 class _Sequences:
-    """Sequence columns of some truncations, and their rows."""
+    """Sequence columns of some truncations, and their rows in the file."""
 
     columns: tuple[pa.Array, ...]
     rows: Indices
@@ -110,79 +114,90 @@ class _Sequences:
         return len(self.rows)
 
     def filter(self, kept: Mask) -> _Sequences:
-        """Some of them."""
+        """Return the truncations where `kept` is true."""
         mask = pa.array(kept)
         return _Sequences(tuple(column.filter(mask) for column in self.columns), self.rows[kept])
 
 
-def find_truncation(io: FileIO, files: Sequence[ChangeFile], shape: ChangelogShape) -> Found | None:
-    """The last truncation that these files tell of, if any does; of those that tell of none only operations are read.
+def find_truncation(
+    io: FileIO, files: Sequence[ChangelogFile], shape: ChangelogShape
+) -> LocatedTruncation | None:
+    """Return the last truncation in these files, if any; files without one are read only for their operations.
 
-    One without a place in the order is none: whoever merges it says so.
+    A truncation without a valid sequence is skipped here; the merge reports it.
     """
     if not shape.truncates or shape.is_keyless or not files:
         return None
-    places = for_each(lambda file: _read_once(io, file, shape), files, files[0].path, heavy=True)
-    return _greatest(zip(files, places, strict=True), shape)
+    found = map_parallel(lambda file: _read_once(io, file, shape), files, files[0].path, heavy=True)
+    return _last_of(zip(files, found, strict=True), shape)
 
 
-def known_truncation(files: Sequence[ChangeFile], shape: ChangelogShape) -> Found | None:
-    """As `find_truncation`, of those of the files that this process has looked at before."""
+def cached_truncation(files: Sequence[ChangelogFile], shape: ChangelogShape) -> LocatedTruncation | None:
+    """Return the last truncation in those of the files that this process has read before."""
     if not shape.truncates:
         return None
-    return _greatest(((file, _known.find(_name(file, shape)) or ()) for file in files), shape)
+    return _last_of(((file, _cache.find(_cache_key(file, shape)) or ()) for file in files), shape)
 
 
-def _greatest(places: Iterable[tuple[ChangeFile, tuple[int, ...]]], shape: ChangelogShape) -> Found | None:
-    found = [Found(truncation_at(place, file, shape), file.path) for file, place in places if place]
-    return max(found, key=lambda one: one.truncation.order, default=None)
+def _last_of(
+    positions: Iterable[tuple[ChangelogFile, tuple[int, ...]]], shape: ChangelogShape
+) -> LocatedTruncation | None:
+    found = [
+        LocatedTruncation(truncation_at(position, file, shape), file.path)
+        for file, position in positions
+        if position
+    ]
+    return max(found, key=lambda located: located.truncation.order, default=None)
 
 
-def _name(file: ChangeFile, shape: ChangelogShape) -> str:
-    """What was looked for, and where."""
-    asked = shape.operation_id, sorted(filter(None, shape.truncates)), shape.sequence
-    return f"{file.path} {asked}"
+def _cache_key(file: ChangelogFile, shape: ChangelogShape) -> str:
+    """Return a cache key of the file and of the columns and values that were searched."""
+    searched = shape.operation_id, sorted(filter(None, shape.truncates)), shape.sequence
+    return f"{file.path} {searched}"
 
 
-def _read_once(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> tuple[int, ...]:
-    """Sequence and row of the last truncation in a file; nothing where there is none."""
-    return _known.get(_name(file, shape), lambda: _read(io, file, shape))
+def _read_once(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> tuple[int, ...]:
+    """Return sequence and row of the last truncation in a file; empty if there is none."""
+    return _cache.get(_cache_key(file, shape), lambda: _read(io, file, shape))
 
 
-def _read(io: FileIO, file: ChangeFile, shape: ChangelogShape) -> tuple[int, ...]:
+def _read(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> tuple[int, ...]:
     if shape.operation_id is None or not file.events:
         return ()
     with open_parquet(io, file.path, file.events) as parquet:
         if shape.last_column_id is not None:
-            check_ids(parquet, file.path, shape.last_column_id)
+            check_field_ids(parquet, file.path, shape.last_column_id)
         wanted = (shape.operation_id, *shape.sequence.field_ids)
-        names = column_paths(parquet, file.path, wanted)
-        if shape.operation_id not in names:
-            return ()  # older than the column: no row of it has an operation
-        require_short(io, file.path, parquet, [".".join(name) for name in names.values()])
+        paths = column_paths(parquet, file.path, wanted)
+        if shape.operation_id not in paths:
+            return ()  # the file is older than the column: none of its rows has an operation
+        refuse_long_values(io, file.path, parquet, [".".join(path) for path in paths.values()])
         rows = _truncating_rows(parquet, file.path, shape.operation_id, shape)
         if not len(rows):
             return ()
-        columns = read_sequence(parquet, file.path, shape, rows)
+        columns = read_sequence_columns(parquet, file.path, shape, rows)
 
-    def convert(some: _Sequences) -> tuple[int, ...]:
-        if not len(some):
+    def convert(truncations: _Sequences) -> tuple[int, ...]:
+        if not len(truncations):
             return ()
-        # Numbered from 0: whoever sifts asks for the numbers of what it gave.
-        parts = shape.sequence.encode(some.columns, file.path, None, np.arange(len(some)))
-        return _last(parts, some.rows)
+        # Rows numbered from 0, as `convert_good_rows` requires.
+        parts = shape.sequence.encode(truncations.columns, file.path, None, np.arange(len(truncations)))
+        return _last(parts, truncations.rows)
 
-    last, _, _ = sift(_Sequences(tuple(columns), rows), convert)
+    last, _, _ = convert_good_rows(_Sequences(tuple(columns), rows), convert)
     return last
 
 
 def _truncating_rows(parquet: pq.ParquetFile, path: str, operation_id: int, shape: ChangelogShape) -> Indices:
-    """A piece at a time: many files are looked at side by side, and each may have millions of events."""
+    """Return the truncating rows.
+
+    Reads in batches: many files are read in parallel, and each may have millions of events.
+    """
     values = pa.array(sorted(filter(None, shape.truncates)), pa.large_string())
     found: list[Indices] = [np.empty(0, dtype=np.intp)]
     first = 0
     for operations in iter_column(parquet, path, operation_id):
-        told = pa.compute.is_in(operations.cast(pa.large_string()), value_set=values)
-        found.append(first + np.flatnonzero(told.to_numpy(zero_copy_only=False)))
+        matches = pa.compute.is_in(operations.cast(pa.large_string()), value_set=values)
+        found.append(first + np.flatnonzero(matches.to_numpy(zero_copy_only=False)))
         first += len(operations)
     return np.concatenate(found)

@@ -1,1 +1,1 @@
-"""Columns by field id: in schemas, in Parquet files, and from the ones to the others."""
+"""Columns by field id: in schemas, in Parquet files, and the projection from one to the other."""

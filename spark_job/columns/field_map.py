@@ -1,4 +1,4 @@
-"""The map from a changelog's field ids to the mirror's."""
+"""Maps the changelog's field ids to the mirror's, and describes how the two schemas differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FieldMap = Mapping[int, int]
 def mirror_schema(
     changelog: Schema, row_ids: tuple[int, ...], key_ids: tuple[int, ...]
 ) -> tuple[Schema, FieldMap]:
-    """The schema of a new mirror: the row's columns with fresh ids, the key required; and the map to it."""
+    """Return the schema of a new mirror and the field map: the row's columns with fresh ids, key columns required."""
     fields = [
         field.model_copy(update={"required": True}) if field.field_id in key_ids else field
         for field in changelog.fields
@@ -26,7 +26,7 @@ def mirror_schema(
 
 
 def field_ids(kind: IcebergType) -> Iterator[int]:
-    """All field ids below a type, in the order of the schema."""
+    """Yield all field ids inside a type, in schema order."""
     match kind:
         case StructType():
             for field in kind.fields:
@@ -45,25 +45,25 @@ def field_ids(kind: IcebergType) -> Iterator[int]:
 
 
 def renumber(ids: FieldMap, mirror: Schema) -> FieldMap:
-    """The map to the ids that a catalog gave the fields of a new mirror: some number them in an order of their own."""
+    """Return the map to the field ids that the catalog assigned to a new mirror: some catalogs use another order."""
     given = list(field_ids(mirror.as_struct()))
     return dict(zip(ids, given, strict=True)) if len(given) == len(ids) else ids
 
 
-def dump_map(ids: FieldMap) -> str:
-    """As it is kept in the mirror's properties."""
+def dump_field_map(ids: FieldMap) -> str:
+    """Serialize a map for the mirror's properties."""
     return json.dumps({str(source): target for source, target in ids.items()})
 
 
-def load_map(text: str) -> FieldMap:
-    """The inverse of `dump_map`."""
+def load_field_map(text: str) -> FieldMap:
+    """Parse the result of `dump_field_map`."""
     return {int(source): target for source, target in json.loads(text).items()}
 
 
 def schema_changes(
     changelog: Schema, row_ids: tuple[int, ...], mirror: Schema, ids: FieldMap
 ) -> tuple[str, ...]:
-    """How the row's columns in the changelog differ from what the mirror was made of, in words."""
+    """Describe how the row's columns in the changelog differ from those of the mirror."""
     changes: list[str] = []
     fields = {field.field_id: field for field in mirror.fields}
     for field in changelog.fields:
@@ -73,15 +73,15 @@ def schema_changes(
             changes.append(f"new column {field.name} ({field.field_type})")
             continue
         if ids[field.field_id] not in fields:
-            continue  # of that `mirror_changes` tells
-        there = fields[ids[field.field_id]]
-        if there.name != field.name:
-            changes.append(f"column {there.name} renamed to {field.name}")
+            continue  # `mirror_changes` describes this case
+        mirrored = fields[ids[field.field_id]]
+        if mirrored.name != field.name:
+            changes.append(f"column {mirrored.name} renamed to {field.name}")
         same = {target: target for target in ids.values()}
-        if _outline(there.field_type, same) != _outline(field.field_type, ids):
-            changes.append(f"column {field.name} changed from {there.field_type} to {field.field_type}")
-        key = there.field_id in mirror.identifier_field_ids  # always required in the mirror
-        if not key and _loosened(there, field):
+        if _outline(mirrored.field_type, same) != _outline(field.field_type, ids):
+            changes.append(f"column {field.name} changed from {mirrored.field_type} to {field.field_type}")
+        is_key = mirrored.field_id in mirror.identifier_field_ids  # always required in the mirror
+        if not is_key and _is_loosened(mirrored, field):
             changes.append(f"column {field.name} may now be NULL, or a part of it")
     present = {field.field_id for field in changelog.fields}
     dropped = [fields.get(target) for source, target in ids.items() if source not in present]
@@ -90,7 +90,7 @@ def schema_changes(
 
 
 def _outline(kind: IcebergType, ids: FieldMap) -> object:
-    """A type with the mirror's ids of its nested fields: one that was dropped and made anew is another field."""
+    """Return a comparable form of a type, with the mirror's ids: a field that was dropped and recreated differs."""
     match kind:
         case StructType():
             return [
@@ -105,14 +105,15 @@ def _outline(kind: IcebergType, ids: FieldMap) -> object:
             return str(kind)
 
 
-def _loosened(there: NestedField, here: NestedField) -> bool:
-    """Whether something that the mirror requires may be NULL in the changelog."""
-    if there.required and not here.required:
+def _is_loosened(mirrored: NestedField, source: NestedField) -> bool:
+    """Whether a field that the mirror requires, at any depth, is optional in the changelog."""
+    if mirrored.required and not source.required:
         return True
-    return any(_loosened(one, other) for one, other in zip(_below(there), _below(here), strict=False))
+    pairs = zip(_children(mirrored), _children(source), strict=False)
+    return any(_is_loosened(one, other) for one, other in pairs)
 
 
-def _below(field: NestedField) -> tuple[NestedField, ...]:
+def _children(field: NestedField) -> tuple[NestedField, ...]:
     match field.field_type:
         case StructType() as kind:
             return kind.fields

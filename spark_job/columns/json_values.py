@@ -1,4 +1,4 @@
-"""Values as JSON, as the Iceberg spec has them in "JSON Single-Value Serialization"; structs are objects by name."""
+"""Values as JSON, by the Iceberg spec, "JSON Single-Value Serialization". Structs are objects with field names."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-# Any: whatever JSON can hold.
+# Any: all values of JSON.
 Json = Any
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def row_as_json(row: pa.Table) -> dict[str, Json]:
-    """The values of a table's first row by column."""
+    """Return the values of a table's first row by column."""
     return {name: value_as_json(row[name][0]) for name in row.column_names}
 
 
 def value_as_json(value: pa.Scalar) -> Json:
-    """One value."""
+    """Return one value."""
     kind = value.type
     if not value.is_valid:
         return None
@@ -36,7 +36,7 @@ def value_as_json(value: pa.Scalar) -> Json:
     if pa.types.is_nested(kind):
         return _all(value.values)
     if pa.types.is_temporal(kind):
-        return moment_text(value.value, kind)
+        return temporal_text(value.value, kind)
     return _plain(value.as_py())
 
 
@@ -56,8 +56,8 @@ def _plain(value: Json) -> Json:
             return str(value)
 
 
-def moment_text(number: int, kind: pa.DataType) -> str:
-    """A date, time or timestamp as ISO 8601 writes it, however far from today."""
+def temporal_text(number: int, kind: pa.DataType) -> str:
+    """Return a date, time or timestamp in ISO 8601, for any year."""
     if pa.types.is_date(kind):
         return str(np.datetime64(number, "D"))
     if pa.types.is_time(kind):

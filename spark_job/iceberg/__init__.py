@@ -1,1 +1,1 @@
-"""Iceberg through PyIceberg: tables, snapshots, manifests, commits."""
+"""Iceberg tables through PyIceberg: catalogs, mirrors, snapshots, manifests and table properties."""

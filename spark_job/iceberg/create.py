@@ -1,4 +1,4 @@
-"""The first run: creates the mirror, empty, with the map back to its changelog in its properties."""
+"""Creates an empty mirror, with the field map to its changelog in its properties."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from pyiceberg.transforms import parse_transform
 from icemirror.errors import Invalid, Transient
 from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
-from spark_job.columns.field_map import FieldMap, dump_map, load_map, renumber
-from spark_job.iceberg.failures import answered
-from spark_job.iceberg.file_locations import file_locations
-from spark_job.iceberg.lineage_columns import require_free_names
+from spark_job.columns.field_map import FieldMap, dump_field_map, load_field_map, renumber
+from spark_job.iceberg.lineage_columns import refuse_reserved_names
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
-from spark_job.iceberg.own_properties import named_code, require_known_code
-from spark_job.iceberg.readable_partitions import require_readable_partition
-from spark_job.iceberg.seams import allow_v3_metadata
-from spark_job.iceberg.write_properties import check_properties
+from spark_job.iceberg.supported_types import require_supported_partition
+from spark_job.iceberg.write_properties import check_properties, file_locations
+from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
+from spark_job.pyiceberg_private.untrusted_properties import (
+    configured_location_provider,
+    require_trusted_location_provider,
+)
+from spark_job.storage.translate_errors import catalog_response_errors
 
-# Every merge writes a metadata file; the last ones are enough for whoever is reading one at that moment.
-BOUNDED = {
+# Every merge writes a metadata file. The last ones suffice for concurrent readers.
+METADATA_RETENTION = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
@@ -36,20 +38,20 @@ BOUNDED = {
 def create_mirror(
     catalog: Catalog, settings: TableSettings, changelog: Table, schema: Schema, ids: FieldMap
 ) -> Table:
-    """Creates the mirror; one that somebody else created meanwhile, or an earlier attempt, is loaded instead."""
+    """Create the mirror. If it exists by now, from another writer or an earlier attempt, load it."""
     spec = check_definition(settings, schema)
     if settings.format_version >= 3:
-        allow_v3_metadata()
-    with suppress(NamespaceAlreadyExistsError):  # somebody else's at the same moment
+        enable_v3_metadata()
+    with suppress(NamespaceAlreadyExistsError):  # another writer created it concurrently
         catalog.create_namespace_if_not_exists(settings.mirror_id.namespace)
     properties = {
-        **BOUNDED,
+        **METADATA_RETENTION,
         **settings.table_properties,
         "format-version": str(settings.format_version),
-        FIELD_MAP: dump_map(ids),
+        FIELD_MAP: dump_field_map(ids),
         SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
     }
-    with answered(settings.name):
+    with catalog_response_errors(settings.name):
         try:
             table = catalog.create_table(
                 settings.mirror_id.parts, schema, partition_spec=spec, properties=properties
@@ -57,23 +59,23 @@ def create_mirror(
         except TableAlreadyExistsError:
             table = _load(catalog, settings)
         except ValueError as error:
-            if type(error) is not ValueError:  # of an answer
+            if type(error) is not ValueError:  # an invalid response of the catalog
                 raise
-            # PyIceberg cannot tell where the table would be, or does not know such a place.
+            # PyIceberg cannot determine the table's location, or does not support its scheme.
             raise Invalid(
-                f"{settings.name}: the mirror cannot be made: {error}. Set the catalog's warehouse, or correct it."
+                f"{settings.name}: the mirror cannot be created: {error}. Set the catalog's warehouse, or correct it."
             ) from error
-    require_known_code(table, named_code(settings))
-    return _with_given_ids(table)
+    require_trusted_location_provider(table, configured_location_provider(settings))
+    return _with_assigned_ids(table)
 
 
 def check_definition(settings: TableSettings, schema: Schema) -> PartitionSpec:
-    """Refuses what cannot be made of the settings, before anything is; the partitions."""
+    """Check the settings of a new mirror before anything is created. Return its partition spec."""
     spec = partition_spec(settings.name, settings.partition_by, schema)
     check_properties(settings.table_properties)
     file_locations("", settings.table_properties)
     if settings.format_version >= 3:
-        require_free_names(settings.name, schema)
+        refuse_reserved_names(settings.name, schema)
     return spec
 
 
@@ -82,23 +84,23 @@ def _load(catalog: Catalog, settings: TableSettings) -> Table:
         return catalog.load_table(settings.mirror_id.parts)
     except NoSuchTableError as error:
         raise Transient(
-            f"{settings.name}: the catalog would not create the mirror because it exists, and says that it does not"
+            f"{settings.name}: the catalog reports that the mirror exists when it is created, and not when it is loaded"
         ) from error
 
 
-def _with_given_ids(table: Table) -> Table:
-    """The new mirror, with the map to the field ids that the catalog gave it."""
-    noted = table.metadata.properties.get(FIELD_MAP)
-    if noted is not None and table.current_snapshot() is None:
-        given = dump_map(renumber(load_map(noted), table.schema()))
-        if given != noted:
+def _with_assigned_ids(table: Table) -> Table:
+    """Store the map to the field ids that the catalog assigned to the new mirror."""
+    stored = table.metadata.properties.get(FIELD_MAP)
+    if stored is not None and table.current_snapshot() is None:
+        assigned = dump_field_map(renumber(load_field_map(stored), table.schema()))
+        if assigned != stored:
             with table.transaction() as transaction:
-                transaction.set_properties({FIELD_MAP: given})
+                transaction.set_properties({FIELD_MAP: assigned})
     return table
 
 
 def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schema) -> PartitionSpec:
-    """The spec for partition expressions such as `day(created_at)`."""
+    """Return the partition spec for expressions such as `day(created_at)`."""
     fields: list[PartitionField] = []
     for number, wanted in enumerate(partition_by):
         column = next((field for field in schema.fields if field.name == wanted.column), None)
@@ -113,7 +115,7 @@ def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schem
         transform = parse_transform(text)
         if not transform.can_transform(column.field_type):
             raise Invalid(f"{name}: {text}({wanted.column}) is not defined for type {column.field_type}")
-        require_readable_partition(name, wanted.column, column.field_type, transform)
+        require_supported_partition(name, wanted.column, column.field_type, transform)
         field_name = wanted.name
         if any(field.name == field_name for field in fields):
             raise Invalid(
@@ -121,8 +123,8 @@ def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schem
             )
         if wanted.transform != "identity" and field_name in schema.column_names:
             raise Invalid(
-                f"{name}: the partition {text}({wanted.column}) would be called {field_name}, like a column of the "
-                "mirror, which Iceberg refuses. Partition by something else."
+                f"{name}: the partition {text}({wanted.column}) would have the name {field_name}, like a column of the "
+                "mirror, which Iceberg does not allow. Choose another partition."
             )
         fields.append(
             PartitionField(

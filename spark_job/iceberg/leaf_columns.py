@@ -1,4 +1,4 @@
-"""The columns of a table that hold one value for each row: those of its own and, however deep, of its structs."""
+"""Leaf columns: primitive columns at the top level and, at any depth, in structs. They have one value per row."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyiceberg.types import PrimitiveType, StructType
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """A column by its names from the outermost struct inwards."""
+class LeafColumn:
+    """A column, with its path of names from the top level down."""
 
     field_id: int
     names: tuple[str, ...]
@@ -21,30 +21,30 @@ class Leaf:
 
     @property
     def path(self) -> str:
-        """What Parquet calls it."""
+        """Its path in a Parquet file."""
         return ".".join(self.names)
 
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Its values; NULL where a struct around it is."""
+        """Return its values in these rows: NULL where an enclosing struct is NULL."""
         column = rows[self.names[0]]
         return pc.struct_field(column, list(self.names[1:])) if len(self.names) > 1 else column
 
 
-def leaf_columns(schema: Schema) -> tuple[Leaf, ...]:
-    """The columns in the order of the schema; not those inside of lists and maps."""
-    return tuple(_inside(schema.as_struct(), ()))
+def leaf_columns(schema: Schema) -> tuple[LeafColumn, ...]:
+    """Return the leaf columns in schema order, without those in lists and maps."""
+    return tuple(_leaves(schema.as_struct(), ()))
 
 
-def _inside(struct: StructType, names: tuple[str, ...]) -> Iterator[Leaf]:
+def _leaves(struct: StructType, names: tuple[str, ...]) -> Iterator[LeafColumn]:
     for field in struct.fields:
         if isinstance(field.field_type, StructType):
-            yield from _inside(field.field_type, (*names, field.name))
+            yield from _leaves(field.field_type, (*names, field.name))
         elif isinstance(field.field_type, PrimitiveType):
-            yield Leaf(field.field_id, (*names, field.name), field.field_type)
+            yield LeafColumn(field.field_id, (*names, field.name), field.field_type)
 
 
-def physical(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
-    """Dates, times and timestamps as the numbers that Iceberg stores, everything else as it is."""
+def to_physical(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
+    """Return dates, times and timestamps as the numbers that Iceberg stores; other values unchanged."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):

@@ -1,4 +1,4 @@
-"""The columns of row lineage (format v3), which the spec reserves. https://iceberg.apache.org/spec/#row-lineage"""
+"""The reserved columns of row lineage (format v3). https://iceberg.apache.org/spec/#row-lineage"""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pyiceberg.types import LongType, NestedField
 
 from icemirror.errors import Invalid
 
-# Reserved field ids of the spec. The second one is NULL for a row that was changed: its file's number counts.
+# Reserved field ids. The second column is NULL for a changed row, which then inherits its file's sequence number.
 LINEAGE_COLUMNS = {"_row_id": 2147483540, "_last_updated_sequence_number": 2147483539}
 ROW_ID = LINEAGE_COLUMNS["_row_id"]
 LINEAGE_IDS = frozenset(LINEAGE_COLUMNS.values())
 
 
-def require_free_names(name: str, schema: Schema) -> None:
-    """Refuses columns whose names v3 gives to its own."""
+def refuse_reserved_names(name: str, schema: Schema) -> None:
+    """Raise `Invalid` if a column has a name that format v3 reserves."""
     taken = [field.name for field in schema.fields if field.name in LINEAGE_COLUMNS]
     if taken:
         raise Invalid(f"{name}: a table of format version 3 cannot have a column {taken[0]}. Use version 2.")
 
 
 def with_lineage(schema: Schema) -> Schema:
-    """The schema with the columns of lineage."""
+    """Return the schema with the lineage columns."""
     return _extended(schema, list(LINEAGE_COLUMNS))
 
 
 def written_schema(schema: Schema, rows: pa.Table) -> Schema:
-    """The table's schema, with the columns of lineage where the rows have them."""
+    """Return the table's schema, with those lineage columns that the rows have."""
     return _extended(schema, [name for name in LINEAGE_COLUMNS if name in rows.column_names])
 
 

@@ -1,7 +1,7 @@
-"""The manifests of snapshots, read once: a merge asks for the same list several times.
+"""Loads the manifest lists of snapshots through a cache: a merge needs the same list several times.
 
-A commit puts its manifests before those that it found. So of the list of a changelog with a thousand commits all but
-the first few were in the list before it.
+A commit puts its new manifests before the existing ones. So the list of a changelog with a thousand commits differs
+from the previous list only in its first few entries, and only these are decoded.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.snapshots import Snapshot
 
-from spark_job.files.immutable import ReadOnce
-from spark_job.iceberg.avro import NOTHING, Decoded
-from spark_job.iceberg.seams import list_manifests_after
+from spark_job.pyiceberg_private.avro import NO_RECORDS, AvroRecords
+from spark_job.pyiceberg_private.manifest_files import decode_manifest_list
+from spark_job.storage.immutable_cache import FileCache
 
 _MOST_MANIFESTS = 20_000
 _MOST_BYTES = 64 << 20
@@ -24,43 +24,43 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True, eq=False)
 class ManifestList:
-    """The manifests of a snapshot, which are everybody's, and what every merge asks of all of them."""
+    """The manifests of a snapshot, with their sequence numbers and contents as arrays. Shared: do not modify."""
 
     manifests: tuple[ManifestFile, ...]
     numbers: NDArray[np.int64]
     are_deletes: NDArray[np.bool_]
 
     def since(self, number: int) -> list[ManifestFile]:
-        """Those that were written by the commit of this sequence number, or later."""
+        """Return the manifests that were written by the commit with this sequence number, or later."""
         return [self.manifests[at] for at in np.flatnonzero(self.numbers >= number).tolist()]
 
     @property
     def has_deletes(self) -> bool:
-        """Whether one of them names deletes."""
+        """Whether one of them lists delete files."""
         return bool(self.are_deletes.any())
 
 
 @dataclass(frozen=True, eq=False)
 class _Newest:
-    """The list of a table that was read last."""
+    """The most recently read manifest list of a table."""
 
-    decoded: Decoded
+    decoded: AvroRecords
     listed: ManifestList
 
 
-_lists: ReadOnce[ManifestList] = ReadOnce(_MOST_MANIFESTS, lambda found: 1 + len(found.manifests))
-_newest: ReadOnce[_Newest] = ReadOnce(
+_lists: FileCache[ManifestList] = FileCache(_MOST_MANIFESTS, lambda found: 1 + len(found.manifests))
+_newest: FileCache[_Newest] = FileCache(
     _MOST_BYTES, lambda found: len(found.decoded.content)
-)  # by folder: for each table
+)  # by metadata folder: one for each table
 
 
-def known_manifests(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
-    """The manifests of a snapshot. They are everybody's: not to be changed."""
-    return known_list(io, snapshot).manifests
+def load_manifests(io: FileIO, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
+    """Return the manifests of a snapshot. Shared: do not modify."""
+    return load_manifest_list(io, snapshot).manifests
 
 
-def known_list(io: FileIO, snapshot: Snapshot) -> ManifestList:
-    """The manifest list of a snapshot."""
+def load_manifest_list(io: FileIO, snapshot: Snapshot) -> ManifestList:
+    """Return the manifest list of a snapshot."""
     path = snapshot.manifest_list
     return _lists.get(path, lambda: _read(io, path))
 
@@ -68,14 +68,14 @@ def known_list(io: FileIO, snapshot: Snapshot) -> ManifestList:
 def _read(io: FileIO, path: str) -> ManifestList:
     folder, _, _ = path.rpartition("/")
     before = _newest.find(folder)
-    found = list_manifests_after(io, path, before.decoded if before else NOTHING)
-    listed = _look_at(found, before.listed if before else None)
+    found = decode_manifest_list(io, path, before.decoded if before else NO_RECORDS)
+    listed = _extend_list(found, before.listed if before else None)
     _newest.put(folder, _Newest(found, listed))
     return listed
 
 
-def _look_at(found: Decoded, before: ManifestList | None) -> ManifestList:
-    """What is not known of those that were taken over from the list before."""
+def _extend_list(found: AvroRecords, before: ManifestList | None) -> ManifestList:
+    """Return the list; the arrays of the `taken` manifests that the previous list ends with are reused."""
     taken = found.taken if before else 0
     fresh: list[ManifestFile] = found.records[: len(found.records) - taken]
     numbers = np.array([one.sequence_number or 0 for one in fresh], dtype=np.int64)

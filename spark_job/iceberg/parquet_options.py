@@ -1,4 +1,4 @@
-"""The table's `write.parquet.*` properties as arguments of PyArrow's writer."""
+"""Translates the table's `write.parquet.*` properties into arguments of PyArrow's writer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from icemirror.mirror_properties import (
-    A_CHANCE,
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from icemirror.tables.mirror_properties import (
     A_PAGE_VERSION,
     A_PARQUET_CODEC,
+    A_PROBABILITY,
     ABOVE_ZERO,
     BLOOM_FILTER_BYTES,
     BLOOM_FILTER_FPP,
@@ -23,24 +26,25 @@ from icemirror.mirror_properties import (
     PARQUET_CODECS,
     PARQUET_LEVEL,
     UNCOMPRESSED,
-    is_chance,
+    invalid_level,
     is_number,
-    wrong_level,
+    is_probability,
 )
-from spark_job.iceberg.write_properties import read_flag, read_number, refuse
+from spark_job.iceberg.metrics_modes import COLUMN
+from spark_job.iceberg.write_properties import invalid_property, read_flag, read_number
 
 BLOOM_FILTER = "write.parquet.bloom-filter-enabled.column."
 
 _PAGE_VERSIONS = {"v1": "1.0", "v2": "2.0"}
-_BATCH_ROWS = 1024  # between two looks at the size of a page
-_FALSE_POSITIVES = 0.01
+_BATCH_ROWS = 1024  # rows between two checks of the page size
+_DEFAULT_FPP = 0.01
 
 
 def parquet_options(properties: Mapping[str, str]) -> dict[str, Any]:
-    """What all files of a table have in common."""
+    """Return the options that are the same for all files of a table."""
     version = properties.get(PAGE_VERSION) or "v1"
     if version not in _PAGE_VERSIONS:
-        raise refuse(PAGE_VERSION, version, A_PAGE_VERSION)
+        raise invalid_property(PAGE_VERSION, version, A_PAGE_VERSION)
     page_rows = read_number(properties, PAGE_ROWS)
     options = {
         **_compression(properties),
@@ -59,51 +63,73 @@ def _compression(properties: Mapping[str, str]) -> dict[str, Any]:
     if codec == UNCOMPRESSED:
         return {"compression": "none"}
     if codec not in PARQUET_CODECS:
-        raise refuse(PARQUET_CODEC, codec, A_PARQUET_CODEC)
+        raise invalid_property(PARQUET_CODEC, codec, A_PARQUET_CODEC)
     text = properties.get(PARQUET_LEVEL)
     if not text or codec not in LEVELS:
         return {"compression": codec}
-    if (expected := wrong_level(codec, text)) is not None:
-        raise refuse(PARQUET_LEVEL, text, expected)
+    if (expected := invalid_level(codec, text)) is not None:
+        raise invalid_property(PARQUET_LEVEL, text, expected)
     return {"compression": codec, "compression_level": int(text)}
 
 
 def bloom_filters(properties: Mapping[str, str], paths: Mapping[str, str], rows: int) -> dict[str, Any]:
-    """Filters for row groups of so many rows, by Parquet's paths; `paths` gives them for names of columns.
+    """Return the bloom filters for row groups with this many rows. `paths`: column name → path in the Parquet file.
 
-    A filter is made for as many values as there are rows, unless the table says how many; it never takes more
-    bytes than the table allows. A column that is not there has none.
+    A filter is sized for one distinct value per row, unless the table's properties say how many. It never exceeds the
+    bytes that the properties allow. A column that the file lacks has no filter.
     """
-    most_bytes = read_number(properties, BLOOM_FILTER_BYTES)
+    max_bytes = read_number(properties, BLOOM_FILTER_BYTES)
     filters: dict[str, Any] = {}
     for name in properties:
         column = name.removeprefix(BLOOM_FILTER)
         if column == name or column not in paths or not read_flag(properties, name, default=False):
             continue
-        chance = _chance(properties, f"{BLOOM_FILTER_FPP}{column}")
-        most = _most_values(most_bytes, chance)
-        asked = properties.get(f"{BLOOM_FILTER_NDV}{column}")
-        values = _values(f"{BLOOM_FILTER_NDV}{column}", asked) if asked else rows
-        filters[paths[column]] = {"ndv": max(1, min(values, most)), "fpp": chance}
+        fpp = _read_fpp(properties, f"{BLOOM_FILTER_FPP}{column}")
+        limit = _max_distinct_values(max_bytes, fpp)
+        configured = properties.get(f"{BLOOM_FILTER_NDV}{column}")
+        ndv = _parse_ndv(f"{BLOOM_FILTER_NDV}{column}", configured) if configured else rows
+        filters[paths[column]] = {"ndv": max(1, min(ndv, limit)), "fpp": fpp}
     return {"bloom_filter_options": filters} if filters else {}
 
 
-def _chance(properties: Mapping[str, str], name: str) -> float:
+def _read_fpp(properties: Mapping[str, str], name: str) -> float:
     text = properties.get(name)
     if not text:
-        return _FALSE_POSITIVES
-    if not is_chance(text):
-        raise refuse(name, text, A_CHANCE)
+        return _DEFAULT_FPP
+    if not is_probability(text):
+        raise invalid_property(name, text, A_PROBABILITY)
     return float(text)
 
 
-def _values(name: str, text: str) -> int:
+def _parse_ndv(name: str, text: str) -> int:
     if not is_number(text):
-        raise refuse(name, text, ABOVE_ZERO)
+        raise invalid_property(name, text, ABOVE_ZERO)
     return int(text)
 
 
-def _most_values(most_bytes: int, chance: float) -> int:
-    """How many values a filter of so many bytes takes; its size is a power of two (Parquet's BloomFilter.md)."""
-    bits = 8 << (most_bytes.bit_length() - 1)
-    return int(-bits * math.log(1 - chance ** (1 / 8)) / 8)
+def _max_distinct_values(max_bytes: int, fpp: float) -> int:
+    """Return how many values fit in a filter of this size, which is a power of two (Parquet's BloomFilter.md)."""
+    bits = 8 << (max_bytes.bit_length() - 1)
+    return int(-bits * math.log(1 - fpp ** (1 / 8)) / 8)
+
+
+_PREFIXES = (COLUMN, BLOOM_FILTER, BLOOM_FILTER_FPP, BLOOM_FILTER_NDV)
+
+
+def renamed_properties(before: Schema, after: Schema, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties to set when columns are renamed: those that contain a column's name, as in Iceberg Java."""
+    renamed: dict[str, str] = {}
+    for prefix in _PREFIXES:
+        for name, text in properties.items():
+            if name.startswith(prefix) and (column := _find(before, name.removeprefix(prefix))) is not None:
+                new_name = after.find_column_name(column.field_id)
+                if new_name is not None and f"{prefix}{new_name}" != name:
+                    renamed[f"{prefix}{new_name}"] = text
+    return renamed
+
+
+def _find(schema: Schema, name: str) -> NestedField | None:
+    try:
+        return schema.find_field(name)
+    except ValueError:
+        return None

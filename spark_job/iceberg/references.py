@@ -1,4 +1,4 @@
-"""What a snapshot reaches: manifests, data and delete files, and its index. Read once, for files never change."""
+"""The files that snapshots and stages reference: manifests, data and delete files, and index files."""
 
 from __future__ import annotations
 
@@ -8,38 +8,44 @@ from functools import partial
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from spark_job.files.immutable import ReadOnce
-from spark_job.files.round_trips import for_each
-from spark_job.iceberg.manifests import known_manifests
+from spark_job.iceberg.manifests import load_manifests
 from spark_job.iceberg.mirror import CURSOR, INDEX_ROOT
-from spark_job.iceberg.seams import read_entries
-from spark_job.key_index.root import segment_paths
+from spark_job.iceberg.stage import Stage
+from spark_job.index.root import segment_paths
+from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
+from spark_job.storage.immutable_cache import FileCache
+from spark_job.storage.parallel import map_parallel
 
-_MOST_FILES = 200_000
+_MAX_CACHED_FILES = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
-    """The files that a manifest has, and those that it says its snapshot took away."""
+class ManifestPaths:
+    """The files that a manifest lists: live ones, and those that its snapshot removed."""
 
     live: frozenset[str]
     removed: frozenset[str]
 
 
-_entries: ReadOnce[Entries] = ReadOnce(_MOST_FILES, lambda named: 1 + len(named.live) + len(named.removed))
+_entries: FileCache[ManifestPaths] = FileCache(
+    _MAX_CACHED_FILES, lambda named: 1 + len(named.live) + len(named.removed)
+)
 
 
-def manifests_of(io: FileIO, snapshots: Sequence[Snapshot]) -> dict[int, tuple[ManifestFile, ...]]:
-    """The manifests of each snapshot."""
-    found = for_each(partial(known_manifests, io), snapshots, snapshots[0].manifest_list if snapshots else "")
+def manifests_by_snapshot(io: FileIO, snapshots: Sequence[Snapshot]) -> dict[int, tuple[ManifestFile, ...]]:
+    """Return snapshot id → manifests."""
+    found = map_parallel(
+        partial(load_manifests, io), snapshots, snapshots[0].manifest_list if snapshots else ""
+    )
     return {snapshot.snapshot_id: manifests for snapshot, manifests in zip(snapshots, found, strict=True)}
 
 
-def entries_of(io: FileIO, manifests: Sequence[ManifestFile]) -> list[Entries]:
-    """The files that each manifest names."""
-    return for_each(
+def paths_by_manifest(io: FileIO, manifests: Sequence[ManifestFile]) -> list[ManifestPaths]:
+    """Return the files of each manifest."""
+    return map_parallel(
         lambda one: _entries.get(one.manifest_path, partial(_read, io, one)),
         manifests,
         manifests[0].manifest_path if manifests else "",
@@ -47,26 +53,45 @@ def entries_of(io: FileIO, manifests: Sequence[ManifestFile]) -> list[Entries]:
 
 
 def live_paths(io: FileIO, manifests: Iterable[ManifestFile], *contents: ManifestContent) -> set[str]:
-    """The data or delete files in some manifests; of both kinds if none is named."""
+    """Return the live files of these manifests, of these contents (default: data and deletes)."""
     wanted = {one.manifest_path: one for one in manifests if not contents or one.content in contents}
-    return {path for entries in entries_of(io, list(wanted.values())) for path in entries.live}
+    return {path for entries in paths_by_manifest(io, list(wanted.values())) for path in entries.live}
 
 
 def index_files(io: FileIO, snapshots: Iterable[Snapshot], *others: str) -> set[str]:
-    """The index roots of snapshots and some others, and the segments that they name."""
-    roots = {path for snapshot in snapshots if (path := root_of(snapshot))}.union(others)
-    return roots.union(*for_each(partial(segment_paths, io), list(roots), next(iter(roots), "")))
+    """Return the index roots of snapshots and `others`, and the segments of these roots."""
+    roots = {path for snapshot in snapshots if (path := index_root_of(snapshot))}.union(others)
+    return roots.union(*map_parallel(partial(segment_paths, io), list(roots), next(iter(roots), "")))
 
 
-def root_of(snapshot: Snapshot) -> str | None:
-    """The index root that a snapshot of icemirror's was committed with; others have none, whatever they say."""
-    told = snapshot.summary.additional_properties if snapshot.summary else {}
-    return told.get(INDEX_ROOT) if CURSOR in told else None
+def index_root_of(snapshot: Snapshot) -> str | None:
+    """Return the index root of a snapshot that icemirror committed; None for a foreign write."""
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    return summary.get(INDEX_ROOT) if CURSOR in summary else None
 
 
-def _read(io: FileIO, manifest: ManifestFile) -> Entries:
+def _read(io: FileIO, manifest: ManifestFile) -> ManifestPaths:
     live: set[str] = set()
     removed: set[str] = set()
-    for entry in read_entries(io, manifest, deleted=True):
+    for entry in read_manifest_entries(io, manifest, deleted=True):
         (removed if entry.status is ManifestEntryStatus.DELETED else live).add(entry.data_file.file_path)
-    return Entries(frozenset(live), frozenset(removed))
+    return ManifestPaths(frozenset(live), frozenset(removed))
+
+
+def superseded_stage_files(io: FileIO, stage: Stage, root_path: str) -> set[str]:
+    """Return all files that the stage wrote, except its live files and the segments of the root that replaces it."""
+    metadata = stage.table.metadata
+    head = metadata.current_snapshot()
+    kept = set(segment_paths(io, root_path))
+    if head is not None:
+        kept |= live_paths(io, manifests_by_snapshot(io, [head])[head.snapshot_id])
+    own = {path for path in (stage.path, stage.before) if path}
+    return (files_of_history(io, metadata) | own) - kept
+
+
+def files_of_history(io: FileIO, metadata: TableMetadata) -> set[str]:
+    """Return all files that the snapshots of a stage reference."""
+    manifests = manifests_by_snapshot(io, metadata.snapshots)
+    every = {one.manifest_path: one for group in manifests.values() for one in group}
+    lists = {snapshot.manifest_list for snapshot in metadata.snapshots}
+    return lists | every.keys() | live_paths(io, every.values()) | index_files(io, metadata.snapshots)

@@ -1,1 +1,1 @@
-"""What keeps a mirror small: which snapshots go, and the files that then belong to nothing."""
+"""Index repair, compaction, expiry and orphan removal."""

@@ -1,4 +1,4 @@
-"""`maintain expire`: removes all snapshots that are due, in commits of their own."""
+"""`maintain expire`: removes all snapshots that are due, in separate commits."""
 
 from __future__ import annotations
 
@@ -10,101 +10,109 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate
 
-from icemirror.crash import reach
 from icemirror.errors import Conflict, Invalid
+from icemirror.processes.crash_points import reach
 from icemirror.result import ExpireResult
-from spark_job.iceberg.file_locations import file_locations
+from spark_job.commit.expiry import Expiry, delete_unreferenced_files, find_expired_files
+from spark_job.commit.retention import due_snapshots, gc_enabled, main_head
+from spark_job.commit.retry import MAX_ATTEMPTS, retry_on_conflict
 from spark_job.iceberg.mirror import SOURCE
-from spark_job.key_index.index_location import index_location
-from spark_job.maintenance.expiry import Expiry, delete_files, find_files
-from spark_job.maintenance.retention import due_snapshots, main_head, may_delete
+from spark_job.iceberg.write_properties import file_locations
+from spark_job.index.root import index_location
+from spark_job.storage.classify_errors import error_text
 
-_MOST_CONFLICTS = 8
-_MOST_SECONDS_BACK = 60
+_MAX_SECONDS_BACK = 60
 
 
 def expire(
     table: Table, name: str, *, configured_index: str | None = None, dry_run: bool = False
 ) -> ExpireResult:
-    """Removes what is due and what only that reached; with `dry_run` it only counts."""
+    """Remove due snapshots and the files that only they reference; with `dry_run` only count them."""
     require_own_files(table.metadata, name)
     now_ms = int(time.time() * 1000)
-    index_place = index_location(table.metadata, configured_index)
+    index_folder = index_location(table.metadata, configured_index)
     if dry_run:
-        return _count(table, name, now_ms, index_place)
+        return _count(table, name, now_ms, index_folder)
     _require_clock(table.metadata, name, now_ms)
-    file_locations(
-        table.metadata.location, table.metadata.properties
-    )  # where the commit puts its metadata file
-    snapshots = deleted = left = conflicts = 0
-    while due := due_snapshots(table.metadata, now_ms):
-        expiry = Expiry(table.metadata, due)
-        try:
-            after = _commit(table, expiry)
-        except CommitFailedException as error:
-            conflicts += 1
-            if conflicts == _MOST_CONFLICTS:
-                raise Conflict(f"{name}: the mirror moved during every attempt: {error}") from error
-            table = table.catalog.load_table(table.name())
-            continue
-        snapshots += len(due)
-        done = delete_files(table, find_files(table, expiry, after, index_place))
+    # Refuses a table whose metadata files would go to an unsupported location.
+    file_locations(table.metadata.location, table.metadata.properties)
+    snapshots = deleted = left = 0
+
+    def load() -> Table:
+        return table.catalog.load_table(table.name())
+
+    def expire_due(table: Table) -> tuple[Expiry, TableMetadata]:
+        expiry = Expiry(table.metadata, due_snapshots(table.metadata, now_ms))
+        return expiry, _commit(table, expiry) if expiry.snapshots else table.metadata
+
+    while True:
+        expiry, after = retry_on_conflict(
+            load,
+            expire_due,
+            exhausted=f"{name}: another writer committed to the mirror during each of {MAX_ATTEMPTS} attempts to "
+            "expire snapshots. Try again later.",
+        )
+        if not expiry.snapshots:
+            break
+        snapshots += len(expiry.snapshots)
+        done = delete_unreferenced_files(table, find_expired_files(table, expiry, after, index_folder))
         deleted, left = deleted + done.deleted, left + done.left
-        table = table.catalog.load_table(table.name())
     return ExpireResult(
         table=name,
         dry_run=False,
         snapshots=snapshots,
-        retained=len(table.metadata.snapshots),
+        retained=len(after.snapshots),
         files=deleted,
         left=left,
     )
 
 
 def require_own_files(metadata: TableMetadata, name: str) -> None:
-    """Refuses a table that is no mirror, or whose files others may use."""
+    """Refuse a table that is no mirror, or whose files other tables may share."""
     if SOURCE not in metadata.properties:
-        raise Invalid(f"{name}: icemirror did not make this table, so it deletes nothing there.")
-    if not may_delete(metadata):
+        raise Invalid(f"{name}: is not a mirror, so nothing was deleted.")
+    if not gc_enabled(metadata):
         raise Invalid(
             f"{name}: its property gc.enabled is false, so its files may belong to other tables too. "
-            "Nothing is deleted; set it to true if they do not."
+            "Nothing was deleted; set it to true if they do not."
         )
 
 
 def _require_clock(metadata: TableMetadata, name: str, now_ms: int) -> None:
-    """A commit without a snapshot takes the time of this machine, and Iceberg Java reads no table that goes back."""
+    """Refuse a clock behind the table: Iceberg Java reads no table whose update time goes back."""
     behind = (metadata.last_updated_ms - now_ms) // 1000
-    if behind > _MOST_SECONDS_BACK:
+    if behind > _MAX_SECONDS_BACK:
         raise Invalid(
-            f"{name}: by this machine's clock the table was last written {behind} seconds from now. Nothing was "
-            "removed; set the clock that is wrong. Merges remove what is due all the same, with their own commits."
+            f"{name}: the table was last written {behind} seconds in the future of this machine's clock. Nothing was "
+            "removed; correct the clock that is wrong. Merges still expire snapshots with their own commits."
         )
 
 
 def _commit(table: Table, expiry: Expiry) -> TableMetadata:
-    """Only on the head that was seen: a merge may be under way that builds on it."""
+    """Commit only on the head that was read: a running merge may build on it."""
     fence = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": main_head(expiry.before)})
     updates = tuple(
         RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [one]}) for one in expiry.snapshot_ids
     )
     reach("expire")
-    response = table.catalog.commit_table(
-        table, (AssertTableUUID(uuid=expiry.before.table_uuid), fence), updates
-    )
+    fences = AssertTableUUID(uuid=expiry.before.table_uuid), fence
+    try:
+        after = table.catalog.commit_table(table, fences, updates).metadata
+    except CommitFailedException as error:
+        raise Conflict(f"the mirror moved while its snapshots were expired: {error_text(error)}") from error
     reach("expired")
-    return response.metadata
+    return after
 
 
-def _count(table: Table, name: str, now_ms: int, index_place: str) -> ExpireResult:
-    """One commit after the other, without committing."""
+def _count(table: Table, name: str, now_ms: int, index_folder: str) -> ExpireResult:
+    """Count what each commit would remove, without committing."""
     metadata, snapshots, files = table.metadata, 0, 0
     while due := due_snapshots(metadata, now_ms):
-        gone = {snapshot.snapshot_id for snapshot in due}
+        removed = {snapshot.snapshot_id for snapshot in due}
         after = metadata.model_copy(
-            update={"snapshots": [one for one in metadata.snapshots if one.snapshot_id not in gone]}
+            update={"snapshots": [one for one in metadata.snapshots if one.snapshot_id not in removed]}
         )
-        files += len(find_files(table, Expiry(metadata, due), after, index_place))
+        files += len(find_expired_files(table, Expiry(metadata, due), after, index_folder))
         metadata, snapshots = after, snapshots + len(due)
     return ExpireResult(
         table=name, dry_run=True, snapshots=snapshots, retained=len(metadata.snapshots), files=files, left=0

@@ -1,1 +1,1 @@
-"""Bad rows of a changelog, put aside into a table of their own, exactly once."""
+"""Rejects: bad rows of a changelog, recorded in a separate table exactly once."""

@@ -1,1 +1,1 @@
-"""A job that the trigger launched, from its request to its end."""
+"""A launched job: the worker loop, the tables it serves, and the operations that commands share with it."""

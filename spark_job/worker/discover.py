@@ -1,4 +1,4 @@
-"""Finds the changelogs that `discover` matches, through the job's own catalogs."""
+"""Finds the changelogs that `discover` matches, through the job's catalogs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterable
 from pyiceberg.exceptions import NoSuchNamespaceError
 
 from icemirror.settings import Settings, expand_discovered
-from spark_job.iceberg.failures import named
-from spark_job.iceberg.tables import Catalogs
+from spark_job.iceberg.catalogs import Catalogs
+from spark_job.storage.translate_errors import translate_errors
 
-_OF_HIVE = "UnknownDBException"  # by its name: its package is there only where Hive is used
+_HIVE_NO_DATABASE = "UnknownDBException"  # compared by name: the package is installed only with Hive
 
 
 def discover_tables(settings: Settings, catalogs: Catalogs) -> Settings:
-    """The settings with every discovered table among `tables`."""
+    """Return the settings with every discovered table in `tables`."""
     if not settings.discover:
         return settings
 
     def list_tables(catalog: str | None, namespace: str) -> Iterable[str]:
-        with named(f"namespace {namespace}"):
+        with translate_errors(f"namespace {namespace}"):
             opened = catalogs.existing(catalog)
             try:
                 return [str(identifier[-1]) for identifier in opened.list_tables(namespace)]
             except Exception as error:
-                if is_absent(error):  # no match yet: the first writer makes it
+                if is_absent(error):  # no match yet: the first writer creates it
                     return []
                 raise
 
@@ -32,5 +32,5 @@ def discover_tables(settings: Settings, catalogs: Catalogs) -> Settings:
 
 
 def is_absent(error: Exception) -> bool:
-    """Whether a catalog says that there is no such namespace; Hive says it in its own way."""
-    return isinstance(error, NoSuchNamespaceError) or type(error).__name__ == _OF_HIVE
+    """Whether the namespace does not exist; Hive has a separate error for that."""
+    return isinstance(error, NoSuchNamespaceError) or type(error).__name__ == _HIVE_NO_DATABASE

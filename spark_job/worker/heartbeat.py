@@ -1,4 +1,4 @@
-"""Renews a worker's lease while a long slice runs, in a thread of its own."""
+"""Renews a worker's lease from a thread while a long slice runs."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Callable
 from typing import Self
 
 from icemirror.errors import IcemirrorError
-from icemirror.state.actions import Exit
-from icemirror.state.apply import apply
-from icemirror.state.events import Beat, Holder
-from icemirror.state.policy import Policy
-from icemirror.state.store import Store
+from icemirror.protocol.actions import StopWorker
+from icemirror.protocol.events import Beat, WorkerId
+from icemirror.protocol.policy import Policy
+from icemirror.stores.apply import apply
+from icemirror.stores.store import Store
 from icemirror.telemetry.logs import bind, bound, get_log
 
-_BEATS_A_LEASE = 4
+_BEATS_PER_LEASE = 4
 
 log = get_log(__name__)
 
 
 class Heartbeat:
-    """A context. `lost` says that the slot has become another's, so that nothing more may be taken.
+    """Renews the lease while the context is open. `lost`: another worker has the slot, so take nothing more.
 
-    A slice that runs longer than `longest_seconds` hangs: its heart stops, the lease ends, and the trigger ends
+    A slice that runs longer than `max_seconds` hangs: the heartbeat stops, the lease expires, and the trigger ends
     the run and launches another.
     """
 
     def __init__(
-        self, me: Holder, store: Store, policy: Policy, clock: Callable[[], float], longest_seconds: float
+        self, me: WorkerId, store: Store, policy: Policy, clock: Callable[[], float], max_seconds: float
     ) -> None:
         self.lost = False
         self._me, self._store, self._policy, self._clock = me, store, policy, clock
         self._done = threading.Event()
-        self._longest_seconds = longest_seconds
+        self._max_seconds = max_seconds
         self._labels = bound()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
@@ -46,24 +46,24 @@ class Heartbeat:
         self._thread.join()
 
     def _beat(self) -> None:
-        ends_at = time.monotonic() + self._longest_seconds
+        ends_at = time.monotonic() + self._max_seconds
         with bind(table=self._labels.get("table"), run=self._labels.get("run")):
-            while not self._done.wait(self._policy.lease_seconds / _BEATS_A_LEASE):
+            while not self._done.wait(self._policy.lease_seconds / _BEATS_PER_LEASE):
                 if time.monotonic() > ends_at:
-                    log.error("the slice takes too long: giving up the slot", seconds=self._longest_seconds)
+                    log.error("slice timed out, releasing the slot", seconds=self._max_seconds)
                     return
                 if not self._is_mine():
                     self.lost = True
                     return
 
     def _is_mine(self) -> bool:
-        """No answer is no verdict: the lease still runs, and the commit is fenced anyway."""
+        """Renew the lease. A failure proves nothing: the lease still runs, and the fence protects the commit."""
         try:
             (answer,) = apply(self._store, Beat(self._clock(), self._me), self._policy).actions
         except IcemirrorError as error:
             log.warning("heartbeat failed", reason=str(error))
             return True
-        except Exception as error:  # a thread that ended would let the lease of a sound slice run out
+        except Exception as error:  # a dead thread would let the lease of a healthy slice expire
             log.failure("heartbeat failed unexpectedly", error)
             return True
-        return not isinstance(answer, Exit)
+        return not isinstance(answer, StopWorker)

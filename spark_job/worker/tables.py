@@ -1,30 +1,29 @@
-"""The tables that a worker serves, discovered ones included, and how each is moved on."""
+"""The tables that a worker serves, discovered ones included, and the next step of each."""
 
 from __future__ import annotations
 
 import time
 
 from icemirror.errors import IcemirrorError, Transient
-from icemirror.failure import MORE_IN_LOG, failure_of
-from icemirror.result import Advance, ErrorResult
+from icemirror.protocol.events import KnownTables
+from icemirror.protocol.replay import Replay, ReplayStep
+from icemirror.result import ErrorResult, StepResult
 from icemirror.settings import Settings
-from icemirror.state.events import Names
-from icemirror.state.replay import Replay, ReplayStep
+from icemirror.telemetry.error_results import LOG_HINT, to_error_result
 from icemirror.telemetry.logs import get_log
-from spark_job.lost_track import ChangelogAway
-from spark_job.replays.replay import replay_step
-from spark_job.replays.resync import advance
-from spark_job.wiring import build_pipeline
+from spark_job.iceberg.divergence import ChangelogMissing
+from spark_job.rebuild.replay import replay_step
 from spark_job.worker.discover import discover_tables
+from spark_job.worker.wiring import build_pipeline
 
 _DISCOVER_SECONDS = 30.0
-_AGAIN_SECONDS = 5.0  # after it failed
+_RETRY_SECONDS = 5.0
 
 log = get_log(__name__)
 
 
-class Tables:
-    """The settings by table; `discover` is asked again from time to time."""
+class WorkerTables:
+    """The settings by table; changelogs are discovered again from time to time."""
 
     def __init__(self, settings: Settings, run_id: str) -> None:
         self._settings = self._known = settings
@@ -32,45 +31,47 @@ class Tables:
         self._ask_at = 0.0
         self._problem: ErrorResult | None = None
 
-    def names(self) -> Names:
-        """The mirrors that this worker may be asked to move on."""
+    def names(self) -> KnownTables:
+        """Names of the mirrors that this worker serves."""
         now = time.monotonic()
         if self._settings.discover and now >= self._ask_at:
             self._discover()
-            self._ask_at = now + (_AGAIN_SECONDS if self._problem else _DISCOVER_SECONDS)
+            self._ask_at = now + (_RETRY_SECONDS if self._problem else _DISCOVER_SECONDS)
         return frozenset(table.name for table in self._known.tables)
 
-    def blind(self) -> ErrorResult | None:
-        """Why those may not be all: the last look for changelogs failed."""
+    def discovery_error(self) -> ErrorResult | None:
+        """Why `names` may be incomplete: the last discovery failed."""
         return self._problem
 
     def _discover(self) -> None:
-        """Whatever a catalog does, the tables that are listed, and those that were found before, are served."""
+        """Discover changelogs; after a failure the listed and earlier discovered tables are still served."""
         before = self._problem
         try:
             self._known, self._problem = discover_tables(self._settings, self._pipeline.catalogs), None
         except Exception as error:
-            failure = failure_of(error, MORE_IN_LOG)
-            said = f"the job could not look for changelogs, so it does not know this table: {failure.message}"
-            self._problem = failure.model_copy(update={"message": said})
+            failure = to_error_result(error, LOG_HINT)
+            message = (
+                f"the job could not discover changelogs, so it does not know this table: {failure.message}"
+            )
+            self._problem = failure.model_copy(update={"message": message})
             if self._problem == before:
                 return
             if isinstance(error, IcemirrorError):
-                log.warning("discover failed", reason=str(error))
+                log.warning("discovery failed", reason=str(error))
             else:
-                log.failure("discover failed", error)
+                log.failure("discovery failed", error)
 
     def replay(self, name: str, replay: Replay) -> ReplayStep:
-        """Does the next step of a replay."""
+        """Do the next step of a replay."""
         return replay_step(self._pipeline, self._known.table(name), replay)
 
     def timer(self) -> float:
-        """Seconds, in which the start of Spark takes no time."""
+        """Seconds, without the time that Spark took to start."""
         return self._pipeline.clock()
 
-    def advance(self, name: str) -> Advance:
-        """Merges the next slice of a table, or does the next step of building it anew."""
+    def advance(self, name: str) -> StepResult:
+        """Do what the plan of a table says next. A missing changelog may be recreated: retry later."""
         try:
-            return advance(self._pipeline, self._known.table(name))
-        except ChangelogAway as error:
-            raise Transient(f"{error} The mirror stays as it is until then.") from error
+            return self._pipeline.advance(self._known.table(name))
+        except ChangelogMissing as error:
+            raise Transient(f"{error} The mirror is unchanged until then.") from error

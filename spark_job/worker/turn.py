@@ -1,4 +1,4 @@
-"""What was done on a table, by a worker or by a command, for the state, for status and for metrics."""
+"""What a worker or a command did with a table, for state, status and metrics."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from icemirror.protocol.replay import ReplayStep
+from icemirror.protocol.rows import RunSummary
 from icemirror.result import (
-    Advance,
+    Backlog,
     ErrorResult,
-    Left,
     Merged,
+    NothingToMerge,
     Position,
     Rebuilt,
     SliceResult,
     Staged,
+    StepResult,
     TableResult,
-    UpToDate,
 )
-from icemirror.state.replay import ReplayStep
-from icemirror.state.rows import RunSummary
-from icemirror.state.store import RunResult
+from icemirror.stores.store import RunResult
 
 
 class Turn:
-    """Slices that were committed, where the mirror stands, and what went wrong."""
+    """Committed slices, the position of the mirror, and the error if there was one."""
 
     def __init__(
         self,
@@ -36,17 +36,17 @@ class Turn:
         self.table = table
         self.slices: list[SliceResult] = []
         self.position: Position | None = None
-        self.left: Left | None = None  # by the plan of the last slice
+        self.left: Backlog | None = None
         self.error: ErrorResult | None = None
         self.rebuilt = False
         self.rebuilt_from = 0  # events
-        self.staged = False  # a part of a rebuild that goes on in another turn, maybe
+        self.staged = False  # a rebuild that may continue in another turn
         self._run_id = run_id
         self._clock, self._timer = clock, timer
         self._started_at, self._began = clock(), timer()
 
-    def note(self, step: Advance) -> None:
-        """What a step did, and where the mirror stands after it."""
+    def note(self, step: StepResult) -> None:
+        """Add the result of a step."""
         self.position, self.left = step.position or self.position, None
         match step:
             case Merged():
@@ -56,11 +56,11 @@ class Turn:
                 self.left, self.staged = step.left, True
             case Rebuilt():
                 self.rebuilt, self.rebuilt_from = True, self.rebuilt_from + step.events
-            case UpToDate():
+            case NothingToMerge():
                 pass
 
     def note_replay(self, step: ReplayStep) -> None:
-        """The same, of a step of a replay."""
+        """Add the result of a step of a replay."""
         self.position, self.left = step.position or self.position, None
         self.slices.extend([step.slice] if step.slice else [])
         if step.rebuilt:
@@ -68,7 +68,7 @@ class Turn:
 
     @property
     def outcome(self) -> Literal["merged", "up-to-date", "rebuilt", "failed"]:
-        """How the turn ends, if it ends now."""
+        """The outcome if the turn ended now."""
         if self.error is not None:
             return "failed"
         if self.rebuilt:
@@ -76,7 +76,7 @@ class Turn:
         return "merged" if self.slices or self.staged else "up-to-date"
 
     def summary(self) -> RunSummary:
-        """For the table's row."""
+        """The summary for the table's row."""
         return RunSummary(
             run_id=self._run_id,
             started_at=self._started_at,
@@ -86,7 +86,7 @@ class Turn:
         )
 
     def result(self) -> RunResult:
-        """For the history."""
+        """The result for the history."""
         result = TableResult(
             table=self.table,
             outcome=self.outcome,

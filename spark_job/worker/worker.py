@@ -1,4 +1,4 @@
-"""A worker: performs what the automaton in `icemirror.state.worker` decides, until it has to end."""
+"""The worker loop: performs what the state machine in `icemirror.protocol.worker` decides, until it ends."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from icemirror.crash import reach
 from icemirror.errors import Conflict, IcemirrorError, Invalid, Transient
-from icemirror.failure import MORE_IN_LOG, failure_of
-from icemirror.result import Advance, ErrorResult, UpToDate
-from icemirror.state.actions import Action, Idle
-from icemirror.state.apply import apply
-from icemirror.state.events import Event, Holder, Names, PassedBy, TurnEnded
-from icemirror.state.lingering import MOST_SECONDS, LastLook
-from icemirror.state.policy import Policy
-from icemirror.state.replay import Replay, ReplayStep
-from icemirror.state.store import Store
-from icemirror.state.worker import (
-    Doing,
+from icemirror.processes.crash_points import reach
+from icemirror.protocol.actions import Action, Idle
+from icemirror.protocol.events import Declined, Event, KnownTables, TurnEnded, WorkerId
+from icemirror.protocol.idle_polling import MAX_POLL_SECONDS, LastPoll
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.replay import Replay, ReplayStep
+from icemirror.protocol.worker import (
     Limits,
+    MergeConflict,
+    MergedToHead,
     MergeFailed,
     MergeOutcome,
-    Moment,
-    NothingLeft,
-    Overtaken,
+    Phase,
     ReplayDone,
     SliceDone,
     Worker,
+    WorkerInput,
     fenced,
     merged,
-    tell,
-    told,
+    next_event,
+    transition,
 )
+from icemirror.result import ErrorResult, NothingToMerge, StepResult
+from icemirror.stores.apply import apply
+from icemirror.stores.store import Store
+from icemirror.telemetry.error_results import LOG_HINT, to_error_result
 from icemirror.telemetry.logs import bind, get_log
 from spark_job.worker.heartbeat import Heartbeat
 from spark_job.worker.turn import Turn
 
-_LOOK_SECONDS = 0.25  # how often a lingering worker looks whether there is something new
-_LOOKS_A_LEASE = 4
-_LONGEST_SLICE_SECONDS = 6 * 3600.0
+_POLL_SECONDS = 0.25  # how often a lingering worker polls the state
+_POLLS_PER_LEASE = 4
+_MAX_SLICE_SECONDS = 6 * 3600.0
 _STATE_ATTEMPTS = 5
 
 log = get_log(__name__)
 
 
 def _nothing(error: BaseException) -> None:
-    """Nobody wants to hear of errors."""
+    """Report no errors."""
 
 
-def _sees_all() -> ErrorResult | None:
-    """The tables that a worker knows are all that its configuration has."""
+def _discovery_complete() -> ErrorResult | None:
+    """The worker knows all tables of its configuration."""
     return None
 
 
@@ -60,161 +60,160 @@ def _no_replay(table: str, replay: Replay) -> ReplayStep:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a worker lives in.
+class WorkerDependencies:
+    """Everything that the worker loop calls.
 
-    `advance` merges one slice of a table, or finds that there is none; `replay` does one step of what a person asked
-    for. Both raise errors of `icemirror.errors`.
-    `timer`: seconds, in which the start of Spark takes no time.
-    `tables` are those that the worker knows, and `blind` says why they may not be all; `stopping` turns true when it
-    shall give back what it has and end; `report` hears of every failure.
+    `advance` does the next step of a table, `replay` the next step of a requested replay; both raise errors of
+    `icemirror.errors`. `timer`: seconds, without the time that Spark took to start. `tables` are those that the worker
+    knows, `discovery_error` says why they may not be all. `stopping` is true once the worker has to release what it
+    holds and end. `report` receives every failure.
     """
 
     store: Store
     policy: Policy
     limits: Limits
-    advance: Callable[[str], Advance]
-    tables: Callable[[], Names]
+    advance: Callable[[str], StepResult]
+    tables: Callable[[], KnownTables]
     stopping: Callable[[], bool]
-    blind: Callable[[], ErrorResult | None] = _sees_all
+    discovery_error: Callable[[], ErrorResult | None] = _discovery_complete
     replay: Callable[[str, Replay], ReplayStep] = _no_replay
     report: Callable[[BaseException], None] = _nothing
     clock: Callable[[], float] = time.time
     timer: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
-    longest_slice_seconds: float = _LONGEST_SLICE_SECONDS
+    max_slice_seconds: float = _MAX_SLICE_SECONDS
 
 
-def run_worker(me: Holder, around: Surroundings) -> None:
-    """Takes the slot (or finds it taken and ends at once), serves tables, lingers, and gives the slot back.
+def run_worker(me: WorkerId, deps: WorkerDependencies) -> None:
+    """Take the slot (or end at once if it is taken), serve tables, linger, and release the slot.
 
-    Nothing but the state is touched before the slot is taken: what `advance` needs may be made at its first call.
+    Only the state is touched before the slot is taken: `advance` may open what it needs at its first call.
     """
     worker, turn = Worker(me), None
-    last: LastLook | None = None
+    last: LastPoll | None = None
     with bind(run=me.run_id):
-        while worker.doing is not Doing.END:
-            if worker.doing is Doing.MERGE and worker.turn is not None:
-                turn = turn or Turn(worker.turn.table, me.run_id, around.clock, around.timer)
+        while worker.doing is not Phase.END:
+            if worker.doing is Phase.MERGE and worker.turn is not None:
+                turn = turn or Turn(worker.turn.table, me.run_id, deps.clock, deps.timer)
                 with bind(table=turn.table):
-                    worker = _merge(worker, turn, around)
+                    worker = _merge(worker, turn, deps)
                 continue
-            mark = ""
-            if worker.doing is Doing.LINGER:
-                around.sleep(_LOOK_SECONDS)
-                mark = _mark(around)
-                if last and last.still_holds(mark, around.clock()) and not around.stopping():
+            token = ""
+            if worker.doing is Phase.LINGER:
+                deps.sleep(_POLL_SECONDS)
+                token = _change_token(deps)
+                if last and last.is_fresh(token, deps.clock()) and not deps.stopping():
                     continue
-            event = tell(worker, _moment(turn, around), around.limits)
-            answer = _tell(worker.doing, event, around)
-            if isinstance(event, PassedBy):
-                log.warning("a table waits that this job does not know", table=event.table)
-            worker = told(worker, event, answer, around.limits)
-            last = _last_look(worker, answer, mark, around)
-            if turn is not None and (worker.doing is not Doing.MERGE or isinstance(event, TurnEnded)):
-                _record(turn, around)
+            event = next_event(worker, _worker_input(turn, deps), deps.limits)
+            answer = _apply(worker.doing, event, deps)
+            if isinstance(event, Declined):
+                log.warning("unknown table waits", table=event.table)
+            worker = transition(worker, event, answer, deps.limits)
+            last = _last_poll(worker, answer, token, deps)
+            if turn is not None and (worker.doing is not Phase.MERGE or isinstance(event, TurnEnded)):
+                _record(turn, deps)
                 turn = None
-        if turn is not None:  # fenced during a slice: what was committed before is still worth telling
-            _record(turn, around)
+        if turn is not None:  # fenced during a slice: earlier commits still belong into the history
+            _record(turn, deps)
         log.info("worker ended")
 
 
-def _mark(around: Surroundings) -> str:
-    """The store's mark, read before the rows are: what comes in between shows the next time."""
+def _change_token(deps: WorkerDependencies) -> str:
+    """The store's change token, read before the rows: a change in between shows at the next poll."""
     try:
-        return around.store.mark()
+        return deps.store.mark()
     except Transient:
         return ""
 
 
-def _last_look(worker: Worker, answer: Action, mark: str, around: Surroundings) -> LastLook | None:
-    """What the worker, if it lingers, has seen. None: it shall look again at once."""
-    if worker.doing is not Doing.LINGER or not isinstance(answer, Idle) or not mark:
+def _last_poll(worker: Worker, answer: Action, token: str, deps: WorkerDependencies) -> LastPoll | None:
+    """What a lingering worker saw at its last poll; None if it has to poll again at once."""
+    if worker.doing is not Phase.LINGER or not isinstance(answer, Idle) or not token:
         return None
-    now, behind = around.clock(), worker.behind_seconds
-    ends_at = (worker.idle_since or 0.0) - behind + around.limits.linger_seconds
+    now, behind = deps.clock(), worker.clock_offset_seconds
+    ends_at = (worker.idle_since or 0.0) - behind + deps.limits.linger_seconds
     due_at = None if answer.due_at is None else answer.due_at - behind
-    most_seconds = min(MOST_SECONDS, around.policy.lease_seconds / _LOOKS_A_LEASE)
-    return LastLook(mark, now, due_at, ends_at, most_seconds)
+    max_seconds = min(MAX_POLL_SECONDS, deps.policy.lease_seconds / _POLLS_PER_LEASE)
+    return LastPoll(token, now, due_at, ends_at, max_seconds)
 
 
-def _tell(doing: Doing, event: Event, around: Surroundings) -> Action:
-    """Applies the event; a state that does not answer is asked again a few times."""
+def _apply(doing: Phase, event: Event, deps: WorkerDependencies) -> Action:
+    """Apply an event to the state; retry a few times while the store is unreachable."""
     reach(f"worker-{doing}")
     for attempt in range(1, _STATE_ATTEMPTS):
         try:
-            (answer,) = apply(around.store, event, around.policy, around.sleep).actions
+            (answer,) = apply(deps.store, event, deps.policy, deps.sleep).actions
             break
         except Transient as error:
-            log.warning("the state does not answer", reason=str(error), attempt=attempt)
-            around.sleep(2.0**attempt * (0.5 + around.jitter() / 2))
+            log.warning("state unreachable, retrying", reason=str(error), attempt=attempt)
+            deps.sleep(2.0**attempt * (0.5 + deps.jitter() / 2))
     else:
-        (answer,) = apply(around.store, event, around.policy, around.sleep).actions
+        (answer,) = apply(deps.store, event, deps.policy, deps.sleep).actions
     reach(f"worker-{doing}-done")
     return answer
 
 
-def _merge(worker: Worker, turn: Turn, around: Surroundings) -> Worker:
+def _merge(worker: Worker, turn: Turn, deps: WorkerDependencies) -> Worker:
     reach("worker-merge")
     with Heartbeat(
         worker.me,
-        around.store,
-        around.policy,
-        lambda: around.clock() + worker.behind_seconds,
-        around.longest_slice_seconds,
+        deps.store,
+        deps.policy,
+        lambda: deps.clock() + worker.clock_offset_seconds,
+        deps.max_slice_seconds,
     ) as heartbeat:
-        outcome = _advance(turn, worker.turn.replay if worker.turn else None, around)
+        outcome = _advance(turn, worker.turn.replay if worker.turn else None, deps)
     reach("worker-merge-done")
     if heartbeat.lost:
-        log.warning("the slot is another worker's by now: stopping")
+        log.warning("slot taken by another worker, stopping")
         return fenced(worker)
-    after = merged(worker, outcome, around.limits)
-    if after.doing is Doing.FAIL and turn.error is None:  # overtaken once too often
+    after = merged(worker, outcome, deps.limits)
+    if after.doing is Phase.FAIL and turn.error is None:  # too many conflicts
         turn.error = after.error
         log.warning("merge failed", reason=after.error.message if after.error else "")
     return after
 
 
-def _advance(turn: Turn, replay: Replay | None, around: Surroundings) -> MergeOutcome:
-    """One slice; whatever goes wrong is the failure of this table, and the others go on."""
+def _advance(turn: Turn, replay: Replay | None, deps: WorkerDependencies) -> MergeOutcome:
+    """Do one step; any error fails this table only, and the other tables go on."""
     try:
-        step = around.replay(turn.table, replay) if replay else around.advance(turn.table)
+        step = deps.replay(turn.table, replay) if replay else deps.advance(turn.table)
     except Conflict as error:
-        return Overtaken(failure_of(error, MORE_IN_LOG))
+        return MergeConflict(to_error_result(error, LOG_HINT))
     except IcemirrorError as error:
         log.failure("merge failed", error)
-        around.report(error)
-        turn.error = failure_of(error, MORE_IN_LOG)
+        deps.report(error)
+        turn.error = to_error_result(error, LOG_HINT)
         return MergeFailed(turn.error)
     except Exception as error:
         log.failure("merge failed unexpectedly", error)
-        around.report(error)
-        turn.error = failure_of(error, MORE_IN_LOG)
+        deps.report(error)
+        turn.error = to_error_result(error, LOG_HINT)
         return MergeFailed(turn.error)
     if isinstance(step, ReplayStep):
         turn.note_replay(step)
         return ReplayDone(step.progress) if step.done else SliceDone(step.progress)
     turn.note(step)
-    return NothingLeft(step.head) if isinstance(step, UpToDate) else SliceDone()
+    return MergedToHead(step.head) if isinstance(step, NothingToMerge) else SliceDone()
 
 
-def _record(turn: Turn, around: Surroundings) -> None:
-    """For status and metrics only: a state that does not take it does not stop the worker."""
+def _record(turn: Turn, deps: WorkerDependencies) -> None:
+    """Record a turn for status and metrics; a failure does not stop the worker."""
     try:
-        around.store.record_result(turn.result())
+        deps.store.record_result(turn.result())
     except Transient as error:
         log.warning("result not recorded", reason=str(error))
 
 
-def _moment(turn: Turn | None, around: Surroundings) -> Moment:
-    return Moment(
-        now=around.clock(),
-        jitter=around.jitter(),
-        tables=around.tables(),
+def _worker_input(turn: Turn | None, deps: WorkerDependencies) -> WorkerInput:
+    return WorkerInput(
+        now=deps.clock(),
+        jitter=deps.jitter(),
+        tables=deps.tables(),
         position=turn.position if turn else None,
         left=turn.left if turn else None,
         run=turn.summary() if turn else None,
-        stopping=around.stopping(),
-        blind=around.blind(),
+        stopping=deps.stopping(),
+        blind=deps.discovery_error(),
     )

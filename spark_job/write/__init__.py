@@ -1,1 +1,1 @@
-"""Rows and deletes as files of the mirror."""
+"""Write data files and deletes of the mirror."""

@@ -1,4 +1,7 @@
-"""Write: the deletes of the rows that go; position deletes (format v2) with bounds that let readers skip them."""
+"""Write the deletes of removed rows: deletion vectors (format v3), or position delete files (format v2).
+
+Position delete files carry bounds, by which readers skip those of other data files.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.metadata import TableMetadata
 
-from spark_job.files.round_trips import for_each
-from spark_job.iceberg.file_locations import file_locations
-from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveFile
+from spark_job.iceberg.live_files import DELETED_PATH_ID, DELETED_POS_ID, LiveFile
+from spark_job.iceberg.write_properties import file_locations
+from spark_job.storage.parallel import map_parallel
 from spark_job.write.position_deletes import remember_deletes
 from spark_job.write.vectors import write_vectors
 
@@ -29,29 +32,29 @@ _SCHEMA = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(DELETED_POS_ID)}),
     ]
 )
-# Rows of few data files, and of one that loses many, go to a delete file that is about nothing else: whoever reads
-# another data file need not read them. All others share one in their partition: a merge that touches a hundred data
-# files must not write a hundred files.
-_MOST_FILES = 4
-_FEW_OF_ONE, _MANY_OF_ONE = 32, 1000
-_MUCH_OF_ALL = 1 / 8
+# A data file gets its own delete file if few data files lose rows, or if it loses many: readers of other data files
+# then need not read these deletes. All others share one delete file per partition, so that a merge that touches a
+# hundred data files does not write a hundred delete files.
+_MAX_SEPARATE_FILES = 4
+_MIN_OWN_ROWS, _MAX_SHARED_ROWS = 32, 1000
+_OWN_FILE_SHARE = 1 / 8
 _MANY_ROWS = 100_000
 
 
 def write_deletes(
     io: FileIO,
     metadata: TableMetadata,
-    doomed: Mapping[str, NDArray[np.int64]],
+    removed: Mapping[str, NDArray[np.int64]],
     live: Mapping[str, LiveFile],
     written: list[str] | None = None,
 ) -> list[DataFile]:
-    """Delete files for positions by data file; each set of positions is ascending and free of doubles.
+    """Write deletes for positions by data file; the positions of each file must be ascending and distinct.
 
-    Paths are noted in `written` before they are written, for whoever has to clean up after a failure.
+    Paths are appended to `written` first, so that the caller can discard the files if the commit fails.
     """
     if metadata.format_version >= 3:
-        return write_vectors(io, metadata, doomed, live, written)
-    groups = group_files({path: len(rows) for path, rows in doomed.items()}, live)
+        return write_vectors(io, metadata, removed, live, written)
+    groups = group_files({path: len(rows) for path, rows in removed.items()}, live)
     locations = file_locations(metadata.location, metadata.properties)
     targets = [locations.new_data_location(f"{uuid.uuid4()}-deletes.parquet") for _ in groups]
     if written is not None:
@@ -59,39 +62,39 @@ def write_deletes(
 
     def write(file: tuple[str, Sequence[str]]) -> DataFile:
         target, paths = file
-        return _write_file(io, target, paths, doomed, live[paths[0]])
+        return _write_file(io, target, paths, removed, live[paths[0]])
 
-    many = sum(map(len, doomed.values())) > _MANY_ROWS
-    return for_each(write, list(zip(targets, groups, strict=True)), metadata.location, heavy=many)
+    many = sum(map(len, removed.values())) > _MANY_ROWS
+    return map_parallel(write, list(zip(targets, groups, strict=True)), metadata.location, heavy=many)
 
 
 def group_files(rows: Mapping[str, int], live: Mapping[str, LiveFile]) -> list[list[str]]:
-    """The data files, by how many of their rows go, whose deletes go to one file. Pure."""
-    if len(rows) <= _MOST_FILES:
+    """Group the data files, given how many rows each loses, whose deletes share one delete file. Pure."""
+    if len(rows) <= _MAX_SEPARATE_FILES:
         return [[path] for path in rows]
-    many = min(_MANY_OF_ONE, max(_FEW_OF_ONE, _MUCH_OF_ALL * sum(rows.values())))
-    own = [[path] for path, count in rows.items() if count >= many]
+    many = min(_MAX_SHARED_ROWS, max(_MIN_OWN_ROWS, _OWN_FILE_SHARE * sum(rows.values())))
+    separate = [[path] for path, count in rows.items() if count >= many]
     partitions: dict[tuple[int, object], list[str]] = {}
     for path in sorted(path for path, count in rows.items() if count < many):
         partitions.setdefault((live[path].spec_id, live[path].partition), []).append(path)
-    return [*own, *partitions.values()]
+    return [*separate, *partitions.values()]
 
 
 def _write_file(
     io: FileIO,
     location: str,
     paths: Sequence[str],
-    doomed: Mapping[str, NDArray[np.int64]],
+    removed: Mapping[str, NDArray[np.int64]],
     target: LiveFile,
 ) -> DataFile:
-    positions = [doomed[path] for path in paths]
+    positions = [removed[path] for path in paths]
     count = sum(map(len, positions))
-    every = np.concatenate(positions)
-    lengths = pa.array(np.repeat(np.arange(len(paths), dtype=np.int32), [len(part) for part in positions]))
-    names = pa.DictionaryArray.from_arrays(lengths, pa.array(paths)).cast(pa.string())
+    all_positions = np.concatenate(positions)
+    path_numbers = np.repeat(np.arange(len(paths), dtype=np.int32), [len(rows) for rows in positions])
+    names = pa.DictionaryArray.from_arrays(pa.array(path_numbers), pa.array(paths)).cast(pa.string())
     output = io.new_output(location)
     with output.create() as stream:
-        table = pa.table([names, pa.array(every)], schema=_SCHEMA)
+        table = pa.table([names, pa.array(all_positions)], schema=_SCHEMA)
         pq.write_table(table, stream, compression="zstd", write_page_checksum=True)
     remember_deletes(location, dict(zip(paths, positions, strict=True)))
     file = DataFile.from_args(
@@ -103,11 +106,11 @@ def _write_file(
         file_size_in_bytes=len(output),
         lower_bounds={
             DELETED_PATH_ID: paths[0].encode(),
-            DELETED_POS_ID: struct.pack("<q", int(every.min())),
+            DELETED_POS_ID: struct.pack("<q", int(all_positions.min())),
         },
         upper_bounds={
             DELETED_PATH_ID: paths[-1].encode(),
-            DELETED_POS_ID: struct.pack("<q", int(every.max())),
+            DELETED_POS_ID: struct.pack("<q", int(all_positions.max())),
         },
     )
     file.spec_id = target.spec_id

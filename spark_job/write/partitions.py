@@ -1,4 +1,4 @@
-"""The partitions of rows: their values as Iceberg stores them, and which rows belong to each."""
+"""Split rows by partition, with the partition values as Iceberg stores them."""
 
 from __future__ import annotations
 
@@ -16,57 +16,59 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType
 
 from icemirror.errors import Invalid
-from spark_job.key_index.keys import Indices
+from spark_job.index.keys import Indices
 from spark_job.write.transform_columns import transform_column
 
-_LONGEST_FOLDER = 200  # bytes; file systems allow 255
-_LONGEST_PATH = 500  # bytes, of all folders of a partition; object stores allow 1,024 for a whole name
+_MAX_FOLDER_BYTES = 200  # file systems allow 255
+_MAX_PATH_BYTES = 500  # of all folders of a partition; object stores allow 1,024 for a whole name
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition: its record for the manifest, and the folders that people expect of it."""
+    """One partition: its record for the manifest, and its folders in Hive style."""
 
     record: Record
     path: str
 
     def to_path(self) -> str:
-        """What a location provider asks of a partition."""
+        """Return the folders; a location provider calls this."""
         return self.path
 
     def location(self, locations: LocationProvider, name: str) -> str:
-        """Where a data file of the partition goes; values that are too long for folders are left out."""
-        fits = len(self.path.encode()) <= _LONGEST_PATH and all(
-            len(folder.encode()) <= _LONGEST_FOLDER for folder in self.path.split("/")
+        """Return the location of a new data file; folders with names that are too long are omitted."""
+        fits = len(self.path.encode()) <= _MAX_PATH_BYTES and all(
+            len(folder.encode()) <= _MAX_FOLDER_BYTES for folder in self.path.split("/")
         )
         key = cast(PartitionKey, self) if self.path and fits else None
         return locations.new_data_location(name, key)
 
 
 @dataclass(frozen=True)
-class Split:
-    """Rows by partition: the places of all rows, one partition after the other, and how many each has."""
+class PartitionedRows:
+    """Row numbers grouped by partition, and how many rows each partition has."""
 
-    places: Indices
+    indices: Indices
     partitions: Sequence[Partition]
     counts: Sequence[int]
 
 
-def split_rows(rows: pa.Table, places: Indices, schema: Schema, spec: PartitionSpec) -> Split:
-    """The rows by partition, in one pass however many there are; within each they keep the order of `places`."""
+def split_rows(rows: pa.Table, indices: Indices, schema: Schema, spec: PartitionSpec) -> PartitionedRows:
+    """Group the rows by partition in one pass; within a partition they keep the order of `indices`."""
     if not spec.fields:
-        return Split(places, [Partition(Record(), "")], [len(places)])
+        return PartitionedRows(indices, [Partition(Record(), "")], [len(indices)])
     values = [
-        transform_column(rows, schema, field.source_id, field.transform).take(pa.array(places))
+        transform_column(rows, schema, field.source_id, field.transform).take(pa.array(indices))
         for field in spec.fields
     ]
     names = [f"p{number}" for number in range(len(values))]
-    keyed = pa.table([*values, pa.array(places)], names=[*names, "place"])
-    grouped = keyed.group_by(names, use_threads=False).aggregate([("place", "list")])
-    records = [Record(*of_one) for of_one in zip(*(grouped[name].to_pylist() for name in names), strict=True)]
+    keyed = pa.table([*values, pa.array(indices)], names=[*names, "index"])
+    grouped = keyed.group_by(names, use_threads=False).aggregate([("index", "list")])
+    records = [
+        Record(*partition) for partition in zip(*(grouped[name].to_pylist() for name in names), strict=True)
+    ]
     _require_fitting(records, schema, spec)
-    lists = grouped["place_list"].combine_chunks()
-    return Split(
+    lists = grouped["index_list"].combine_chunks()
+    return PartitionedRows(
         lists.flatten().to_numpy(),
         [Partition(record, _path(record, schema, spec)) for record in records],
         np.diff(lists.offsets.to_numpy()).tolist(),
@@ -74,7 +76,7 @@ def split_rows(rows: pa.Table, places: Indices, schema: Schema, spec: PartitionS
 
 
 def _path(record: Record, schema: Schema, spec: PartitionSpec) -> str:
-    """The folders of a partition; none where it is of a day that Python has no name for."""
+    """Return the folders of a partition; none for a day outside of Python's calendar."""
     try:
         return spec.partition_to_path(record, schema)
     except OverflowError:
@@ -82,14 +84,16 @@ def _path(record: Record, schema: Schema, spec: PartitionSpec) -> str:
 
 
 def _require_fitting(records: Sequence[Record], schema: Schema, spec: PartitionSpec) -> None:
-    """Refuses decimals that got more digits than their type has, by being truncated: −9 to a hundred is −100."""
-    for place, (field, typed) in enumerate(zip(spec.fields, spec.partition_type(schema).fields, strict=True)):
+    """Refuse decimals that truncation gives more digits than their type has: −9 truncated to 100 is −100."""
+    for number, (field, typed) in enumerate(
+        zip(spec.fields, spec.partition_type(schema).fields, strict=True)
+    ):
         kind = typed.field_type
         if isinstance(kind, DecimalType) and any(
             isinstance(value, Decimal) and len(value.as_tuple().digits) > kind.precision
-            for value in (record[place] for record in records)
+            for value in (record[number] for record in records)
         ):
             raise Invalid(
                 f"the mirror is partitioned by {field.transform} of a column of type {kind}, which gives values of "
-                "more digits than that; no Iceberg writer can write them. Partition it by a smaller number."
+                "more digits than that; no Iceberg writer can write them. Partition it by a smaller width."
             )

@@ -1,4 +1,4 @@
-"""Files of position deletes (format v2), read: the deleted rows of each data file that they are about."""
+"""Read position delete files (format v2): the deleted positions of each data file."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt
 from spark_job.columns.parquet_columns import open_parquet, read_columns
-from spark_job.files.immutable import ReadOnce
-from spark_job.iceberg.view import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
+from spark_job.iceberg.live_files import DELETED_PATH_ID, DELETED_POS_ID, LiveDelete, LiveFile
+from spark_job.storage.immutable_cache import FileCache
 
 Positions = NDArray[np.int64]
 
-_MOST_ROWS = 2_000_000  # that are remembered
+_MAX_CACHED_ROWS = 2_000_000
 
-_known: ReadOnce[Mapping[str, Positions]] = ReadOnce(
-    _MOST_ROWS, lambda found: 1 + sum(map(len, found.values()))
+_cache: FileCache[Mapping[str, Positions]] = FileCache(
+    _MAX_CACHED_ROWS, lambda found: 1 + sum(map(len, found.values()))
 )
 
 
 def remember_deletes(path: str, positions: Mapping[str, Positions]) -> None:
-    """Spares the merges of this process reading what it has written itself, which they soon write anew."""
-    _known.put(path, positions)
+    """Cache deletes that this process has just written: later merges rewrite them soon."""
+    _cache.put(path, positions)
 
 
 def files_by_delete(files: Iterable[LiveFile]) -> Mapping[LiveDelete, list[LiveFile]]:
-    """What each delete is about, among these data files."""
-    about: dict[LiveDelete, list[LiveFile]] = defaultdict(list)
+    """Return the data files, among these, that each delete applies to."""
+    targets: dict[LiveDelete, list[LiveFile]] = defaultdict(list)
     for file in files:
         for delete in file.deletes:
-            about[delete].append(file)
-    return about
+            targets[delete].append(file)
+    return targets
 
 
 def read_position_deletes(io: FileIO, wanted: tuple[LiveDelete, Sequence[LiveFile]]) -> dict[str, Positions]:
-    """What a delete says about each of some data files, as it stands there: a row may be named twice.
+    """Return the positions that a delete file names for each of its live data files; a position may occur twice.
 
-    Of other data files, which a delete may outlive, nothing is told.
+    Data files that are no longer in the table are ignored.
     """
     delete, targets = wanted
-    found = _known.get(delete.path, lambda: _read(io, delete))
+    found = _cache.get(delete.path, lambda: _read(io, delete))
     for target in targets:
         _check(delete, target, found.get(target.path, np.empty(0, np.int64)))
     return {target.path: found[target.path] for target in targets}
@@ -53,12 +53,12 @@ def _read(io: FileIO, delete: LiveDelete) -> Mapping[str, Positions]:
     with open_parquet(io, delete.path, delete.rows) as parquet:
         names, positions = read_columns(parquet, delete.path, (DELETED_PATH_ID, DELETED_POS_ID))
     if names.null_count or positions.null_count:
-        raise Corrupt(f"{delete.path}: has deletes that do not name a row")
+        raise Corrupt(f"{delete.path}: contains deletes without a data file or position")
     encoded = names.dictionary_encode()
-    place = encoded.indices.to_numpy()
-    order = np.argsort(place, kind="stable")
+    path_numbers = encoded.indices.to_numpy()
+    order = np.argsort(path_numbers, kind="stable")
     paths = encoded.dictionary.to_pylist()
-    edges = np.searchsorted(place[order], np.arange(1, len(paths)))
+    edges = np.searchsorted(path_numbers[order], np.arange(1, len(paths)))
     return dict(zip(paths, np.split(positions.to_numpy()[order], edges), strict=False))
 
 

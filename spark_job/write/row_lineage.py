@@ -1,7 +1,7 @@
 """Row lineage (format v3): an updated row keeps the `_row_id` of the row that it replaces.
 
-A row's id is what the column `_row_id` of its file says; where that is NULL or missing, the file's first row id plus
-the row's position. New rows have NULL, and the snapshot numbers them.
+A row's id is the value of the column `_row_id` in its file. If that is NULL or missing, it is the file's first row id
+plus the row's position. New rows have NULL, and the snapshot assigns their ids.
 Spec: https://iceberg.apache.org/spec/#row-lineage
 """
 
@@ -16,67 +16,69 @@ from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
 from icemirror.errors import Corrupt
-from spark_job.columns.parquet_columns import column_names, open_parquet, read_at
+from spark_job.columns.parquet_columns import column_names, open_parquet, read_rows_at
 from spark_job.columns.projection import FIELD_ID
-from spark_job.files.round_trips import for_each
 from spark_job.iceberg.lineage_columns import LINEAGE_COLUMNS, ROW_ID
-from spark_job.key_index.keys import Indices
+from spark_job.index.keys import Indices
+from spark_job.storage.parallel import map_parallel
 
 
-def old_row_ids(
+def read_row_ids(
     io: FileIO,
     paths: Sequence[str],
     first_row_ids: Sequence[int | None],
     file: NDArray[np.int32],
     pos: NDArray[np.int64],
 ) -> pa.Array:
-    """The ids of the rows at (file, pos), in any order; NULL where there is no row (file < 0) or it has no id."""
+    """Return the ids of the rows at (file, pos), in any order; NULL for file < 0, or if a row has no id."""
     ids = np.zeros(len(file), dtype=np.int64)
     known = np.zeros(len(file), dtype=np.bool_)
     order = np.lexsort((pos, file))
     order = order[file[order] >= 0]
     ordinals, starts = np.unique(file[order], return_index=True)
 
-    def read(piece: tuple[int, Indices]) -> None:
-        ordinal, places = piece
+    def read(group: tuple[int, Indices]) -> None:
+        ordinal, rows = group
         first = first_row_ids[ordinal]
         if first is not None:
-            ids[places] = first + pos[places]
-            known[places] = True
-        written = _written_ids(io, paths[ordinal], pos[places])
+            ids[rows] = first + pos[rows]
+            known[rows] = True
+        written = _written_ids(io, paths[ordinal], pos[rows])
         if written is not None:
-            there = written.is_valid().to_numpy(zero_copy_only=False)
-            ids[places[there]] = written.drop_null().to_numpy()
-            known[places[there]] = True
+            valid = written.is_valid().to_numpy(zero_copy_only=False)
+            ids[rows[valid]] = written.drop_null().to_numpy()
+            known[rows[valid]] = True
 
-    pieces = list(zip(ordinals.tolist(), np.split(order, starts[1:]), strict=True)) if len(ordinals) else []
-    for_each(read, pieces, paths[pieces[0][0]] if pieces else "")
+    groups = list(zip(ordinals.tolist(), np.split(order, starts[1:]), strict=True)) if len(ordinals) else []
+    map_parallel(read, groups, paths[groups[0][0]] if groups else "")
     return pa.array(ids, mask=~known)
 
 
 def _written_ids(io: FileIO, path: str, rows: NDArray[np.int64]) -> pa.Array | None:
-    """What the file itself says of these rows, which must be ascending."""
+    """Return the ids that the file stores for these rows, which must be ascending; None if it stores none."""
     with open_parquet(io, path) as parquet:
         if ROW_ID not in column_names(parquet, path):
             return None
-        (written,) = read_at(parquet, path, (ROW_ID,), rows)
+        (written,) = read_rows_at(parquet, path, (ROW_ID,), rows)
     return written
 
 
-def settle_lineage(rows: pa.Table, first_row_id: int, number: int, positions: NDArray[np.int64]) -> pa.Table:
-    """The rows of one file with the lineage that they inherit from it written out, since they move to another."""
+def materialize_lineage(
+    rows: pa.Table, first_row_id: int, number: int, positions: NDArray[np.int64]
+) -> pa.Table:
+    """Write out the lineage that the rows inherit from their file, because they move to another one."""
     inherited = {
         "_row_id": pa.array(first_row_id + positions),
         "_last_updated_sequence_number": pa.scalar(number),
     }
     for name, value in inherited.items():
-        place = rows.column_names.index(name)
-        rows = rows.set_column(place, rows.field(place), pc.coalesce(rows[name], value))
+        column = rows.column_names.index(name)
+        rows = rows.set_column(column, rows.field(column), pc.coalesce(rows[name], value))
     return rows
 
 
 def with_row_ids(rows: pa.Table, row_ids: pa.Array) -> pa.Table:
-    """The rows with their ids, and with the sequence number of their last change to be inherited."""
+    """Return the rows with their ids; the sequence number of their last change is inherited from the file."""
     if len(row_ids) != rows.num_rows:
         raise Corrupt(f"{len(row_ids)} row ids for {rows.num_rows} rows")
     for (name, field_id), values in zip(

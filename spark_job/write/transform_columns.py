@@ -1,8 +1,8 @@
-"""The values of a partition or sort field: a column of the rows under one of Iceberg's transforms.
+"""Apply Iceberg's transforms to columns: the values of partition and sort fields.
 
-PyIceberg hands all of them to its Rust library. Calculated here is what that one has no answer for, or another one
-than the specification: dates beyond its calendar, nanoseconds before 1970, and numbers that fall below the least of
-their type.
+PyIceberg delegates them to its Rust library. This module calculates those that the library does not support, or for
+which it deviates from the specification: dates outside of its calendar, nanoseconds before 1970, and numbers that
+underflow their type.
 """
 
 from __future__ import annotations
@@ -32,50 +32,50 @@ from pyiceberg.types import (
     TimestamptzNanoType,
 )
 
-from spark_job.iceberg.leaf_columns import leaf_columns, physical
+from spark_job.iceberg.leaf_columns import leaf_columns, to_physical
 
 _DAY_MICROS = 86_400_000_000
 _MICRO_NANOS = 1000
 _NANOSECONDS = (TimestampNanoType, TimestamptzNanoType)
 
-# Numbers as Iceberg stores them → the same number of them, transformed.
+# Maps numbers, as Iceberg stores them, to as many transformed numbers.
 _Calculation = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def transform_column(
     rows: pa.Table, schema: Schema, source_id: int, transform: Transform[Any, Any]
 ) -> pa.ChunkedArray:
-    """Plain numbers, bytes and text; the source may lie inside of structs."""
+    """Return the transformed values as plain numbers, bytes and text; the source may be nested in structs."""
     source = next(leaf for leaf in leaf_columns(schema) if leaf.field_id == source_id)
     column, kind = source.of(rows), source.kind
     match transform:
         case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
             return _calculate(
-                physical(column), lambda numbers: _since_1970(numbers, kind, transform), pa.int32()
+                to_physical(column), lambda numbers: _since_1970(numbers, kind, transform), pa.int32()
             )
         case TruncateTransform() if isinstance(kind, IntegerType | LongType):
             width = transform.width
             return _calculate(column, lambda numbers: numbers - numbers % width, column.type)
         case BucketTransform() if isinstance(kind, _NANOSECONDS):
-            # The spec, "Appendix B": hashed as microseconds are.
-            column = _calculate(physical(column), lambda numbers: numbers // _MICRO_NANOS, pa.int64())
+            # The spec, "Appendix B": hashed like microseconds.
+            column = _calculate(to_physical(column), lambda numbers: numbers // _MICRO_NANOS, pa.int64())
     if pa.types.is_large_binary(column.type):
-        column = column.cast(pa.binary())  # all that the transforms of PyIceberg take
-    return physical(transform.pyarrow_transform(kind)(column))
+        column = column.cast(pa.binary())  # the only binary type that PyIceberg's transforms accept
+    return to_physical(transform.pyarrow_transform(kind)(column))
 
 
 def _calculate(column: pa.ChunkedArray, calculate: _Calculation, into: pa.DataType) -> pa.ChunkedArray:
-    """NULL stays NULL. What does not fit into the type wraps around, as in Iceberg Java."""
+    """Apply a calculation to all values but NULL. Overflow wraps around, as in Iceberg Java."""
     chunks = []
     for chunk in column.chunks:
         numbers = calculate(chunk.fill_null(0).to_numpy(zero_copy_only=False))
-        absent = chunk.is_null().to_numpy(zero_copy_only=False)
-        chunks.append(pa.array(numbers.astype(into.to_pandas_dtype()), into, mask=absent))
+        nulls = chunk.is_null().to_numpy(zero_copy_only=False)
+        chunks.append(pa.array(numbers.astype(into.to_pandas_dtype()), into, mask=nulls))
     return pa.chunked_array(chunks, into)
 
 
 def _since_1970(numbers: NDArray[Any], kind: PrimitiveType, transform: Transform[Any, Any]) -> NDArray[Any]:
-    """Whole years, months, days or hours; those before 1970 are negative."""
+    """Return whole years, months, days or hours since 1970; negative before that."""
     per_day = 1 if isinstance(kind, DateType) else _DAY_MICROS
     if isinstance(kind, _NANOSECONDS):
         per_day *= _MICRO_NANOS

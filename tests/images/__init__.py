@@ -1,1 +1,1 @@
-"""Images, really built and run: `make images`."""
+"""Builds the images and runs them: `make images`."""

@@ -1,4 +1,4 @@
-"""Builds and runs images without a daemon: buildah in a folder of its own, on a Debian base made by debootstrap."""
+"""Builds and runs images without a daemon: buildah with a separate store, on a Debian base from debootstrap."""
 
 from __future__ import annotations
 
@@ -14,44 +14,49 @@ from tests.unit.house.tracked import ROOT
 
 _DEBIAN = "bookworm"
 _BASE = "localhost/python-base"
-_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")  # of a registry behind a proxy of one's own
+_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")  # for a registry behind a proxy
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Its images are in `folder`."""
+    """Builds images with a store in `folder`."""
 
     folder: Path
 
     def build(self, target: str) -> str:
-        """The name of the image of a target of the Dockerfile."""
+        """Build a target of the Dockerfile and return the image's name."""
         name = f"localhost/icemirror-{target}"
-        seen = ["--volume", f"{_CERTIFICATES}:{_CERTIFICATES}:ro", "--env", f"PIP_CERT={_CERTIFICATES}"]
+        certificates = [
+            "--volume",
+            f"{_CERTIFICATES}:{_CERTIFICATES}:ro",
+            "--env",
+            f"PIP_CERT={_CERTIFICATES}",
+        ]
         self._do(
-            "build", "--isolation", "chroot", "--network", "host", *seen,
+            "build", "--isolation", "chroot", "--network", "host", *certificates,
             "--build-arg", f"PYTHON_BASE={_BASE}", "--target", target, "--tag", name, str(ROOT),
         )  # fmt: skip
         return name
 
     def inspect(self, image: str, template: str) -> str:
-        """What is told of an image, by a template of Go."""
+        """Return a property of an image, by a Go template."""
         return self._do("inspect", "--type", "image", "--format", template, image).strip()
 
     def start(self, image: str) -> Container:
-        """A container of the image, in which nothing runs yet."""
+        """Return a container of the image, in which no process runs yet."""
         return Container(self, self._do("from", "--pull-never", image).strip())
 
     def make_base(self) -> None:
-        """Debian with Python, as little as that can be."""
+        """Create the base image: a minimal Debian with Python."""
         root = fetch_once(f"servers/debian-{_DEBIAN}-python", _debootstrap)
-        made = self._do("from", "scratch").strip()
-        self._do("add", "--quiet", made, str(root), "/")
-        self._do("commit", "--quiet", made, _BASE)
-        self._do("rm", made)
+        container = self._do("from", "scratch").strip()
+        self._do("add", "--quiet", container, str(root), "/")
+        self._do("commit", "--quiet", container, _BASE)
+        self._do("rm", container)
 
     def _command(self, *arguments: str) -> list[str]:
-        places = ["--root", str(self.folder / "store"), "--runroot", str(self.folder / "run")]
-        return ["buildah", *places, "--storage-driver", "vfs", *arguments]
+        store = ["--root", str(self.folder / "store"), "--runroot", str(self.folder / "run")]
+        return ["buildah", *store, "--storage-driver", "vfs", *arguments]
 
     def _do(self, *arguments: str) -> str:
         command = self._command(*arguments)
@@ -62,30 +67,28 @@ class Builder:
 
 @dataclass(frozen=True)
 class Container:
-    """Commands run in it one after the other, as the image's user."""
+    """A container that runs commands one after the other, as the image's user."""
 
     builder: Builder
     name: str
 
     def run(self, *command: str, **environ: str) -> str:
-        """What the command printed."""
+        """Run a command and return its output."""
         given = [word for name, value in environ.items() for word in ("--env", f"{name}={value}")]
         return self.builder._do("run", "--isolation", "chroot", *given, self.name, "--", *command)
 
-    def begin(self, *command: str, **environ: str) -> subprocess.Popen[str]:
-        """The command, which goes on."""
+    def start_process(self, *command: str, **environ: str) -> subprocess.Popen[str]:
+        """Start a command and return its process."""
         given = [word for name, value in environ.items() for word in ("--env", f"{name}={value}")]
-        begun = self.builder._command("run", "--isolation", "chroot", *given, self.name, "--", *command)
-        return subprocess.Popen(begun, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        started = self.builder._command("run", "--isolation", "chroot", *given, self.name, "--", *command)
+        return subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def open_builder(folder: Path) -> Builder:
-    """One with a base to build on."""
+    """Return a builder with the base image."""
     missing = [name for name in ("buildah", "debootstrap") if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
-        do_without(
-            f"images are built by root, with buildah and debootstrap of Debian; missing: {missing or 'root'}"
-        )
+        do_without(f"building images requires root, buildah and debootstrap; missing: {missing or 'root'}")
     builder = Builder(folder)
     builder.make_base()
     return builder

@@ -1,4 +1,4 @@
-"""A changelog of two rows in /tmp/lake, made by Python inside of an image, and the configuration that mirrors it."""
+"""A program that creates a changelog with two rows inside an image, and the configuration that mirrors it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ tables: [{{namespace: shop, changelog_table: orders_changelog, mirror_table: ord
 
 
 def make(lake: str) -> str:
-    """The program."""
+    """Return the program that creates the changelog."""
     return MAKE.format(lake=lake)
 
 
 def config(lake: str) -> str:
-    """The configuration."""
+    """Return the configuration."""
     return CONFIG.format(lake=lake)

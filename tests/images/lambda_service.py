@@ -1,4 +1,4 @@
-"""As much of AWS Lambda as a function's image asks for: one event to be had, and a place for its answer."""
+"""A fake of the AWS Lambda runtime API: serves events to a function's image and receives its responses."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _SECONDS = 120
 
 @dataclass
 class LambdaService:
-    """Answers at `address`, which an image is told as AWS_LAMBDA_RUNTIME_API."""
+    """A server at `address`, the value of AWS_LAMBDA_RUNTIME_API."""
 
     address: str
     events: SimpleQueue[str] = field(default_factory=SimpleQueue)
-    answers: SimpleQueue[tuple[str, str]] = field(default_factory=SimpleQueue)
+    responses: SimpleQueue[tuple[str, str]] = field(default_factory=SimpleQueue)
 
     def invoke(self, event: dict[str, Any]) -> Any:
-        """What the function answers to an event."""
+        """Invoke the function with an event and return its response."""
         self.events.put(json.dumps(event))
         try:
-            kind, body = self.answers.get(timeout=_SECONDS)
+            kind, body = self.responses.get(timeout=_SECONDS)
         except Empty:
-            raise AssertionError("the function asked for no event, or did not answer") from None
+            raise AssertionError("the function requested no event or sent no response") from None
         assert kind == "response", f"{kind}: {body}"
         return json.loads(body)
 
 
 @contextmanager
 def lambda_service() -> Iterator[LambdaService]:
-    """One that runs until the end of the block."""
+    """Run the service until the end of the block."""
     service = LambdaService("")
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """The next event; waits for one."""
+            """Wait for the next event and return it."""
             body = service.events.get().encode()
-            if not body:  # the end: who asked for an event, ends too
+            if not body:  # shutdown: the runtime client exits
                 self.close_connection = True
                 return
             self.send_response(200)
@@ -56,15 +56,15 @@ def lambda_service() -> Iterator[LambdaService]:
             self.wfile.write(body)
 
         def do_POST(self) -> None:
-            """…/invocation/1/response, …/invocation/1/error or …/init/error."""
+            """Receive …/invocation/1/response, …/invocation/1/error or …/init/error."""
             body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
-            service.answers.put((self.path.removeprefix(f"/{_VERSION}/runtime/").rpartition("/")[2], body))
+            service.responses.put((self.path.removeprefix(f"/{_VERSION}/runtime/").rpartition("/")[2], body))
             self.send_response(202)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""The packages for arm64, run: by Debian's Python of that kind, on an emulated processor."""
+"""Runs the packages for arm64 with Debian's Python on an emulated processor."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _EMULATOR = "qemu-aarch64-static"
 _SECONDS = 600
 HANDLER = """
 import json, os, platform
-from icemirror.settings.packed import VARIABLE, pack_config
-os.environ |= {VARIABLE: pack_config(os.environ["CONFIG"]), "AWS_REGION": "eu-west-1"}
+from icemirror.config_file.packing import PACKED_CONFIG_VARIABLE, pack_config
+os.environ |= {PACKED_CONFIG_VARIABLE: pack_config(os.environ["CONFIG"]), "AWS_REGION": "eu-west-1"}
 from trigger.handler import handler
 message = {"eventSource": "aws:sqs", "messageId": "1", "body": "nonsense"}
 print(json.dumps([platform.machine(), handler({"Records": [message]}, None)]))
@@ -34,12 +34,12 @@ print(json.dumps([platform.machine(), handler({"Records": [message]}, None)]))
 
 @dataclass(frozen=True)
 class Arm64:
-    """A machine of that kind, as far as Python goes."""
+    """An arm64 Debian, of which only Python runs."""
 
     root: Path
 
     def python(self, packages: Path, *arguments: str, **environ: str) -> str:
-        """What Python prints, with these packages and no others."""
+        """Run Python with only these packages and return its output."""
         given = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(packages),
@@ -49,7 +49,7 @@ class Arm64:
         program = self.root / "usr" / "bin" / f"python{_PYTHON}"
         done = subprocess.run(
             [_EMULATOR, "-L", str(self.root), str(program), "-s", *arguments],
-            env=given,  # the emulator hands it on
+            env=given,  # the emulator passes it on
             capture_output=True,
             text=True,
             timeout=_SECONDS,
@@ -64,7 +64,7 @@ def arm64() -> Arm64:
     missing = [name for name in (_EMULATOR, "debootstrap", "dpkg-deb") if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         do_without(
-            "packages for arm64 are run with qemu-user-static on a Debian of its own, by root; "
+            "running packages for arm64 requires root, qemu-user-static and debootstrap; "
             f"missing: {missing or 'root'}"
         )
     return Arm64(fetch_once(f"servers/debian-{_DEBIAN}-python-arm64", _debootstrap))
@@ -72,7 +72,7 @@ def arm64() -> Arm64:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make package ARGS="--arch arm64"` makes, for Debian's Python."""
+    """Run `make package ARGS="--arch arm64"` for Debian's Python."""
     out = tmp_path_factory.mktemp("dist")
     options = ["--arch", "arm64", "--python", _PYTHON, "--job-python", _PYTHON, "--out", str(out)]
     script = str(ROOT / "scripts" / "package.py")
@@ -82,33 +82,33 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(1800)
-def test_the_function_answers_on_arm64(arm64: Arm64, dist: Path, tmp_path: Path) -> None:
+def test_function_runs_on_arm64(arm64: Arm64, dist: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(dist / "icemirror-trigger.zip") as package:
-        package.extractall(tmp_path / "function")  # noqa: S202 (our own)
+        package.extractall(tmp_path / "function")  # noqa: S202 (built by this test)
     state = f"{{type: sqlite, path: {tmp_path / 'state.db'}}}"
     tables = "[{changelog: raw.orders_changelog, mirror: shop.orders}]"
-    told = f"{{iceberg: {{catalog: {{type: glue}}}}, tables: {tables}, trigger: {{state: {state}}}}}"
-    said = arm64.python(tmp_path / "function", "-c", HANDLER, CONFIG=told)
-    assert json.loads(said.splitlines()[-1]) == [
+    settings = f"{{iceberg: {{catalog: {{type: glue}}}}, tables: {tables}, trigger: {{state: {state}}}}}"
+    printed = arm64.python(tmp_path / "function", "-c", HANDLER, CONFIG=settings)
+    assert json.loads(printed.splitlines()[-1]) == [
         "aarch64",
         {"batchItemFailures": [{"itemIdentifier": "1"}]},
     ]
 
 
 @pytest.mark.timeout(1800)
-def test_the_job_merges_on_arm64(arm64: Arm64, dist: Path, tmp_path: Path) -> None:
+def test_job_merges_on_arm64(arm64: Arm64, dist: Path, tmp_path: Path) -> None:
     with tarfile.open(dist / "icemirror-job.tar.gz") as archive:
-        archive.extractall(tmp_path / "job", filter="fully_trusted")  # noqa: S202 (our own)
+        archive.extractall(tmp_path / "job", filter="fully_trusted")  # noqa: S202 (built by this test)
     packages = tmp_path / "job" / "lib" / f"python{_PYTHON}" / "site-packages"
     (tmp_path / "lake").mkdir()
     (tmp_path / "icemirror.yaml").write_text(config(f"{tmp_path}/lake"))
     arm64.python(packages, "-c", make(f"{tmp_path}/lake"))
-    said = arm64.python(packages, "-m", "icemirror", "-c", f"{tmp_path}/icemirror.yaml", "merge", "--json")
-    assert json.loads(said)["live_rows"] == 2
+    printed = arm64.python(packages, "-m", "icemirror", "-c", f"{tmp_path}/icemirror.yaml", "merge", "--json")
+    assert json.loads(printed)["live_rows"] == 2
 
 
 def _debootstrap(scratch: Path) -> Path:
-    """Debian's files for arm64. None of its programs is run, so that nothing else need know how to."""
+    """Unpack Debian's files for arm64 without running any of its programs."""
     root = scratch / "root"
     command: list[str | Path] = [
         "debootstrap",

@@ -1,4 +1,4 @@
-"""The images of the Dockerfile: built on Debian's own Python, and run as the user that they name."""
+"""Builds the images of the Dockerfile on Debian's Python and runs them as their user."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 import pytest
 
 from icemirror import __version__
-from icemirror.settings.packed import VARIABLE, pack_config
+from icemirror.config_file.packing import PACKED_CONFIG_VARIABLE, pack_config
 from tests.images.builder import Builder, open_builder
 from tests.images.first_changelog import config, make
 from tests.images.lambda_service import lambda_service
 
-pytestmark = pytest.mark.timeout(1800)  # bases and layers are copied whole
+pytestmark = pytest.mark.timeout(1800)  # every layer copies the base
 WORDS = "{{range .OCIv1.Config.%s}}{{.}} {{end}}"
 
 
@@ -21,11 +21,11 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Builder:
     return open_builder(tmp_path_factory.mktemp("images"))
 
 
-LAKE = "/tmp/lake"  # noqa: S108 (inside of an image)
+LAKE = "/tmp/lake"  # noqa: S108 (inside an image)
 ON_SPARK = "job: {spark_from_events: 0}"
 
 
-def test_the_trigger_is_small_and_runs_as_nobody(builder: Builder) -> None:
+def test_trigger_image_is_small_and_unprivileged(builder: Builder) -> None:
     image = builder.build("trigger")
     assert builder.inspect(image, "{{.OCIv1.Config.User}}") == "10001:10001"
     inside = builder.start(image)
@@ -45,30 +45,35 @@ trigger: {state: {type: sqlite, path: /tmp/state.db}}
 """
 
 
-def test_the_function_answers_lambda(builder: Builder) -> None:
+def test_function_image_answers_lambda(builder: Builder) -> None:
     image = builder.build("function")
     inside = builder.start(image)
     assert builder.inspect(image, "{{.OCIv1.Config.User}}") == "10001:10001"
     command = " ".join(builder.inspect(image, WORDS % part) for part in ("Entrypoint", "Cmd")).split()
     message = {"eventSource": "aws:sqs", "messageId": "1", "body": "nonsense"}
     with lambda_service() as service:
-        told = {"AWS_LAMBDA_RUNTIME_API": service.address, "AWS_REGION": "eu-west-1"}
-        function = inside.begin(*command, **told, **{VARIABLE: pack_config(FUNCTION)})
+        environ = {"AWS_LAMBDA_RUNTIME_API": service.address, "AWS_REGION": "eu-west-1"}
+        function = inside.start_process(
+            *command, **environ, **{PACKED_CONFIG_VARIABLE: pack_config(FUNCTION)}
+        )
         answer = service.invoke({"Records": [message]})
-    said, _ = function.communicate(timeout=60)  # it ends with what it asks for events
+    printed, _ = function.communicate(timeout=60)  # it exits when the service ends
     assert answer == {"batchItemFailures": [{"itemIdentifier": "1"}]}
-    assert "the event is not JSON" in said
+    assert "the event is not JSON" in printed
+    for absent in ("click", "rich"):
+        imported = inside.run("sh", "-c", f"/opt/icemirror/venv/bin/python -c 'import {absent}' 2>&1 || true")
+        assert "no module" in imported.lower()
 
 
-def test_the_job_merges_on_spark(builder: Builder) -> None:
+def test_job_image_merges_on_spark(builder: Builder) -> None:
     inside = builder.start(builder.build("job"))
     inside.run(
         "sh", "-c", f"mkdir -p {LAKE} && printf '%s' '{config(LAKE)}{ON_SPARK}' > {LAKE}/icemirror.yaml"
     )
     inside.run("python", "-c", make(LAKE))
-    told = inside.run("icemirror", "merge", "--json", "-c", f"{LAKE}/icemirror.yaml")
-    assert json.loads(told)["outcome"] == "merged"
-    assert json.loads(told)["live_rows"] == 2
+    printed = inside.run("icemirror", "merge", "--json", "-c", f"{LAKE}/icemirror.yaml")
+    assert json.loads(printed)["outcome"] == "merged"
+    assert json.loads(printed)["live_rows"] == 2
     assert "usage" in inside.run(
         "sh", "-c", "/opt/icemirror/venv/bin/python /opt/icemirror/icemirror_job.py -h"
     )

@@ -1,4 +1,4 @@
-"""As much of AWS' command line as our scripts use, over boto3: `aws SERVICE OPERATION --option value… --query PATH`."""
+"""The part of the AWS CLI that our scripts use, on boto3: `aws SERVICE OPERATION --option value… --query PATH`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def main(arguments: list[str]) -> int:
         name = names[option]
         is_json = shape.members[name].type_name == "structure"
         given[name] = words if option in LISTS else json.loads(words[0]) if is_json else words[0]
-    answer = getattr(client, method)(**given)
-    answer.pop("ResponseMetadata")
-    found = jmespath.search(query[0], answer) if query else answer
+    response = getattr(client, method)(**given)
+    response.pop("ResponseMetadata")
+    found = jmespath.search(query[0], response) if query else response
     if as_json:
         print(json.dumps(found))
     elif query:

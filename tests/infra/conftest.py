@@ -1,4 +1,4 @@
-"""Servers are started as those of the services' tests are; AWS is emulated, and `applied` is for each module to say."""
+"""Fixtures for tests on an emulated AWS. Each test module defines `applied`, the installation that it tests."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["pytest_runtest_makereport", "start"]
 
 @pytest.fixture(scope="module")
 def aws(start: Callable[[str, Start[Ministack]], Ministack]) -> Ministack:
-    """One of its own: what it runs for the function must end with it."""
+    """Start a separate ministack, because the functions that it runs must end with it."""
     return start("ministack", ministack)
 
 
 @pytest.fixture(scope="module")
 def job_state() -> str:
-    """What EMR says of every job."""
+    """Return the state of every job run."""
     return "SUCCESS"
 
 
@@ -36,8 +36,8 @@ def job_state() -> str:
 def environ(
     aws: Ministack, job_state: str, start: Callable[[str, Start[str]], str]
 ) -> Iterator[dict[str, str]]:
-    """Everything is emulated by the one, EMR Serverless by the other."""
-    found = {
+    """Set the environment for the emulators: moto for EMR Serverless, ministack for all other services."""
+    variables = {
         "AWS_ACCESS_KEY_ID": "x",
         "AWS_SECRET_ACCESS_KEY": "x",
         "AWS_DEFAULT_REGION": REGION,
@@ -47,14 +47,14 @@ def environ(
         "AWS_EC2_METADATA_DISABLED": "true",
     }
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in found.items():
+        for name, value in variables.items():
             patch.setenv(name, value)
-        yield found
+        yield variables
 
 
 @pytest.fixture(scope="module")
 def policies(applied: Terraform) -> dict[str, str]:
-    """What each role may do, from the state."""
+    """Return the policy of each role, from Terraform's state."""
     return policies_of(applied)
 
 

@@ -1,7 +1,7 @@
-"""moto's EMR Serverless as a server, nearer to AWS: an application is made, not started; the first job starts it.
+"""moto's EMR Serverless as a server, closer to AWS: the first job starts an application.
 
-`python -m tests.infra.emr_server PORT STATE`. While an application is started, it can neither be changed nor deleted.
-Jobs are in this state from first to last.
+`python -m tests.infra.emr_server PORT STATE`. A started application can neither be changed nor deleted. All job runs
+are in the given state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ACCOUNT = "000000000000"
 
 @contextmanager
 def emr_serverless(folder: Path, job_state: str) -> Iterator[str]:
-    """Its address."""
+    """Yield the address of the server."""
     port = free_port()
     address = f"http://{HOST}:{port}"
     command = [sys.executable, "-m", "tests.infra.emr_server", str(port), job_state]
@@ -32,7 +32,7 @@ def emr_serverless(folder: Path, job_state: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Serves until it is ended."""
+    """Serve until the process ends."""
     from moto.emrserverless import models
     from moto.server import ThreadedMotoServer
 
@@ -40,9 +40,9 @@ def main() -> None:
     start = models.EMRServerlessBackend.start_job_run
 
     def create_application(backend: Any, *rest: Any, **named: Any) -> Any:
-        made = create(backend, *rest, **named)
-        backend.job_runs[made.id] = []  # there are none, which is no error
-        return made
+        application = create(backend, *rest, **named)
+        backend.job_runs[application.id] = []  # moto raises KeyError for an application without runs
+        return application
 
     def start_job_run(backend: Any, application_id: str, *rest: Any, **named: Any) -> Any:
         backend.start_application(application_id)

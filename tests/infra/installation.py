@@ -1,4 +1,4 @@
-"""The example `minimal`, applied to emulators of AWS, and what its outputs and state tell."""
+"""Applies the minimal example to an emulated AWS, and reads its state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import boto3
 
 from tests.infra.overrides import PROVIDER
 from tests.infra.policies import statements
-from tests.infra.shown import of_type
 from tests.infra.terraform import Terraform, Unavailable
 from tests.need import do_without
 from tests.services.lambda_package import write_trigger
@@ -24,7 +23,7 @@ AT, LAKE = "examples/minimal", "example-lake"
 
 
 def make_lake(*databases: str) -> None:
-    """The bucket, and databases for changelogs."""
+    """Create the bucket and the Glue databases."""
     s3 = boto3.client("s3")
     s3.create_bucket(Bucket=LAKE)
     s3.put_bucket_notification_configuration(
@@ -35,7 +34,7 @@ def make_lake(*databases: str) -> None:
 
 
 def install(folder: Path, environ: Mapping[str, str], overrides: Mapping[str, str]) -> Terraform:
-    """Applied, with files of Terraform that override parts of the example."""
+    """Apply the example with these override files; return Terraform in its folder."""
     dist = folder / "dist"
     dist.mkdir()
     with zipfile.ZipFile(dist / "icemirror-trigger.zip", "w", zipfile.ZIP_STORED) as package:
@@ -55,19 +54,25 @@ def install(folder: Path, environ: Mapping[str, str], overrides: Mapping[str, st
 
 
 def root_module(applied: Terraform) -> dict[str, Any]:
-    """What was made."""
+    """Return the root module of the state."""
     module = json.loads(applied.run("show", "-json", at=AT))["values"]["root_module"]
     assert isinstance(module, dict)
     return module
 
 
+def resources(module: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """Return the values of all resources of a type, in a module and its child modules."""
+    own = [one["values"] for one in module.get("resources", ()) if one["type"] == kind]
+    return own + [found for child in module.get("child_modules", ()) for found in resources(child, kind)]
+
+
 def policies_of(applied: Terraform) -> dict[str, str]:
-    """What each role may do, by the role's short name: its own policy, and the managed ones that are attached to it."""
+    """Return the permissions of each role by its short name, from its inline and its managed policies."""
     module = root_module(applied)
-    managed = {one["arn"]: statements(one["policy"]) for one in of_type(module, "aws_iam_policy")}
-    attached = of_type(module, "aws_iam_role_policy_attachment")
+    managed = {one["arn"]: statements(one["policy"]) for one in resources(module, "aws_iam_policy")}
+    attached = resources(module, "aws_iam_role_policy_attachment")
     found = {}
-    for own in of_type(module, "aws_iam_role_policy"):
+    for own in resources(module, "aws_iam_role_policy"):
         more = [managed[one["policy_arn"]] for one in attached if one["role"] == own["role"]]
         found[own["name"]] = json.dumps({"Statement": list(chain(statements(own["policy"]), *more))})
     return found

@@ -1,4 +1,4 @@
-"""Our manifests, rendered by kustomize and by Helm, and made on a real API server."""
+"""Renders our manifests with kustomize and Helm, and creates them on a real API server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def key(manifest: Manifest) -> Key:
 
 @cache
 def kustomize(folder: str) -> tuple[Manifest, ...]:
-    """The objects of an overlay."""
+    """Return the objects of an overlay."""
     path = str(MANIFESTS / folder)
     kubectl = shutil.which("kubectl")
     command = [kubectl, "kustomize", path] if kubectl else [str(_built(_KUSTOMIZE)), "build", path]
@@ -40,7 +40,7 @@ def kustomize(folder: str) -> tuple[Manifest, ...]:
 
 @cache
 def helm(release: str, namespace: str, values: Path) -> tuple[Manifest, ...]:
-    """The objects of a release of the chart."""
+    """Return the objects of a release of the chart."""
     program = shutil.which("helm") or str(_built(_HELM))
     chart = str(MANIFESTS / "chart")
     return _objects(
@@ -63,7 +63,7 @@ def _objects(command: Sequence[str]) -> tuple[Manifest, ...]:
 
 
 def _built(package: str) -> Path:
-    """A program of Go's, built once."""
+    """Build a Go program once and return its path."""
     path, _, version = package.partition("@")
     name = "helm" if path.endswith("helm") else "kustomize"
 
@@ -90,7 +90,7 @@ def _built(package: str) -> Path:
 
 
 def path_of(server: KubeApiServer, manifest: Manifest) -> str:
-    """Where objects of this kind are made; the server knows its plural."""
+    """Return the API path of the object's kind, from the server's discovery."""
     group = manifest["apiVersion"]
     root = f"/apis/{group}" if "/" in group else f"/api/{group}"
     kinds = {one["kind"]: one for one in server.call("GET", root)["resources"] if "/" not in one["name"]}
@@ -99,14 +99,14 @@ def path_of(server: KubeApiServer, manifest: Manifest) -> str:
     return f"{root}{inside}/{found['name']}"
 
 
-def make(server: KubeApiServer, manifests: Iterable[Manifest]) -> None:
-    """Makes the objects; a field that the server does not know is an error."""
+def create(server: KubeApiServer, manifests: Iterable[Manifest]) -> None:
+    """Create the objects; an unknown field is an error."""
     for manifest in manifests:
         server.call("POST", f"{path_of(server, manifest)}?fieldValidation=Strict", manifest)
 
 
 def pod_templates(manifests: Iterable[Manifest]) -> dict[str, Manifest]:
-    """What pods would be made of, by the name of who makes them."""
+    """Return the pod templates by the name of their Deployment or CronJob."""
     found: dict[str, Manifest] = {}
     for one in manifests:
         match one:

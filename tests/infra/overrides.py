@@ -1,4 +1,4 @@
-"""What is changed of the example `minimal` where it is applied to emulators."""
+"""Overrides of the minimal example for its installation on emulators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ provider "aws" {{
   s3_use_path_style = true
 }}
 """
-# One of the example's tables puts bad rows aside.
+# One table rejects bad rows.
 QUARANTINE = """
 module "icemirror" {
   tables = [
@@ -18,16 +18,16 @@ module "icemirror" {
   ]
 }
 """
-# EMR takes no change of this while the application is started.
+# EMR refuses this change while the application is started.
 UPGRADE = """
 module "icemirror" {
   spark = { idle_minutes = 7 }
 }
 """
-# Everything is encrypted with a key of one's own, the lake with another; some changelogs are discovered, and bad rows
-# are put aside in a database of their own. The function hears of nothing by itself: whoever records calls it.
-KEY, LAKE_KEY = (f"arn:aws:kms:{REGION}:000000000000:key/{name}" for name in ("of-ours", "of-the-lake"))
-WHOLE = f"""
+# Two KMS keys, discovery, and a rejects table in a separate database. There are no S3 events: the test that records
+# calls invokes the function.
+KEY, LAKE_KEY = (f"arn:aws:kms:{REGION}:000000000000:key/{name}" for name in ("installation", "lake"))
+ALL_FEATURES = f"""
 module "icemirror" {{
   tables = [
     {{ changelog = "raw.orders_changelog", mirror = "shop.orders" }},

@@ -1,4 +1,4 @@
-"""What of a policy is used by calls that were recorded, and what a policy is without a part of it."""
+"""Compares the permissions of a policy with recorded calls."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from tests.infra.policies import grants, statements
 
 @dataclass(frozen=True, order=True)
 class Permission:
-    """An action or a resource of a statement: what could be left out by itself."""
+    """An action or a resource of a statement, which could be removed separately."""
 
     sid: str
     part: str
 
 
 def unused(policy: str, calls: Iterable[Call]) -> set[Permission]:
-    """What none of the calls needs."""
-    made = list(calls)
+    """Return the permissions that none of the calls needs."""
+    recorded = list(calls)
     return {
         Permission(statement["Sid"], part)
         for statement in statements(policy)
         for name in ("Action", "Resource")
         for part in statement[name]
-        if not any(grants({**statement, name: [part]}, call) for call in made)
+        if not any(grants({**statement, name: [part]}, call) for call in recorded)
     }
 
 
-def parts_of(policy: str) -> set[Permission]:
-    """Everything that could be left out."""
+def permissions_of(policy: str) -> set[Permission]:
+    """Return all permissions of a policy."""
     return unused(policy, ())
 
 
 def without(policy: str, permission: Permission) -> str:
-    """The policy, had somebody forgotten this."""
+    """Return the policy without one permission."""
     return json.dumps({"Statement": list(_less(statements(policy), permission))})
 
 
-def _less(all_of_them: Iterable[dict[str, Any]], permission: Permission) -> Iterator[dict[str, Any]]:
-    for one in all_of_them:
+def _less(policy_statements: Iterable[dict[str, Any]], permission: Permission) -> Iterator[dict[str, Any]]:
+    for one in policy_statements:
         if one["Sid"] != permission.sid:
             yield one
             continue

@@ -1,4 +1,4 @@
-"""What is wrong with a policy, and what it allows: by moto's evaluator, which knows nothing of ours."""
+"""Finds faults of a policy and evaluates what it allows, with moto's evaluator as an independent judge."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from moto.iam.access_control import IAMPolicyStatement, PermissionResult
 
 from tests.infra.calls import Call
 
-# Lambda reads MSK through interfaces in the cluster's network; EC2 has no narrower resource for these calls.
-WILDCARDS_WITH_A_REASON = {"ReachBrokers"}
-ONLY_MAINTENANCE = ("Delete", "Remove")
-OF_STATE_AND_QUEUE = ("dynamodb:DeleteItem", "sqs:DeleteMessage")
+# Lambda reads MSK through interfaces in the cluster's network; EC2 supports no narrower resource for these calls.
+ALLOWED_WILDCARDS = {"ReachBrokers"}
+DELETE_VERBS = ("Delete", "Remove")
+STATE_AND_QUEUE_DELETES = ("dynamodb:DeleteItem", "sqs:DeleteMessage")
 
 
 def statements(policy: str) -> list[dict[str, Any]]:
@@ -24,59 +24,62 @@ def statements(policy: str) -> list[dict[str, Any]]:
 
 
 def faults(role: str, policy: str) -> Iterator[str]:
-    """Everything that least privilege forbids."""
+    """Yield every violation of least privilege."""
     for statement in statements(policy):
         sid = statement["Sid"]
         actions, resources = _listed(statement["Action"]), _listed(statement["Resource"])
         if statement["Effect"] != "Allow" or "NotAction" in statement or "NotResource" in statement:
-            yield f"{role} {sid}: says what is not allowed, and so allows the rest"
+            yield f"{role} {sid}: must only use Allow, Action and Resource"
         for action in actions:
             if "*" in action:
-                yield f"{role} {sid}: the action {action} is a wildcard"
-            deletes = action.partition(":")[2].startswith(ONLY_MAINTENANCE)
-            ours = action in OF_STATE_AND_QUEUE or action.startswith("ec2:")
+                yield f"{role} {sid}: the action {action} has a wildcard"
+            deletes = action.partition(":")[2].startswith(DELETE_VERBS)
+            ours = action in STATE_AND_QUEUE_DELETES or action.startswith("ec2:")
             if deletes and role != "maintenance" and not ours:
-                yield f"{role} {sid}: {action}, which is for maintenance alone"
+                yield f"{role} {sid}: {action}: only maintenance can delete"
             if action.startswith("s3:") and role == "trigger":
-                yield f"{role} {sid}: the trigger reads no objects"
-        if sid not in WILDCARDS_WITH_A_REASON:
+                yield f"{role} {sid}: the trigger must not read objects"
+        if sid not in ALLOWED_WILDCARDS:
             yield from (f"{role} {sid}: {found}" for one in resources if (found := _too_wide(one)))
         if "iam:PassRole" in actions and "iam:PassedToService" not in json.dumps(
             statement.get("Condition", {})
         ):
-            yield f"{role} {sid}: the role may be passed to anyone"
+            yield f"{role} {sid}: the role can be passed to any service"
 
 
 def _too_wide(arn: str) -> str | None:
-    """A resource may end in a wildcard below a name, and not before one."""
+    """Return the fault of a resource; a wildcard is allowed only at the end, below a name."""
     parts = arn.split(":", 5)
     if len(parts) < 6 or parts[0] != "arn":
-        return f"the resource {arn} is no ARN"
+        return f"the resource {arn} is not an ARN"
     service, name = parts[2], parts[5]
     if any("*" in part for part in parts[:5]):
-        return f"the resource {arn} is of any account or region"
+        return f"the resource {arn} is in any account or region"
     if "*" in name and (not name.endswith("*") or name.count("*") > 1):
         return f"the resource {arn} has a wildcard inside"
-    held = name.rstrip("*").rstrip("/")
-    if service == "s3" and "*" in name and "/" not in held:
+    prefix = name.rstrip("*").rstrip("/")
+    if service == "s3" and "*" in name and "/" not in prefix:
         return f"the resource {arn} is a whole bucket"
     if service == "glue" and name in ("*", "table/*", "database/*"):
         return f"the resource {arn} is the whole catalog"
-    return f"the resource {arn} names nothing" if not held else None
+    return f"the resource {arn} names nothing" if not prefix else None
 
 
 def allows(policy: str, action: str, resource: str, conditions: Mapping[str, str] | None = None) -> bool:
-    """Is this call of the role's allowed?"""
+    """Return whether the policy allows an action on a resource."""
     return allows_call(policy, Call(action, resource, tuple((conditions or {}).items())))
 
 
 def allows_call(policy: str, call: Call) -> bool:
-    """By any statement; there are none that deny (`faults`)."""
+    """Return whether any statement allows the call; no statement denies (see `faults`)."""
     return any(grants(statement, call) for statement in statements(policy))
 
 
 def grants(statement: Mapping[str, Any], call: Call) -> bool:
-    """Does this statement allow it? Conditions are judged here: moto knows one kind, and grants what is not told."""
+    """Return whether a statement allows the call.
+
+    Conditions are evaluated here: moto supports one kind and treats a missing context value as a match.
+    """
     if not _holds(statement.get("Condition", {}), dict(call.context)):
         return False
     bare = {name: value for name, value in statement.items() if name != "Condition"}
@@ -84,24 +87,24 @@ def grants(statement: Mapping[str, Any], call: Call) -> bool:
     return bool(result == PermissionResult.PERMITTED)
 
 
-def _holds(condition: Mapping[str, Mapping[str, str | list[str]]], told: Mapping[str, str]) -> bool:
+def _holds(condition: Mapping[str, Mapping[str, str | list[str]]], context: Mapping[str, str]) -> bool:
     for operator, wanted in condition.items():
         for name, values in wanted.items():
             match operator:
                 case "StringEquals":
-                    fits = told.get(name) in _listed(values)
+                    holds = context.get(name) in _listed(values)
                 case "StringLike":
-                    fits = any(_is_like(told.get(name), value) for value in _listed(values))
+                    holds = any(_is_like(context.get(name), pattern) for pattern in _listed(values))
                 case _:
-                    raise AssertionError(f"nobody knows how {operator} is judged")
-            if not fits:
+                    raise AssertionError(f"unsupported condition operator {operator}")
+            if not holds:
                 return False
     return True
 
 
-def _is_like(told: str | None, pattern: str) -> bool:
+def _is_like(value: str | None, pattern: str) -> bool:
     parts = (re.escape(part) for part in pattern.split("*"))
-    return told is not None and re.fullmatch(".*".join(parts), told, re.DOTALL) is not None
+    return value is not None and re.fullmatch(".*".join(parts), value, re.DOTALL) is not None
 
 
 def _listed(value: str | list[str]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Which calls of AWS a piece of code makes, in whatever process, as IAM would be asked about them: read from the wire.
+"""Records the AWS calls of any process as IAM evaluates them.
 
-A recorder stands in a proxy before the emulator, and refuses what is not allowed.
+A proxy in front of the emulator records each request, and refuses those that the role's policy does not allow.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _DENIED = (
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What somebody asked for, and what of it was refused."""
+class RoleCalls:
+    """All calls of a role, and the refused ones among them."""
 
     calls: set[Call] = field(default_factory=set)
     refused: set[Call] = field(default_factory=set)
@@ -44,27 +44,27 @@ class Asked:
 
 @dataclass
 class Recorder:
-    """Notes what is asked for on its way to the service, by the id of the key that signed it: a role's name."""
+    """Records requests by the access key ID that signed them, which is the role's name."""
 
     account: str
     region: str
     allows: Callable[[str, Call], bool]
-    asked: defaultdict[str, Asked] = field(default_factory=lambda: defaultdict(Asked))
+    calls_of: defaultdict[str, RoleCalls] = field(default_factory=lambda: defaultdict(RoleCalls))
 
     @contextmanager
-    def before(self, address: str) -> Iterator[str]:
-        """The address of a proxy before a server on this machine."""
-        with fault_proxy(urlsplit(address).port or 0, refuse=self.note) as proxy:
-            yield proxy.endpoint
+    def proxy(self, address: str) -> Iterator[str]:
+        """Yield the address of a recording proxy in front of a local server."""
+        with fault_proxy(urlsplit(address).port or 0, refuse=self.record) as server:
+            yield server.endpoint
 
-    def note(self, request: Request) -> tuple[int, bytes] | None:
-        """Takes a request down, and answers it where it is not allowed."""
+    def record(self, request: Request) -> tuple[int, bytes] | None:
+        """Record a request; return an AccessDenied response if the policy does not allow it."""
         signed = _SIGNED.search(request.headers.get("Authorization", ""))
-        role, service = signed.groups() if signed else ("nobody", "nothing")
+        role, service = signed.groups() if signed else ("unsigned", "unknown")
         calls = set(self._calls(service, request))
         refused = {call for call in calls if not self.allows(role, call)}
-        self.asked[role].calls.update(calls)
-        self.asked[role].refused.update(refused)
+        self.calls_of[role].calls.update(calls)
+        self.calls_of[role].refused.update(refused)
         return (http.client.FORBIDDEN, _DENIED[service != "s3"]) if refused else None
 
     def _calls(self, service: str, request: Request) -> Iterator[Call]:
@@ -96,7 +96,7 @@ def _resources(service: str, here: str, given: dict[str, Any]) -> Iterator[str]:
             yield f"arn:aws:glue:{here}:catalog"
             yield f"arn:aws:glue:{here}:database/{database}"
             yield f"arn:aws:glue:{here}:table/{database}/{table}"
-        case "glue", {"DatabaseName": database}:  # all of its tables
+        case "glue", {"DatabaseName": database}:  # lists its tables
             yield f"arn:aws:glue:{here}:catalog"
             yield f"arn:aws:glue:{here}:database/{database}"
             yield f"arn:aws:glue:{here}:table/{database}/*"
@@ -105,7 +105,7 @@ def _resources(service: str, here: str, given: dict[str, Any]) -> Iterator[str]:
         case "dynamodb", {"RequestItems": tables}:
             yield from (f"arn:aws:dynamodb:{here}:table/{table}" for table in tables)
         case _:
-            yield f"nobody knows which resource is asked about: {sorted(given)}"
+            yield f"unknown resource of a request with {sorted(given)}"
 
 
 def _emr_calls(here: str, request: Request) -> Iterator[Call]:

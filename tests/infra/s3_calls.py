@@ -1,4 +1,4 @@
-"""What IAM is asked about when a request reaches S3, and KMS where the object is encrypted."""
+"""The IAM calls that a request to S3 needs, and the KMS calls if the object is encrypted."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tests.infra.calls import Call
 from tests.services.fault_proxy import Request
 
 _ARN = "arn:aws:s3:::"
-_OF_CLIENTS = {"x-id"}  # tells what is asked for in words
+_CLIENT_PARAMETERS = {"x-id"}  # repeats the operation's name
 
 
 def s3_calls(request: Request) -> Iterator[Call]:
-    """The calls that a request of a bucket in the path comes to."""
-    asked = urlsplit(request.path)
-    bucket, _, key = unquote(asked.path).lstrip("/").partition("/")
-    query = dict(parse_qsl(asked.query, keep_blank_values=True))
-    names = frozenset(query) - _OF_CLIENTS
+    """Yield the IAM calls of a path-style request."""
+    url = urlsplit(request.path)
+    bucket, _, key = unquote(url.path).lstrip("/").partition("/")
+    query = dict(parse_qsl(url.query, keep_blank_values=True))
+    names = frozenset(query) - _CLIENT_PARAMETERS
     if key:
-        yield from _of_object(request, f"{bucket}/{key}", names)
+        yield from _object_calls(request, f"{bucket}/{key}", names)
     else:
-        yield from _of_bucket(request, bucket, names, query)
+        yield from _bucket_calls(request, bucket, names, query)
 
 
-def _of_object(request: Request, path: str, names: frozenset[str]) -> Iterator[Call]:
+def _object_calls(request: Request, path: str, names: frozenset[str]) -> Iterator[Call]:
     given = {name.lower() for name in request.headers}
     match request.method, sorted(names):
         case (("GET" | "HEAD"), []):
@@ -44,23 +44,25 @@ def _of_object(request: Request, path: str, names: frozenset[str]) -> Iterator[C
             yield Call.unknown("s3", f"{method} {request.path}")
 
 
-def _of_bucket(request: Request, bucket: str, names: frozenset[str], query: dict[str, str]) -> Iterator[Call]:
+def _bucket_calls(
+    request: Request, bucket: str, names: frozenset[str], query: dict[str, str]
+) -> Iterator[Call]:
     match request.method, "delete" in names, "list-type" in names:
         case "HEAD", False, False:
             yield Call("s3:ListBucket", _ARN + bucket)
         case "GET", False, True:
-            told = (("s3:prefix", query["prefix"]),) if "prefix" in query else ()
-            yield Call("s3:ListBucket", _ARN + bucket, told)
+            context = (("s3:prefix", query["prefix"]),) if "prefix" in query else ()
+            yield Call("s3:ListBucket", _ARN + bucket, context)
         case "POST", True, False:
-            for one in ET.fromstring(request.body).iter():  # noqa: S314 (our own client's)
-                if one.tag.rpartition("}")[2] == "Key":
-                    yield Call("s3:DeleteObject", f"{_ARN}{bucket}/{one.text}")
+            for element in ET.fromstring(request.body).iter():  # noqa: S314 (a request of our client)
+                if element.tag.rpartition("}")[2] == "Key":
+                    yield Call("s3:DeleteObject", f"{_ARN}{bucket}/{element.text}")
         case method, _, _:
             yield Call.unknown("s3", f"{method} {request.path}")
 
 
 def kms_calls(call: Call, key: str) -> Iterator[Call]:
-    """What S3 does with an object's key in the name of who asks for the object. A part of an upload is read as well."""
+    """Yield the KMS calls that S3 makes for the caller. Uploads also decrypt, for their parts."""
     if call.action in ("s3:GetObject", "s3:PutObject"):
         yield Call("kms:Decrypt", key)
     if call.action == "s3:PutObject":

@@ -1,25 +1,32 @@
-"""Tables that use an option each, made from the settings themselves: what an environment must carry as it is."""
+"""Table options from icemirror's settings: samples of every option, and the checks of Terraform and the chart.
+
+`python -m tests.infra.table_samples` rewrites infra/terraform/table_options.json.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from icemirror.settings.schema import Node, SchemaWalk, json_schema
+from icemirror.config_file.schema import Node, SchemaWalk, json_schema
+from icemirror.settings.discovery import ChangelogPattern
 from icemirror.settings.table_options import TableOptions
 
 Table = dict[str, Any]
 
-# The module has one catalog, and names tables with their database.
+# The Terraform module has one catalog and names tables as database.table.
 NOT_IN_TERRAFORM = {"changelog_catalog", "mirror_catalog"}
 OPTIONS = set(TableOptions.model_fields) - NOT_IN_TERRAFORM
-# What an option cannot be without, or the schema cannot say.
-_BESIDE: Mapping[str, Table] = {
+# Options that another option requires.
+_REQUIRED_WITH: Mapping[str, Table] = {
     "connector": {"profile": "debezium"},
     "sequence_format": {"sequence_column": ["a"]},
     "profile": {"sequence_column": ["a"], "operation_column": "op"},
 }
-_BY_HAND: Mapping[str, Any] = {
+# Samples for options whose schema allows values that the settings refuse.
+_MANUAL: Mapping[str, Any] = {
     "operation_values": {"insert": ["i"], "update": ["u"], "delete": ["d"], "truncate": ["t"], "ignore": ["x"]},
     "sequence_column": ["a", "b"],
     "group": "slow",
@@ -30,45 +37,40 @@ _TABLE = _WALK.resolve(_WALK.resolve(json_schema()["properties"]["tables"])["ite
 
 
 def node_of(option: str) -> Node:
-    """The schema of an option."""
+    """Return the schema of an option."""
     return _WALK.resolve(_TABLE["properties"][option])
 
 
 def choices() -> dict[str, list[Any]]:
-    """The options whose values are listed, with these."""
+    """Return the allowed values of every option that lists them."""
     return {option: list(node["enum"]) for option in sorted(OPTIONS) if "enum" in (node := node_of(option))}
 
 
-def attributes(option: str) -> set[str]:
-    """The keys of an option that is a section; none otherwise."""
-    return set(node_of(option).get("properties", ()))
-
-
 def tables() -> Iterator[tuple[str, Table]]:
-    """For every option, and every value of it that there is to try, a table that the settings take."""
+    """Yield valid tables: one for each option and sample value."""
     for option in sorted(OPTIONS):
         for at, value in enumerate(_values(option)):
             names = {"changelog": f"raw.{option}_{at}", "mirror": f"shop.{option}_{at}"}
-            yield option, {**names, **_BESIDE.get(option, {}), option: value}
+            yield option, {**names, **_REQUIRED_WITH.get(option, {}), option: value}
 
 
 def _values(option: str) -> list[Any]:
-    return [_BY_HAND[option]] if option in _BY_HAND else list(_tried(node_of(option)))
+    return [_MANUAL[option]] if option in _MANUAL else list(_sample_values(node_of(option)))
 
 
-def _tried(node: Node) -> Iterator[Any]:
-    """Values that a schema allows, a few of each kind."""
+def _sample_values(node: Node) -> Iterator[Any]:
+    """Yield a few values that a schema allows."""
     match _WALK.resolve(node):
         case {"enum": [*values]}:
             yield from values
         case {"examples": [*values]}:
             yield from values
         case {"properties": dict(inner)}:
-            yield from ({name: value} for name, one in inner.items() for value in _tried(one))
+            yield from ({name: value} for name, one in inner.items() for value in _sample_values(one))
         case {"type": "array", "items": dict(items)}:
-            yield list(_tried(items))
+            yield list(_sample_values(items))
         case {"type": "object", "additionalProperties": dict(items)}:
-            yield from ({"a": value} for value in _tried(items))
+            yield from ({"a": value} for value in _sample_values(items))
         case {"type": "boolean"}:
             yield from (True, False)
         case {"type": "number"}:
@@ -76,11 +78,11 @@ def _tried(node: Node) -> Iterator[Any]:
         case {"type": "string"} | {"type": ["string", *_]}:
             yield "a"
         case other:
-            raise AssertionError(f"nobody knows a value of {other}")
+            raise AssertionError(f"no sample value for the schema {other}")
 
 
 def names_and_choices(kind: type[TableOptions]) -> dict[str, Any]:
-    """The part of a JSON schema that refuses misspelt options and values that are not listed; `${NAME}` may be any."""
+    """Return the part of the chart's schema that refuses unknown options and unlisted values; `${NAME}` is allowed."""
     own = choices() | {"format_version": [2, 3, "2", "3"]}
     return {
         "type": "object",
@@ -90,3 +92,29 @@ def names_and_choices(kind: type[TableOptions]) -> dict[str, Any]:
             for option, values in sorted(own.items())
         },
     }
+
+
+def terraform_options() -> dict[str, Any]:
+    """Return the content of infra/terraform/table_options.json: option names, listed values, and text patterns."""
+    patterns = {option: node for option in sorted(OPTIONS) if "pattern" in (node := node_of(option))}
+    return {
+        "names": {
+            "tables": sorted(OPTIONS | {"changelog", "mirror"}),
+            "discover": sorted(OPTIONS | set(ChangelogPattern.model_fields)),
+        },
+        "choices": {option: [str(value) for value in values] for option, values in choices().items()},
+        "patterns": {
+            option: {"pattern": node["pattern"], "hint": _hint(node)} for option, node in patterns.items()
+        },
+    }
+
+
+def _hint(node: Node) -> str:
+    if "examples" in node:
+        return f"a {node['x-type']} such as {', '.join(node['examples'])}"
+    return f"text that matches {node['pattern']}"
+
+
+if __name__ == "__main__":
+    path = Path(__file__).parents[2] / "infra" / "terraform" / "table_options.json"
+    path.write_text(json.dumps(terraform_options(), indent=2) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Terraform on a copy of ours, with the AWS provider of this machine or of the registry."""
+"""Runs Terraform on a copy of our modules, with the AWS provider of this machine or of the registry."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SECONDS = 300
 
 
 class Unavailable(Exception):
-    """Terraform, or its provider for AWS, cannot be had here."""
+    """Terraform or its AWS provider is not installed and cannot be downloaded."""
 
 
-def _places(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Where a mirror of providers may lie: Terraform's own places, and the system's folders of add-on packages."""
+def _mirror_locations(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the folders that may hold a provider mirror: Terraform's default locations and /opt."""
     home = Path(environ.get("HOME", "/"))
     if cache := environ.get("TF_PLUGIN_CACHE_DIR"):
         yield Path(cache)
@@ -35,13 +35,13 @@ def _places(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def find_mirror(environ: Mapping[str, str]) -> Path | None:
-    """The first place that has the provider."""
-    return next((place for place in _places(environ) if any(place.glob(f"{_PROVIDER}/*/*"))), None)
+    """Return the first provider mirror that contains the AWS provider."""
+    return next((found for found in _mirror_locations(environ) if any(found.glob(f"{_PROVIDER}/*/*"))), None)
 
 
 @dataclass
 class Terraform:
-    """Runs in a copy, so that nothing is left in the tree."""
+    """Terraform in a copy of infra/terraform, so that the source tree stays clean."""
 
     folder: Path
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -55,24 +55,30 @@ class Terraform:
         shutil.copytree(OURS, self.folder, ignore=ignored, dirs_exist_ok=True)
 
     def init(self, at: str = ".") -> None:
-        """Makes a folder ready to be used."""
+        """Run `terraform init` in a folder."""
         mirror = find_mirror(self.environ)
         given = [] if mirror is None else [f"-plugin-dir={mirror}"]
         done = self._run(["init", "-input=false", "-backend=false", *given], at)
         if done.returncode != 0 and mirror is None:
             raise Unavailable(
-                f"there is no mirror of the AWS provider, and no registry: {done.stderr[-500:]}"
+                f"no mirror of the AWS provider found, and no registry reachable: {done.stderr[-500:]}"
             )
         assert done.returncode == 0, done.stderr
 
     def run(self, *arguments: str, at: str = ".") -> str:
-        """What a command prints; it must succeed."""
+        """Run a command that must succeed, and return its output."""
         done = self._run(arguments, at)
         assert done.returncode == 0, f"terraform {arguments[0]}: {done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done.stdout
 
+    def fail(self, *arguments: str, at: str = ".") -> str:
+        """Run a command that must fail, and return its output as one line, without frames and wrapping."""
+        done = self._run(arguments, at)
+        assert done.returncode != 0, done.stdout[-4000:]
+        return " ".join(f"{done.stdout} {done.stderr}".replace("│", " ").split())
+
     def outputs(self, at: str) -> dict[str, Any]:
-        """The outputs of what was applied."""
+        """Return the outputs of the applied configuration."""
         return {name: one["value"] for name, one in json.loads(self.run("output", "-json", at=at)).items()}
 
     def _run(self, arguments: list[str] | tuple[str, ...], at: str) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,6 @@
-"""checkov on everything that is deployed: no finding without a reason.
+"""checkov on Terraform, Kubernetes and the Dockerfile: every finding has a reason.
 
-Installed beside the environment, as locked, by hash: it wants another boto3 than ours.
+It is installed in a separate folder, because it needs another version of boto3.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.services.processes import Unavailable
 from tests.unit.house.tracked import ROOT
 
 LOCK = ROOT / "requirements" / "checkov.txt"
-# checkov knows nothing of EMR Serverless.
+# checkov has no rules for EMR Serverless.
 OUR_RULES = ROOT / "tests" / "infra" / "checkov"
 PLANTED = """
 resource "aws_sqs_queue" "planted" {
@@ -46,14 +46,14 @@ resource "aws_emrserverless_application" "planted" {
 }
 """
 FRAMEWORKS = ("terraform", "kubernetes", "dockerfile")
-# Those of Terraform are beside the resources.
+# Reasons for Terraform are next to the resources.
 REASONS = {
-    "CKV_K8S_14": "the images' names are placeholders, for yours by digest",
-    "CKV_K8S_43": "the same",
-    "CKV_K8S_35": "${NAME} in the configuration is the environment's",
-    "CKV_K8S_38": "the trigger's state and jobs are objects of Kubernetes",
-    "CKV_DOCKER_4": "ADD unpacks the bundle of `make package`",
-    "CKV_DOCKER_7": "bases are arguments, which name a release",
+    "CKV_K8S_14": "image names are placeholders; users set their own by digest",
+    "CKV_K8S_43": "as CKV_K8S_14",
+    "CKV_K8S_35": "${NAME} in the configuration reads the environment",
+    "CKV_K8S_38": "the trigger keeps its state and jobs as Kubernetes objects",
+    "CKV_DOCKER_4": "ADD unpacks the archive of `make package`",
+    "CKV_DOCKER_7": "base images are arguments that name a release",
 }
 
 
@@ -68,12 +68,12 @@ def _install(scratch: Path) -> Path:
     return target
 
 
-def judged(folder: Path) -> list[dict[str, object]]:
-    """What checkov says of each framework."""
+def run_checkov(folder: Path) -> list[dict[str, object]]:
+    """Return checkov's result for each framework."""
     try:
         site = fetch_once(f"servers/checkov-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}", _install)
     except Unavailable as error:
-        do_without(f"no checkov: {error}")
+        do_without(f"checkov is not available: {error}")
     options = ["-d", str(folder), "--skip-download", "--quiet", "--compact", "-o", "json"]
     options += ["--external-checks-dir", str(OUR_RULES)]
     done = subprocess.run(
@@ -90,8 +90,8 @@ def judged(folder: Path) -> list[dict[str, object]]:
     return found if isinstance(found, list) else [found]
 
 
-@pytest.mark.timeout(1200)  # the first time it is installed
-def test_nothing_is_found_without_a_reason(tmp_path: Path) -> None:
+@pytest.mark.timeout(1200)  # includes the first installation
+def test_every_finding_has_a_reason(tmp_path: Path) -> None:
     shutil.copytree(
         ROOT / "infra" / "terraform",
         tmp_path / "terraform",
@@ -105,7 +105,7 @@ def test_nothing_is_found_without_a_reason(tmp_path: Path) -> None:
     except Unavailable as error:
         do_without(str(error))
     (tmp_path / "terraform" / "planted.tf").write_text(PLANTED)
-    results = judged(tmp_path)
+    results = run_checkov(tmp_path)
     assert {one["check_type"] for one in results} == set(FRAMEWORKS)
     failed = [
         (check["check_id"], check["resource"], check["file_path"])
@@ -115,7 +115,7 @@ def test_nothing_is_found_without_a_reason(tmp_path: Path) -> None:
     found = {rule for rule, resource, _ in failed if "planted" in resource}
     ours = {yaml.safe_load(rule.read_text())["metadata"]["id"] for rule in OUR_RULES.glob("*.yaml")}
     assert len(ours) == 4
-    assert found > ours, "it finds what is planted, by its own rules and by ours"
+    assert found > ours, "the planted faults must be found"
     left = [one for one in failed if one[0] not in REASONS and "planted" not in one[1]]
     assert left == []
-    assert set(REASONS) <= {rule for rule, _, _ in failed}, "a reason for what is not found any more"
+    assert set(REASONS) <= {rule for rule, _, _ in failed}, "remove reasons without a finding"

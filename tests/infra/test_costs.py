@@ -1,4 +1,4 @@
-"""What docs/deploy-aws.md says of costs is what `scripts/costs.py` prints, for what Terraform makes."""
+"""The costs in docs/how-to/deploy-aws.md are the output of `scripts/costs.py`, which counts Terraform's resources."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ WORKERS = ("worker_vcpu", "worker_memory_gb")
 TERRAFORM = ROOT / "infra" / "terraform"
 
 
-def test_the_page_shows_what_the_script_prints() -> None:
-    assert f"\n{COSTS['table']()}\n" in (ROOT / "docs" / "deploy-aws.md").read_text()
+def test_docs_show_the_output_of_the_script() -> None:
+    assert f"\n{COSTS['table']()}\n" in (ROOT / "docs" / "how-to" / "deploy-aws.md").read_text()
 
 
-def test_the_script_counts_what_terraform_makes() -> None:
-    watching = (TERRAFORM / "modules" / "observability" / "alarms.tf").read_text()
-    assert len(re.findall(r"^      says +=", watching, re.MULTILINE)) + 1 == COSTS["ALARMS"]
+def test_script_counts_terraforms_resources() -> None:
+    alarms = (TERRAFORM / "modules" / "observability" / "alarms.tf").read_text()
+    assert len(re.findall(r"^      text +=", alarms, re.MULTILINE)) + 1 == COSTS["ALARMS"]
     metrics = (TERRAFORM / "modules" / "observability" / "main.tf").read_text()
     assert metrics.count("{ pattern = ") == COSTS["METRICS"]
     function = (TERRAFORM / "modules" / "trigger" / "main.tf").read_text()

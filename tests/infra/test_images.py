@@ -1,4 +1,4 @@
-"""The Dockerfile, read: who runs, what is installed, what is copied. And the entry point of Spark's pods, run."""
+"""The Dockerfile's users, installs and copies, and the entry point of Spark's pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.settings.trigger import EmrServerlessLauncher, KubernetesLauncher
+from icemirror.settings.trigger import EmrServerlessLauncherSettings, KubernetesLauncherSettings
 from tests.unit.house.tracked import ROOT
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -17,7 +17,7 @@ ENTRYPOINT = ROOT / "infra" / "images" / "spark-entrypoint.sh"
 
 
 def stages() -> dict[str, str]:
-    """The instructions of each stage, lines joined, by its name."""
+    """Return the instructions of each stage by its name, with joined lines."""
     text = re.sub(r"^#.*\n", "", DOCKERFILE, flags=re.MULTILINE).replace("\\\n", " ")
     found = re.split(r"^FROM (\S+) AS (\S+)$", text, flags=re.MULTILINE)
     return dict(zip(found[2::3], found[3::3], strict=True))
@@ -27,25 +27,25 @@ FINAL = ("trigger", "function", "job", "job-emr")
 
 
 @pytest.mark.parametrize("name", FINAL)
-def test_an_image_runs_as_nobody_of_weight(name: str) -> None:
+def test_image_runs_as_an_unprivileged_user(name: str) -> None:
     *_, user = re.findall(r"^USER (\S+)$", stages()[name], re.MULTILINE)
     if name == "job-emr":
-        assert user == "hadoop:hadoop", "EMR runs custom images as its own user, and refuses others"
+        assert user == "hadoop:hadoop", "EMR requires this user in custom images"
     else:
         assert int(user.partition(":")[0]) >= 10000
 
 
 @pytest.mark.parametrize("name", FINAL)
-def test_an_image_says_what_it_is_and_whether_it_is_well(name: str) -> None:
+def test_image_has_labels_and_a_health_check(name: str) -> None:
     text = stages()[name]
     assert {"title", "description", "licenses"} <= set(
         re.findall(r"org\.opencontainers\.image\.(\w+)=", text)
     )
     assert "HEALTHCHECK" in text
-    assert not re.search(r"\b(gcc|build-essential|pip install|curl|wget)\b", text), "made in a stage before"
+    assert not re.search(r"\b(gcc|build-essential|pip install|curl|wget)\b", text), "belongs in a build stage"
 
 
-def test_everything_that_is_installed_is_locked_by_hash() -> None:
+def test_installed_packages_are_locked_by_hash() -> None:
     for line in re.findall(r"pip install ([^&\n]+)", DOCKERFILE):
         ours = line.rstrip(" \\").endswith(".")
         assert ours or "--require-hashes" in line, line
@@ -54,7 +54,7 @@ def test_everything_that_is_installed_is_locked_by_hash() -> None:
         assert (ROOT / lock).is_file(), lock
 
 
-def test_what_is_copied_is_there_and_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     for line in re.findall(r"^(?:COPY|ADD) (?!--from)(?:--\S+ )?(.+) \S+$", DOCKERFILE, re.MULTILINE):
         for source in line.replace("${DIST}", "dist").split():
@@ -62,21 +62,23 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
             assert any(Path(source).match(one) or source.startswith(f"{one}/") for one in allowed), source
 
 
-def test_bases_can_be_chosen_and_name_a_release() -> None:
+def test_base_images_are_arguments_that_name_a_release() -> None:
     defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", DOCKERFILE, re.MULTILINE))
     assert defaults.pop("DIST") == "dist"
     assert set(defaults) == {"PYTHON_BASE", "EMR_BASE"}
     for base in defaults.values():
-        assert re.search(r"\d+\.\d+", base), base  # (EMR has its release in the name)
+        assert re.search(r"\d+\.\d+", base), base  # EMR has the release in its name
 
 
-COMMANDS = (ROOT / "docs" / "packaging.md").read_text(encoding="utf-8")
+COMMANDS = (ROOT / "docs" / "how-to" / "packaging.md").read_text(encoding="utf-8")
 BUILDS = re.findall(r"^docker (?:buildx )?build .+$", COMMANDS, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", BUILDS)
-def test_a_documented_build_is_for_named_processors_and_one_image(command: str) -> None:
-    """Lambda refuses an index with attestations, which is what Docker pushes unless told."""
+@pytest.mark.parametrize(
+    "command", BUILDS, ids=lambda command: " ".join(re.findall(r"(?:linux/|--target )(\S+)", command))
+)
+def test_documented_build_names_platform_and_target(command: str) -> None:
+    """Docker pushes an index with attestations by default, which Lambda refuses."""
     assert "--provenance=false" in command
     assert re.search(r"--platform linux/(amd64|arm64) ", command)
     target = re.search(r"--target (\S+)", command)
@@ -85,9 +87,11 @@ def test_a_documented_build_is_for_named_processors_and_one_image(command: str) 
 
 
 @pytest.mark.parametrize(
-    ("platform", "arguments"), [("amd64", ""), ("arm64", "--arch arm64 --out dist-arm64")]
+    ("platform", "arguments"),
+    [("amd64", ""), ("arm64", "--arch arm64 --out dist-arm64")],
+    ids=["amd64", "arm64"],
 )
-def test_emrs_image_takes_the_package_that_was_made_for_its_processors(platform: str, arguments: str) -> None:
+def test_emr_image_uses_the_package_of_its_architecture(platform: str, arguments: str) -> None:
     assert {target for one in BUILDS for target in re.findall(r"--target (\S+)", one)} == set(FINAL)
     packaged = f'make package ARGS="{arguments}"\n' if arguments else "make package\n"
     (block,) = [
@@ -100,19 +104,19 @@ def test_emrs_image_takes_the_package_that_was_made_for_its_processors(platform:
     folder = re.search(r"--build-arg DIST=(\S+)", command)
     out = re.search(r"--out (\S+)", arguments)
     assert (folder and folder[1]) == (out and out[1])
-    taken = f"{folder[1] if folder else 'dist'}/icemirror-job.tar.gz"
-    assert f"!{taken}" in (ROOT / ".dockerignore").read_text().splitlines()
+    archive = f"{folder[1] if folder else 'dist'}/icemirror-job.tar.gz"
+    assert f"!{archive}" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
-def test_the_functions_image_runs_what_its_zip_runs() -> None:
+def test_function_image_and_zip_run_the_same_handler() -> None:
     command = re.search(r'^CMD \["(\S+)"\]$', stages()["function"], re.MULTILINE)
     assert command
     function = (ROOT / "infra" / "terraform" / "modules" / "trigger" / "main.tf").read_text(encoding="utf-8")
     assert f'null : "{command[1]}"' in function
 
 
-def test_emrs_release_is_terraforms_and_has_the_python_of_the_package() -> None:
-    """AWS' own samples name 7.13 as one whose workers run Python 3.11; the image of 7.9 has none but 3.9."""
+def test_emr_release_is_terraforms_and_has_the_packages_python() -> None:
+    """By AWS' samples, workers of 7.13 run Python 3.11; the image of 7.9 has only 3.9."""
     base = re.search(r"^ARG EMR_BASE=\S+/(emr-7\.(\d+)\.0)$", DOCKERFILE, re.MULTILINE)
     assert base
     variables = (ROOT / "infra" / "terraform" / "variables.tf").read_text(encoding="utf-8")
@@ -122,50 +126,50 @@ def test_emrs_release_is_terraforms_and_has_the_python_of_the_package() -> None:
     assert '"--job-python", default="3.11"' in package
 
 
-def test_the_jobs_entry_point_is_where_the_launcher_looks_for_it() -> None:
-    expected = str(KubernetesLauncher.model_fields["entry_point"].default).removeprefix("local://")
+def test_job_images_have_the_launchers_entry_point() -> None:
+    expected = str(KubernetesLauncherSettings.model_fields["entry_point"].default).removeprefix("local://")
     for name in ("job", "job-emr"):
-        assert f"COPY spark_job/submit/icemirror_job.py {expected}" in stages()[name]
+        assert f"COPY spark_job/worker/icemirror_job.py {expected}" in stages()[name]
 
 
-def test_the_python_of_emrs_image_is_the_one_that_jobs_are_told_of() -> None:
-    text, python = stages()["job-emr"], EmrServerlessLauncher.model_fields["python"].default
+def test_emr_image_has_the_launchers_python() -> None:
+    text, python = stages()["job-emr"], EmrServerlessLauncherSettings.model_fields["python"].default
     environment = str(python).removesuffix("bin/python")
     assert re.search(rf"^ADD \S+/icemirror-job\.tar\.gz {environment}$", text, re.MULTILINE)
     assert set(re.findall(r"PYSPARK_(?:DRIVER_)?PYTHON=(\S+)", text)) == {python}
     maintenance = ROOT / "infra" / "terraform" / "modules" / "maintenance" / "main.tf"
-    assert f'"{python}"' in maintenance.read_text(), "which starts jobs without the launcher"
+    assert f'"{python}"' in maintenance.read_text(), "maintenance starts jobs without the launcher"
 
 
 @pytest.fixture
 def pod(tmp_path: Path) -> dict[str, str]:
-    """An environment in which the programs only say how they were called."""
-    for place in (tmp_path / "tini", tmp_path / "bin" / "spark-submit"):
-        place.parent.mkdir(exist_ok=True)
-        place.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-        place.chmod(0o755)
+    """Return an environment in which tini and spark-submit print their arguments."""
+    for program in (tmp_path / "tini", tmp_path / "bin" / "spark-submit"):
+        program.parent.mkdir(exist_ok=True)
+        program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        program.chmod(0o755)
     return {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SPARK_HOME": str(tmp_path)}
 
 
-def called(environ: dict[str, str], *arguments: str) -> list[str]:
+def run_entrypoint(environ: dict[str, str], *arguments: str) -> list[str]:
     done = subprocess.run(
         [str(ENTRYPOINT), *arguments], env=environ, capture_output=True, text=True, check=True
     )
     return done.stdout.splitlines()
 
 
-def test_a_driver_submits_what_it_is_given(pod: dict[str, str]) -> None:
-    said = called(
+def test_driver_submits_its_arguments(pod: dict[str, str]) -> None:
+    printed = run_entrypoint(
         {**pod, "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.1"}, "driver", "--class", "a b", "local:///x.py"
     )
-    assert said[:2] == ["-s", "--"]
-    assert said[2].endswith("/bin/spark-submit")
-    assert "spark.driver.bindAddress=10.0.0.1" in said
-    assert said[-3:] == ["--class", "a b", "local:///x.py"]
+    assert printed[:2] == ["-s", "--"]
+    assert printed[2].endswith("/bin/spark-submit")
+    assert "spark.driver.bindAddress=10.0.0.1" in printed
+    assert printed[-3:] == ["--class", "a b", "local:///x.py"]
 
 
-def test_an_executor_finds_its_driver_and_keeps_blanks_in_options(pod: dict[str, str]) -> None:
-    told = {
+def test_executor_gets_driver_url_and_java_options_with_spaces(pod: dict[str, str]) -> None:
+    variables = {
         "SPARK_JAVA_OPT_0": "-Da=b c",
         "SPARK_JAVA_OPT_1": "-De=$(id)",
         "SPARK_EXECUTOR_MEMORY": "1g",
@@ -177,10 +181,10 @@ def test_an_executor_finds_its_driver_and_keeps_blanks_in_options(pod: dict[str,
         "SPARK_RESOURCE_PROFILE_ID": "0",
         "SPARK_EXECUTOR_POD_NAME": "pod",
     }
-    said = called({**pod, **told}, "executor")
-    assert said[2:7] == ["java", "-Da=b c", "-De=$(id)", "-Xms1g", "-Xmx1g"]
-    assert said[said.index("--driver-url") + 1] == "spark://driver"
+    printed = run_entrypoint({**pod, **variables}, "executor")
+    assert printed[2:7] == ["java", "-Da=b c", "-De=$(id)", "-Xms1g", "-Xmx1g"]
+    assert printed[printed.index("--driver-url") + 1] == "spark://driver"
 
 
-def test_other_commands_are_run_as_they_are(pod: dict[str, str]) -> None:
-    assert called(pod, "echo", "icemirror status") == ["icemirror status"]
+def test_other_commands_run_unchanged(pod: dict[str, str]) -> None:
+    assert run_entrypoint(pod, "echo", "icemirror status") == ["icemirror status"]

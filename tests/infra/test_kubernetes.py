@@ -1,4 +1,4 @@
-"""The manifests on a real Kubernetes API server: known fields only, restricted pods, no permission too many."""
+"""The manifests on a real Kubernetes API server: valid fields, restricted pods, least privilege."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from icemirror.settings import load_settings
+from icemirror.config_file.load import load_settings
 from icemirror.settings.discovery import DiscoverSettings
 from icemirror.settings.table_options import TableOptions
 from icemirror.settings.tables import TableSettings
-from icemirror.settings.trigger import KubernetesLauncher
-from tests.infra.kubernetes import MANIFESTS, Manifest, helm, key, kustomize, make, path_of, pod_templates
+from icemirror.settings.trigger import KubernetesLauncherSettings
+from tests.infra.kubernetes import MANIFESTS, Manifest, create, helm, key, kustomize, path_of, pod_templates
 from tests.infra.table_samples import names_and_choices, tables
 from tests.need import do_without
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
@@ -44,7 +44,7 @@ PERMISSIONS = {
     "icemirror-maintenance": set(),
 }
 
-pytestmark = pytest.mark.timeout(3000)  # the first time it is built
+pytestmark = pytest.mark.timeout(3000)  # includes the first build of the server
 
 
 def rendered(overlay: str) -> tuple[Manifest, ...]:
@@ -56,17 +56,17 @@ def rendered(overlay: str) -> tuple[Manifest, ...]:
 
 @pytest.fixture(scope="module")
 def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
-    """With everything of the overlay `serve` made."""
+    """Start an API server with the objects of the overlay `serve`."""
     running = start("kubernetes", kube_apiserver)
     running.call("POST", DEFINITIONS, service_monitors())
     wait_for(lambda: _is_served(running, "servicemonitors.monitoring.coreos.com"))
-    make(running, rendered("overlays/serve"))
+    create(running, rendered("overlays/serve"))
     wait_for(lambda: running.allows("icemirror-job", NAMESPACE, "create", "pods"))
     return running
 
 
 def service_monitors() -> Manifest:
-    """Names of Prometheus' operator; any content."""
+    """Return a definition of ServiceMonitor that accepts any content."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
@@ -85,18 +85,18 @@ def service_monitors() -> Manifest:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_server_takes_every_object_as_it_is(server: KubeApiServer, overlay: str) -> None:
+def test_server_accepts_every_object(server: KubeApiServer, overlay: str) -> None:
     for manifest in rendered(overlay):
         where = f"{path_of(server, manifest)}?fieldValidation=Strict&dryRun=All"
-        server.call("POST", where, manifest)  # what is there already is one that was taken
+        server.call("POST", where, manifest)  # a dry run; existing objects are accepted
 
 
-def test_a_field_that_nobody_knows_would_be_seen(server: KubeApiServer) -> None:
+def test_server_refuses_an_unknown_field(server: KubeApiServer) -> None:
     wrong = copy.deepcopy(next(one for one in rendered("overlays/serve") if one["kind"] == "Deployment"))
     wrong["metadata"]["name"] = "other"
     wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
     with pytest.raises(AssertionError, match="livenesProbe"):
-        make(server, [wrong])
+        create(server, [wrong])
 
 
 def pods() -> Iterator[tuple[str, Manifest]]:
@@ -106,7 +106,7 @@ def pods() -> Iterator[tuple[str, Manifest]]:
             yield name, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
-def test_pods_are_restricted_and_the_namespace_takes_no_others(server: KubeApiServer) -> None:
+def test_namespace_accepts_only_restricted_pods(server: KubeApiServer) -> None:
     where = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldValidation=Strict&dryRun=All"
     names = {name for name, pod in pods() if server.call("POST", where, pod)["kind"] == "Pod"}
     assert names == {"icemirror-trigger", "icemirror-sweep", "icemirror-maintain"}
@@ -118,13 +118,13 @@ def test_pods_are_restricted_and_the_namespace_takes_no_others(server: KubeApiSe
 
 
 @pytest.mark.parametrize("api_version", [KUBEFLOW, APACHE])
-def test_pods_of_jobs_are_restricted(server: KubeApiServer, api_version: str, tmp_path: Path) -> None:
+def test_job_pods_are_restricted(server: KubeApiServer, api_version: str, tmp_path: Path) -> None:
     spec = created(tmp_path, KUBERNETES.replace("image:", f"api_version: {api_version}, image:"))["spec"]
     where = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldValidation=Strict&dryRun=All"
     for worker in ("driver", "executor"):
         if api_version == APACHE:
             template = spec[f"{worker}Spec"]["podTemplateSpec"]["spec"]
-        else:  # its operator puts it into the pod that Spark makes
+        else:  # the operator applies it to the pod that Spark creates
             template = {"containers": [{"name": "spark", "securityContext": spec[worker]["securityContext"]}]}
         template["containers"][0]["image"] = "icemirror-job"
         metadata = {"name": worker, "namespace": NAMESPACE}
@@ -132,7 +132,7 @@ def test_pods_of_jobs_are_restricted(server: KubeApiServer, api_version: str, tm
         assert server.call("POST", where, pod)["kind"] == "Pod"
 
 
-def test_containers_have_limits_probes_and_a_root_that_nobody_writes() -> None:
+def test_containers_have_limits_probes_and_a_read_only_root() -> None:
     for name, pod in pods():
         assert pod["spec"]["securityContext"]["runAsUser"] >= 10000
         (container,) = pod["spec"]["containers"]
@@ -143,7 +143,7 @@ def test_containers_have_limits_probes_and_a_root_that_nobody_writes() -> None:
             assert {"livenessProbe", "readinessProbe", "startupProbe"} <= set(container)
 
 
-def test_accounts_may_do_exactly_what_the_state_the_launcher_and_spark_need(server: KubeApiServer) -> None:
+def test_service_accounts_have_exactly_the_needed_permissions(server: KubeApiServer) -> None:
     groups = {
         "sparkapplications": "sparkoperator.k8s.io",
         "deployments": "apps",
@@ -167,20 +167,26 @@ def test_accounts_may_do_exactly_what_the_state_the_launcher_and_spark_need(serv
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_configuration_works_with_the_secret_beside_it(overlay: str, tmp_path: Path) -> None:
-    (made,) = [one for one in rendered(overlay) if "icemirror.yaml" in one.get("data", {})]
-    assert made["immutable"] is True
+def test_configuration_loads_with_the_example_secret(overlay: str, tmp_path: Path) -> None:
+    (config_map,) = [one for one in rendered(overlay) if "icemirror.yaml" in one.get("data", {})]
+    assert config_map["immutable"] is True
     path = tmp_path / "icemirror.yaml"
-    path.write_text(made["data"]["icemirror.yaml"])
+    path.write_text(config_map["data"]["icemirror.yaml"])
     settings = load_settings(path, SECRETS)
     launcher = settings.trigger.launcher
-    assert isinstance(launcher, KubernetesLauncher)
+    assert isinstance(launcher, KubernetesLauncherSettings)
     accounts = {name for kind, name in map(key, rendered(overlay)) if kind == "ServiceAccount"}
     assert launcher.service_account in accounts
     assert {name.partition("/")[0] for name in launcher.secrets.values()} == {"icemirror"}
 
 
-def test_every_option_of_a_table_reaches_the_trigger_as_it_is(tmp_path: Path) -> None:
+def test_overlays_have_the_same_configuration() -> None:
+    """kustomize reads no file outside of an overlay's folder, so each has a copy."""
+    first, second = ((MANIFESTS / overlay / "icemirror.yaml").read_text() for overlay in OVERLAYS)
+    assert first == second
+
+
+def test_every_table_option_reaches_the_trigger_unchanged(tmp_path: Path) -> None:
     given = [table for _, table in tables()]
     config = {"iceberg": {"catalog": {"type": "rest", "uri": "http://catalog"}}, "tables": given}
     values = tmp_path / "values.yaml"
@@ -193,27 +199,27 @@ def test_every_option_of_a_table_reaches_the_trigger_as_it_is(tmp_path: Path) ->
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(resources))
     (overlay / "icemirror.yaml").write_text(yaml.safe_dump(config))
     try:
-        made = {"chart": helm("lake", "data", values), "overlay": kustomize(str(overlay))}
+        rendered_by = {"chart": helm("lake", "data", values), "overlay": kustomize(str(overlay))}
     except Unavailable as error:
         do_without(str(error))
-    for by, manifests in made.items():
+    for tool, manifests in rendered_by.items():
         (text,) = [
             one["data"]["icemirror.yaml"] for one in manifests if "icemirror.yaml" in one.get("data", {})
         ]
-        assert yaml.safe_load(text)["tables"] == given, by
-        path = tmp_path / f"{by}.yaml"
+        assert yaml.safe_load(text)["tables"] == given, tool
+        path = tmp_path / f"{tool}.yaml"
         path.write_text(text)
         assert len(load_settings(path, {}).tables) == len(given)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("table", TableSettings), ("discover", DiscoverSettings)])
-def test_the_chart_knows_every_option_of_a_table(name: str, kind: type[TableOptions]) -> None:
+def test_chart_schema_lists_every_table_option(name: str, kind: type[TableOptions]) -> None:
     schema = json.loads((MANIFESTS / "chart" / "values.schema.json").read_text())
     assert schema["definitions"][name] == names_and_choices(kind)
 
 
-def _without_configs_name(manifest: Manifest) -> Manifest:
-    """A copy in which the generated name of the configuration is none, and what Helm adds is gone."""
+def _with_fixed_config_name(manifest: Manifest) -> Manifest:
+    """Return a copy with a fixed name of the configuration instead of the generated one."""
     found = copy.deepcopy(manifest)
     templates = list(pod_templates([found]).values())
     for template in templates:
@@ -224,36 +230,36 @@ def _without_configs_name(manifest: Manifest) -> Manifest:
 
 
 @pytest.mark.parametrize(("overlay", "mode"), [(name, name.partition("/")[2]) for name in OVERLAYS])
-def test_the_chart_makes_what_the_overlay_makes(overlay: str, mode: str, tmp_path: Path) -> None:
+def test_chart_and_overlay_give_the_same_objects(overlay: str, mode: str, tmp_path: Path) -> None:
     config = yaml.safe_load((MANIFESTS / overlay / "icemirror.yaml").read_text())
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"config": config, "mode": mode}))
     try:
-        of_chart = {key(one): one for one in helm("icemirror", NAMESPACE, values)}
+        from_chart = {key(one): one for one in helm("icemirror", NAMESPACE, values)}
     except Unavailable as error:
         do_without(str(error))
-    of_overlay = {key(one): one for one in rendered(overlay) if one["kind"] != "Namespace"}
+    from_overlay = {key(one): one for one in rendered(overlay) if one["kind"] != "Namespace"}
     named = [
         one
-        for one in (of_chart, of_overlay)
+        for one in (from_chart, from_overlay)
         for kind, name in list(one)
         if "icemirror.yaml" in one[kind, name].get("data", {})
     ]
     assert len(named) == 2
     (ours, theirs) = (
         {
-            found: _without_configs_name(one)
-            for found, one in made.items()
+            found: _with_fixed_config_name(one)
+            for found, one in objects.items()
             if "icemirror.yaml" not in one.get("data", {})
         }
-        for made in (of_chart, of_overlay)
+        for objects in (from_chart, from_overlay)
     )
     assert ours == theirs
 
 
-def test_the_chart_fills_in_state_and_launcher_and_refuses_typing_errors(tmp_path: Path) -> None:
+def test_chart_fills_in_state_and_launcher_and_refuses_unknown_values(tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
-    little: dict[str, Any] = {
+    minimal: dict[str, Any] = {
         "iceberg": {"catalog": {"type": "rest", "uri": "http://catalog"}},
         "tables": [{"changelog": "a.b", "mirror": "c.d"}],
     }
@@ -261,33 +267,33 @@ def test_the_chart_fills_in_state_and_launcher_and_refuses_typing_errors(tmp_pat
     values.write_text(
         yaml.safe_dump(
             {
-                "config": little,
+                "config": minimal,
                 "serviceAccounts": {"job": {"annotations": annotations}},
                 "existingSecret": "mine",
             }
         )
     )
     try:
-        made = helm("lake", "data", values)
+        objects = helm("lake", "data", values)
     except Unavailable as error:
         do_without(str(error))
-    (config,) = [one["data"]["icemirror.yaml"] for one in made if "icemirror.yaml" in one.get("data", {})]
+    (config,) = [one["data"]["icemirror.yaml"] for one in objects if "icemirror.yaml" in one.get("data", {})]
     path = tmp_path / "icemirror.yaml"
     path.write_text(config)
     settings = load_settings(path, {})
     assert settings.trigger.state.model_dump()["namespace"] == "data"
     assert settings.trigger.launcher.model_dump()["service_account"] == "lake-job"
-    (account,) = [one for one in made if key(one) == ("ServiceAccount", "lake-job")]
+    (account,) = [one for one in objects if key(one) == ("ServiceAccount", "lake-job")]
     assert account["metadata"]["annotations"] == annotations
-    table = little["tables"][0]
-    for at, (said, values_of_typing) in enumerate(
+    table = minimal["tables"][0]
+    for at, (message, wrong_values) in enumerate(
         {
-            "replcas": {"config": little, "replcas": 3},
-            "on_bad_rows": {"config": little | {"tables": [table | {"on_bad_rows": "stop"}]}},
-            "on_bad_row": {"config": little | {"tables": [table | {"on_bad_row": "park"}]}},
+            "replcas": {"config": minimal, "replcas": 3},
+            "on_bad_rows": {"config": minimal | {"tables": [table | {"on_bad_rows": "stop"}]}},
+            "on_bad_row": {"config": minimal | {"tables": [table | {"on_bad_row": "park"}]}},
         }.items()
     ):
         wrong = tmp_path / f"wrong-{at}.yaml"
-        wrong.write_text(yaml.safe_dump(values_of_typing))
-        with pytest.raises(AssertionError, match=said):
+        wrong.write_text(yaml.safe_dump(wrong_values))
+        with pytest.raises(AssertionError, match=message):
             helm("lake", "data", wrong)

@@ -1,4 +1,4 @@
-"""The samples of the documents: what their configuration reads from the environment is there."""
+"""Every `${NAME}` in the sample configurations of the docs is a key of a documented Secret."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from icemirror.settings import load_settings
-from icemirror.settings.trigger import KubernetesLauncher
+from icemirror.config_file.load import load_settings
+from icemirror.settings.trigger import KubernetesLauncherSettings
 from tests.infra.kubernetes import Manifest, helm, pod_templates
 from tests.need import do_without
 from tests.services.processes import Unavailable
@@ -17,7 +17,7 @@ _CREATED = re.compile(r"create secret generic (\S+) ((?:--from-literal=\S+\s*)+)
 
 
 def document(name: str) -> str:
-    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+    return (ROOT / "docs" / "how-to" / name).read_text(encoding="utf-8")
 
 
 def samples(text: str) -> list[str]:
@@ -25,28 +25,30 @@ def samples(text: str) -> list[str]:
 
 
 def secrets(text: str) -> dict[str, set[str]]:
-    """The Secrets that the document lets one make, with their keys."""
+    """Return the Secrets that a page creates, with their keys."""
     return {
         name: set(re.findall(r"--from-literal=([^=\s]+)=", keys)) for name, keys in _CREATED.findall(text)
     }
 
 
-def supplied(config: str, launcher: KubernetesLauncher, made: dict[str, set[str]]) -> None:
-    """Each name of the configuration is a key that jobs are given."""
+def assert_supplied(
+    config: str, launcher: KubernetesLauncherSettings, documented: dict[str, set[str]]
+) -> None:
+    """Assert that jobs receive every `${NAME}` of the configuration."""
     for name in set(re.findall(r"\$\{(\w+)\}", config)):
         secret, _, key = launcher.secrets[name].partition("/")
-        assert key in made[secret], f"{name}: the Secret {secret} has {made[secret]}"
+        assert key in documented[secret], f"{name}: the Secret {secret} has {documented[secret]}"
 
 
-def loaded(config: str, environ: dict[str, str], folder: Path) -> KubernetesLauncher:
+def load_launcher(config: str, environ: dict[str, str], folder: Path) -> KubernetesLauncherSettings:
     path = folder / "icemirror.yaml"
     path.write_text(config)
     launcher = load_settings(path, environ).trigger.launcher
-    assert isinstance(launcher, KubernetesLauncher)
+    assert isinstance(launcher, KubernetesLauncherSettings)
     return launcher
 
 
-def test_helms_sample_finds_its_secrets_in_trigger_and_jobs(tmp_path: Path) -> None:
+def test_helm_sample_has_its_secrets(tmp_path: Path) -> None:
     text = document("deploy-kubernetes.md")
     (sample,) = [one for one in samples(text) if one.startswith("# values.yaml")]
     values = tmp_path / "values.yaml"
@@ -56,21 +58,21 @@ def test_helms_sample_finds_its_secrets_in_trigger_and_jobs(tmp_path: Path) -> N
     except Unavailable as error:
         do_without(str(error))
     (config,) = [one["data"]["icemirror.yaml"] for one in objects if "icemirror.yaml" in one.get("data", {})]
-    made = secrets(text)
+    documented = secrets(text)
     for template in pod_templates(objects).values():
-        environ = {name: "x" for secret in read_by(template) for name in made[secret]}
-        supplied(config, loaded(config, environ, tmp_path), made)
+        environ = {name: "x" for secret in read_by(template) for name in documented[secret]}
+        assert_supplied(config, load_launcher(config, environ, tmp_path), documented)
 
 
 def read_by(template: Manifest) -> list[str]:
-    """The Secrets whose keys become the environment of a pod."""
+    """Return the Secrets whose keys become the environment of a pod."""
     sources: list[dict[str, Any]] = template["spec"]["containers"][0]["envFrom"]
     return [one["secretRef"]["name"] for one in sources]
 
 
-def test_the_sample_of_jobs_finds_its_secrets(tmp_path: Path) -> None:
+def test_jobs_sample_has_its_secrets(tmp_path: Path) -> None:
     text = document("jobs.md")
     (sample,) = [one for one in samples(text) if "type: kubernetes" in one]
-    made = secrets(text)
-    environ = {name: "x" for keys in made.values() for name in keys}
-    supplied(sample, loaded(sample, environ, tmp_path), made)
+    documented = secrets(text)
+    environ = {name: "x" for keys in documented.values() for name in keys}
+    assert_supplied(sample, load_launcher(sample, environ, tmp_path), documented)

@@ -1,4 +1,4 @@
-"""localstack-compose.yml: what it starts, and with what. (tests/services mirrors its lake.)"""
+"""localstack-compose.yml: images, dependencies and configuration. tests/services runs its lake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from icemirror.settings import load_settings
+from icemirror.config_file.load import load_settings
 from tests.unit.house.tracked import ROOT
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "localstack-compose.yml").read_text())
@@ -20,7 +20,7 @@ def environment(service: str) -> dict[str, str]:
     return {name: str(value) for name, value in SERVICES[service]["environment"].items()}
 
 
-def test_everything_has_a_pinned_image_or_is_built_from_here() -> None:
+def test_services_have_a_pinned_image_or_a_build_target() -> None:
     targets = set(re.findall(r" AS (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
     for name, service in SERVICES.items():
         if build := service.get("build"):
@@ -29,15 +29,15 @@ def test_everything_has_a_pinned_image_or_is_built_from_here() -> None:
             assert re.fullmatch(r"[\w/.-]+:\d+(\.\d+)+", service["image"]), name
 
 
-def test_everything_says_when_it_is_well_and_waits_for_what_it_needs() -> None:
+def test_services_have_health_checks_and_wait_for_their_dependencies() -> None:
     for name, service in SERVICES.items():
         assert name in ONE_SHOT or service["healthcheck"]["test"], name
-        for needed, how in service.get("depends_on", {}).items():
-            assert how == {"condition": "service_healthy"}
+        for needed, condition in service.get("depends_on", {}).items():
+            assert condition == {"condition": "service_healthy"}
             assert SERVICES[needed]["healthcheck"]
 
 
-def test_only_this_machine_reaches_it_and_what_is_mounted_is_there() -> None:
+def test_ports_are_local_and_mounted_files_exist() -> None:
     for name, service in SERVICES.items():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
         for volume in service.get("volumes", ()):
@@ -45,19 +45,19 @@ def test_only_this_machine_reaches_it_and_what_is_mounted_is_there() -> None:
             assert source == "/var/run/docker.sock" or (ROOT / source).is_file(), volume
 
 
-def test_spark_may_run_what_it_unpacks() -> None:
-    """Docker lets nothing in a tmpfs be run, unless told; Spark's compressors are libraries that Java unpacks."""
+def test_tmp_allows_execution() -> None:
+    """A tmpfs is noexec by default, but Java unpacks Spark's compression libraries there."""
     for name, service in SERVICES.items():
-        for place, _, options in (one.partition(":") for one in service.get("tmpfs", ())):
-            assert place != "/tmp" or "exec" in options.split(","), name  # noqa: S108
+        for path, _, options in (one.partition(":") for one in service.get("tmpfs", ())):
+            assert path != "/tmp" or "exec" in options.split(","), name  # noqa: S108
 
 
-def test_what_needs_a_licence_is_not_started_unasked() -> None:
+def test_licensed_services_start_only_with_their_profile() -> None:
     licensed = {name for name, one in SERVICES.items() if "TOKEN" in str(one.get("environment"))}
     assert licensed == {name for name, one in SERVICES.items() if one.get("profiles") == ["licensed"]}
 
 
-def test_the_configuration_fits_the_services() -> None:
+def test_configuration_matches_the_services() -> None:
     settings = load_settings(FOLDER / "icemirror.yaml", environment("icemirror"))
     sources = settings.trigger.sources
     assert sources.sqs is not None

@@ -1,4 +1,4 @@
-"""The command of docs/deploy-aws.md that switches a bucket's events on: it must take nothing from others."""
+"""The command in docs/how-to/deploy-aws.md that enables EventBridge keeps a bucket's other notifications."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from tests.unit.house.tracked import ROOT
 LAKE = "example-lake"
 
 
-def documented() -> str:
-    """From the first word to the quotation mark that ends it."""
-    text = (ROOT / "docs" / "deploy-aws.md").read_text(encoding="utf-8")
+def documented_command() -> str:
+    text = (ROOT / "docs" / "how-to" / "deploy-aws.md").read_text(encoding="utf-8")
     found = re.search(
         r'^aws s3api put-bucket-notification-configuration .*?\)"', text, re.MULTILINE | re.DOTALL
     )
@@ -29,8 +28,8 @@ def documented() -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("others", [True, False], ids=["with others", "alone"])
-def test_who_was_notified_before_still_is(
+@pytest.mark.parametrize("others", [True, False], ids=["other notifications", "no notifications"])
+def test_command_keeps_other_notifications(
     others: bool,
     start: Callable[[str, Start[Ministack]], Ministack],
     tmp_path: Path,
@@ -54,7 +53,7 @@ def test_who_was_notified_before_still_is(
     before = {"QueueConfigurations": [{"Id": "others", **queue}]} if others else {}
     s3.put_bucket_notification_configuration(Bucket=LAKE, NotificationConfiguration=before)
     subprocess.run(
-        ["sh", "-ec", documented()],
+        ["sh", "-ec", documented_command()],
         cwd=ROOT,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         check=True,

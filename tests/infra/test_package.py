@@ -1,4 +1,4 @@
-"""`make package`: what Lambda and EMR are given, small, the same every time, and able to run."""
+"""`make package`: the packages for Lambda and EMR are small, reproducible, and run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import hashlib
 import importlib.util
 import json
 import platform
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -16,10 +18,12 @@ from types import ModuleType
 import pytest
 
 from tests.need import do_without
+from tests.unit.house.test_lightness import import_all, light_modules
 from tests.unit.house.tracked import ROOT
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}[platform.machine()]
+COMMAND_LINE = ("click", "rich")
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +32,16 @@ def packaging() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for it
+    sys.modules[spec.name] = module  # dataclasses look the module up here
     spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The function's zip for this machine, built for real."""
+    """Build the function's zip for this machine."""
     if sys.platform != "linux":
-        do_without("packages are for Linux, and can be tried there")
+        do_without("packages are for Linux and run only there")
     out = tmp_path_factory.mktemp("dist")
     options = ["--only", "trigger", "--out", str(out), "--python", PYTHON, "--arch", ARCHITECTURE]
     done = subprocess.run(
@@ -47,17 +51,18 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     if done.returncode != 0 and "Failed to fetch" in done.stderr:
-        do_without(f"packages cannot be fetched: {done.stderr[-300:]}")
+        do_without(f"packages cannot be downloaded: {done.stderr[-300:]}")
     assert done.returncode == 0, done.stderr
     assert "icemirror-trigger.zip  (at most 40 MB)" in done.stdout
     return out
 
 
-def test_the_function_runs_from_its_zip_alone(dist: Path, tmp_path: Path) -> None:
+def test_function_runs_from_its_zip_alone(dist: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(dist / "icemirror-trigger.zip") as package:
         names = package.namelist()
-        package.extractall(tmp_path)  # noqa: S202 (our own)
-    assert not [name for name in names if name.startswith(("spark_job/", "pyspark/", "pyarrow/", "bin/"))]
+        package.extractall(tmp_path)  # noqa: S202 (built by this test)
+    absent = ("spark_job/", "pyspark/", "pyarrow/", "bin/", *(f"{name}/" for name in COMMAND_LINE))
+    assert [name for name in names if name.startswith(absent)] == []
     code = "import sys; sys.path[:0] = sys.argv[1:]; import boto3, trigger.handler as it; print(it.__file__)"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
@@ -66,7 +71,31 @@ def test_the_function_runs_from_its_zip_alone(dist: Path, tmp_path: Path) -> Non
     assert done.stdout.strip() == str(tmp_path / "trigger" / "handler.py")
 
 
-def test_bill_and_sums_are_of_what_was_made(dist: Path) -> None:
+def test_trigger_imports_neither_click_nor_rich() -> None:
+    """All of its modules, because the handler imports some of them only when it needs them."""
+    assert import_all(light_modules(), None, COMMAND_LINE) == {}
+
+
+def lambda_requirements() -> set[str]:
+    lines = (ROOT / "requirements" / "lambda.in").read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def test_lambda_requirements_are_the_projects_without_the_command_line() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    base = {one for one in project["dependencies"] if not one.startswith(COMMAND_LINE)}
+    assert lambda_requirements() == base | set(project["optional-dependencies"]["aws"])
+
+
+@pytest.mark.parametrize("lock", ["lambda.txt", "lambda-image.txt"])
+def test_lambda_locks_have_no_command_line(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text(encoding="utf-8")
+    locked = set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))
+    assert {"boto3", "pydantic", "pyyaml"} <= locked
+    assert not locked & set(COMMAND_LINE)
+
+
+def test_bill_and_checksums_describe_the_zip(dist: Path) -> None:
     bill = json.loads((dist / "icemirror-trigger.cdx.json").read_text())
     assert {"boto3", "pydantic", "PyYAML"} <= {one["name"] for one in bill["components"]}
     assert all(one["purl"].startswith("pkg:pypi/") for one in bill["components"])
@@ -77,7 +106,7 @@ def test_bill_and_sums_are_of_what_was_made(dist: Path) -> None:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A few installed files."""
+    """Return a folder with a few installed files."""
     folder = tmp_path / "site"
     for name in ("b.py", "a/__init__.py", "a/__pycache__/x.pyc", "bin/tool", "c-1.0.dist-info/RECORD"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -86,27 +115,27 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_same_files_give_the_same_bytes(packaging: ModuleType, site: Path, tmp_path: Path) -> None:
-    made = []
+def test_same_files_give_the_same_bytes(packaging: ModuleType, site: Path, tmp_path: Path) -> None:
+    built = []
     for turn in range(2):
         for file in site.rglob("*"):
             file.touch()
         zipped, packed = tmp_path / f"{turn}.zip", tmp_path / f"{turn}.tar.gz"
         packaging.write_zip(site, zipped)
         packaging.write_environment(site, packed, PYTHON, "/usr/bin")
-        made.append((zipped.read_bytes(), packed.read_bytes()))
-    assert made[0] == made[1]
+        built.append((zipped.read_bytes(), packed.read_bytes()))
+    assert built[0] == built[1]
     with zipfile.ZipFile(tmp_path / "0.zip") as package:
         assert package.namelist() == ["a/__init__.py", "b.py", "c-1.0.dist-info/METADATA"]
 
 
-def test_an_unpacked_environment_runs_with_its_own_packages(
+def test_unpacked_environment_imports_its_own_packages(
     packaging: ModuleType, site: Path, tmp_path: Path
 ) -> None:
     base = Path(sys.base_prefix) / "bin"
     packaging.write_environment(site, tmp_path / "e.tar.gz", PYTHON, str(base))
     with tarfile.open(tmp_path / "e.tar.gz") as archive:
-        archive.extractall(tmp_path / "environment", filter="fully_trusted")  # noqa: S202 (our own)
+        archive.extractall(tmp_path / "environment", filter="fully_trusted")  # noqa: S202 (built by this test)
     code = "import b, sys; print(b.VALUE, sys.prefix)"
     done = subprocess.run(
         [tmp_path / "environment" / "bin" / "python", "-c", code], capture_output=True, text=True, check=True
@@ -114,7 +143,7 @@ def test_an_unpacked_environment_runs_with_its_own_packages(
     assert done.stdout.split() == ["7", str(tmp_path / "environment")]
 
 
-def test_a_bill_names_packages_as_indexes_do(packaging: ModuleType, site: Path, tmp_path: Path) -> None:
+def test_bill_normalizes_package_names(packaging: ModuleType, site: Path, tmp_path: Path) -> None:
     package = tmp_path / "p.zip"
     packaging.write_zip(site, package)
     (component,) = json.loads(packaging.bill_of_materials(site, package, "1.0"))["components"]
@@ -122,6 +151,6 @@ def test_a_bill_names_packages_as_indexes_do(packaging: ModuleType, site: Path, 
     assert component["licenses"] == [{"license": {"name": "MIT"}}]
 
 
-def test_spark_is_not_packed_a_second_time(packaging: ModuleType) -> None:
+def test_job_package_leaves_out_only_locked_packages(packaging: ModuleType) -> None:
     lock = (ROOT / "requirements" / "job.txt").read_text()
-    assert all(f"\n{name}==" in lock for name in packaging.OF_EMR), "else nothing is left out"
+    assert all(f"\n{name}==" in lock for name in packaging.PROVIDED_BY_EMR)

@@ -1,4 +1,4 @@
-"""What requests on the wire come to, as IAM is asked about them, and what a recorder does with those."""
+"""Requests become the calls that IAM evaluates, and the recorder refuses those that are not allowed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ GLUE, EMR = "arn:aws:glue:r:1", "arn:aws:emr-serverless:r:1:/applications/0a"
 
 
 def signed(service: str, method: str, path: str, body: bytes = b"", **headers: str) -> Request:
-    told = Message()
-    told["Authorization"] = f"AWS4-HMAC-SHA256 Credential=job/20260101/r/{service}/aws4_request, Signature=x"
+    fields = Message()
+    fields["Authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential=job/20260101/r/{service}/aws4_request, Signature=x"
+    )
     for name, value in headers.items():
-        told[name.replace("_", "-")] = value
-    return Request(method, path, told, body)
+        fields[name.replace("_", "-")] = value
+    return Request(method, path, fields, body)
 
 
-def asked(request: Request) -> set[Call]:
+def calls(request: Request) -> set[Call]:
     recorder = Recorder("1", "r", lambda role, call: True)
-    assert recorder.note(request) is None
-    return recorder.asked["job"].calls
+    assert recorder.record(request) is None
+    return recorder.calls_of["job"].calls
 
 
 @pytest.mark.parametrize(
@@ -44,24 +46,24 @@ def asked(request: Request) -> set[Call]:
         ("DELETE", "/lake/a/1?x-id=DeleteObject", "s3:DeleteObject", "a/1"),
     ],
 )
-def test_an_object_is_asked_for(method: str, path: str, action: str, key: str) -> None:
-    assert asked(signed("s3", method, path)) == {Call(action, f"{LAKE}/{key}")}
+def test_object_request(method: str, path: str, action: str, key: str) -> None:
+    assert calls(signed("s3", method, path)) == {Call(action, f"{LAKE}/{key}")}
 
 
-def test_a_bucket_is_asked_for() -> None:
-    listed = asked(signed("s3", "GET", "/lake?list-type=2&prefix=a%2F"))
+def test_bucket_request() -> None:
+    listed = calls(signed("s3", "GET", "/lake?list-type=2&prefix=a%2F"))
     assert listed == {Call("s3:ListBucket", LAKE, (("s3:prefix", "a/"),))}
-    assert asked(signed("s3", "GET", "/lake/?list-type=2")) == {Call("s3:ListBucket", LAKE)}
-    assert asked(signed("s3", "HEAD", "/lake")) == {Call("s3:ListBucket", LAKE)}
+    assert calls(signed("s3", "GET", "/lake/?list-type=2")) == {Call("s3:ListBucket", LAKE)}
+    assert calls(signed("s3", "HEAD", "/lake")) == {Call("s3:ListBucket", LAKE)}
 
 
-def test_many_are_deleted_at_once() -> None:
-    gone = asked(signed("s3", "POST", "/lake?delete", BULK))
-    assert gone == {Call("s3:DeleteObject", f"{LAKE}/a/{one}") for one in (1, 2)}
+def test_bulk_delete_request() -> None:
+    deleted = calls(signed("s3", "POST", "/lake?delete", BULK))
+    assert deleted == {Call("s3:DeleteObject", f"{LAKE}/a/{one}") for one in (1, 2)}
 
 
-def test_a_copy_reads_its_source() -> None:
-    copied = asked(signed("s3", "PUT", "/lake/a/1", x_amz_copy_source="/other/b"))
+def test_copy_reads_its_source() -> None:
+    copied = calls(signed("s3", "PUT", "/lake/a/1", x_amz_copy_source="/other/b"))
     assert copied == {Call("s3:PutObject", f"{LAKE}/a/1"), Call("s3:GetObject", "arn:aws:s3:::other/b")}
 
 
@@ -74,26 +76,27 @@ def test_a_copy_reads_its_source() -> None:
         signed("emr-serverless", "PATCH", "/applications/0a"),
         signed("ec2", "POST", "/"),
     ],
+    ids=["get acl", "put policy", "put with acl", "update application", "other service"],
 )
-def test_what_nobody_knows_is_allowed_by_no_policy(request_: Request) -> None:
-    (call,) = asked(request_)
+def test_unknown_request_is_allowed_by_no_policy(request_: Request) -> None:
+    (call,) = calls(request_)
     assert call.action.endswith(":?")
 
 
-def test_catalog_and_state_are_asked_for() -> None:
+def test_catalog_and_state_requests() -> None:
     body = json.dumps({"DatabaseName": "shop", "Name": "orders"}).encode()
-    found = asked(signed("glue", "POST", "/", body, X_Amz_Target="AWSGlue.GetTable"))
+    found = calls(signed("glue", "POST", "/", body, X_Amz_Target="AWSGlue.GetTable"))
     names = ("catalog", "database/shop", "table/shop/orders")
     assert found == {Call("glue:GetTable", f"{GLUE}:{name}") for name in names}
     body = json.dumps({"TableName": "state"}).encode()
-    found = asked(signed("dynamodb", "POST", "/", body, X_Amz_Target="DynamoDB_20120810.Query"))
+    found = calls(signed("dynamodb", "POST", "/", body, X_Amz_Target="DynamoDB_20120810.Query"))
     assert found == {Call("dynamodb:Query", "arn:aws:dynamodb:r:1:table/state")}
 
 
-def test_a_launch_needs_the_jobs_role_its_tags_and_the_key_of_its_disks() -> None:
+def test_launch_needs_role_tags_and_disk_key() -> None:
     disks = {"diskEncryptionConfiguration": {"encryptionKeyArn": "arn:key"}}
     body = {"executionRoleArn": "arn:role", "tags": {"a": "b"}, "configurationOverrides": disks}
-    found = asked(signed("emr-serverless", "POST", "/applications/0a/jobruns", json.dumps(body).encode()))
+    found = calls(signed("emr-serverless", "POST", "/applications/0a/jobruns", json.dumps(body).encode()))
     assert found == {
         Call("emr-serverless:StartJobRun", EMR),
         Call("emr-serverless:TagResource", f"{EMR}/jobruns/new"),
@@ -102,10 +105,10 @@ def test_a_launch_needs_the_jobs_role_its_tags_and_the_key_of_its_disks() -> Non
     }
 
 
-def test_what_is_not_allowed_is_refused_and_kept() -> None:
+def test_forbidden_call_is_refused_and_recorded() -> None:
     recorder = Recorder("1", "r", lambda role, call: call.action != "s3:DeleteObject")
-    assert recorder.note(signed("s3", "GET", "/lake/a")) is None
-    refused = recorder.note(signed("s3", "DELETE", "/lake/a"))
+    assert recorder.record(signed("s3", "GET", "/lake/a")) is None
+    refused = recorder.record(signed("s3", "DELETE", "/lake/a"))
     assert refused is not None
     assert refused[0] == 403
-    assert recorder.asked["job"].refused == {Call("s3:DeleteObject", f"{LAKE}/a")}
+    assert recorder.calls_of["job"].refused == {Call("s3:DeleteObject", f"{LAKE}/a")}

@@ -1,4 +1,4 @@
-"""The example `minimal`, applied to emulators: commit → rule → queue → function → state → launch; then destroyed."""
+"""The minimal example on an emulated AWS: commit → rule → queue → function → state → launch; then destroyed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import boto3
 import pytest
 
 from icemirror.cli.main import run
-from icemirror.settings import load_settings
-from icemirror.state.configured import open_store
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.store import Store
+from icemirror.config_file.load import load_settings
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.stores.from_settings import open_store
+from icemirror.stores.store import Store
 from tests.infra.emr_server import ACCOUNT
 from tests.infra.installation import AT, LAKE, install, make_lake
 from tests.infra.overrides import QUARANTINE, REGION, UPGRADE
@@ -39,21 +39,23 @@ def applied(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
     return install(folder, environ, {"quarantine_override.tf": QUARANTINE})
 
 
-def until(true: Callable[[], object], seconds: float = 60.0) -> bool:
+def wait_until(is_done: Callable[[], object], seconds: float = 60.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if true():
+        if is_done():
             return True
         time.sleep(0.2)
     return False
 
 
-def noticed(store: Store) -> int:
+def notices(store: Store) -> int:
     row = store.load(EVERYTHING).tables.get("shop.orders")
     return row.dirty if row else 0
 
 
-def test_a_commit_becomes_a_row_and_a_job(applied: Terraform, config: Path, environ: dict[str, str]) -> None:
+def test_commit_is_noticed_and_launches_a_job(
+    applied: Terraform, config: Path, environ: dict[str, str]
+) -> None:
     functions, emr = boto3.client("lambda"), boto3.client("emr-serverless")
     settings = load_settings(config, {})
     given = functions.get_function_configuration(FunctionName="icemirror")["Environment"]["Variables"]
@@ -62,16 +64,16 @@ def test_a_commit_becomes_a_row_and_a_job(applied: Terraform, config: Path, envi
     application = settings.trigger.launcher.model_dump()["application_id"]
     assert emr.list_job_runs(applicationId=application)["jobRuns"] == []
     store = open_store(settings)
-    dirty = noticed(store)
+    dirty = notices(store)
 
     boto3.client("s3").put_object(Bucket=LAKE, Key=HEAD, Body=b"{}")
-    assert until(lambda: noticed(store) > dirty), "no row"
-    assert until(lambda: emr.list_job_runs(applicationId=application)["jobRuns"]), "no job"
+    assert wait_until(lambda: notices(store) > dirty), "no notice"
+    assert wait_until(lambda: emr.list_job_runs(applicationId=application)["jobRuns"]), "no job"
     store.close()
 
 
 def run_event(role: str, state: str, application: str) -> str:
-    """What EMR tells of a run that somebody in this role asked for."""
+    """Return EMR's event of a run that this role started."""
     detail = {
         "jobRunId": "00f1cbn5g4bb0c01",
         "applicationId": application,
@@ -79,27 +81,27 @@ def run_event(role: str, state: str, application: str) -> str:
         "createdBy": f"arn:aws:sts::{ACCOUNT}:assumed-role/icemirror-{role}/at-night",
     }
     known = {"id": "1", "account": ACCOUNT, "region": REGION, "time": "2026-01-01T02:30:00Z", "resources": []}
-    told = {"source": "aws.emr-serverless", "detail-type": "EMR Serverless Job Run State Change"}
-    return json.dumps({**known, **told, "detail": detail})
+    kind = {"source": "aws.emr-serverless", "detail-type": "EMR Serverless Job Run State Change"}
+    return json.dumps({**known, **kind, "detail": detail})
 
 
-def test_maintenance_that_fails_is_told_of_and_no_other_run(
+def test_only_failed_maintenance_is_reported(
     applied: Terraform, config: Path, policies: dict[str, str]
 ) -> None:
     events, sqs = boto3.client("events"), boto3.client("sqs")
     rule = events.describe_rule(Name="icemirror-maintenance-failed")
     ours = load_settings(config, {}).trigger.launcher.model_dump()["application_id"]
 
-    def is_told_of(role: str, state: str, application: str = ours) -> bool:
+    def is_reported(role: str, state: str, application: str = ours) -> bool:
         event = run_event(role, state, application)
         return bool(events.test_event_pattern(EventPattern=rule["EventPattern"], Event=event)["Result"])
 
-    assert is_told_of("scheduler", "FAILED")
-    assert is_told_of("scheduler", "CANCELLED")
-    assert not is_told_of("scheduler", "SUCCESS")
-    assert not is_told_of("scheduler", "RUNNING")
-    assert not is_told_of("scheduler", "FAILED", "00another")
-    assert not is_told_of("trigger", "FAILED")
+    assert is_reported("scheduler", "FAILED")
+    assert is_reported("scheduler", "CANCELLED")
+    assert not is_reported("scheduler", "SUCCESS")
+    assert not is_reported("scheduler", "RUNNING")
+    assert not is_reported("scheduler", "FAILED", "00another")
+    assert not is_reported("trigger", "FAILED")
     queue = sqs.get_queue_url(QueueName="icemirror-maintenance-failures")["QueueUrl"]
     known = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]
     (target,) = events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
@@ -108,7 +110,7 @@ def test_maintenance_that_fails_is_told_of_and_no_other_run(
 
 
 def drain(applied: Terraform, config: Path, folder: Path) -> None:
-    """As an operator would: what is started can be neither changed nor destroyed."""
+    """Pause all tables and stop the application, as an operator does before a change."""
     assert run(["--config", str(config), "pause", "--match", "*"]) == 0
     application = applied.outputs(AT)["configuration"]["trigger"]["launcher"]["application_id"]
     assert (
@@ -122,7 +124,7 @@ def drain(applied: Terraform, config: Path, folder: Path) -> None:
     subprocess.run([OURS / "drain.sh", application], cwd=ROOT, env=environ, check=True, timeout=60)
 
 
-def test_what_is_started_is_changed_once_it_is_drained(
+def test_started_application_is_changed_after_a_drain(
     applied: Terraform, config: Path, tmp_path: Path
 ) -> None:
     (applied.folder / AT / "upgrade_override.tf").write_text(UPGRADE)
@@ -136,10 +138,10 @@ def test_what_is_started_is_changed_once_it_is_drained(
     changed = emr.get_application(applicationId=application)["application"]
     assert changed["autoStopConfiguration"]["idleTimeoutMinutes"] == 7
     assert run(["--config", str(config), "resume", "--match", "*"]) == 0
-    emr.start_application(applicationId=application)  # as the next job would
+    emr.start_application(applicationId=application)  # the next job would do so
 
 
-def test_destroying_leaves_nothing_but_data(applied: Terraform, config: Path, tmp_path: Path) -> None:
+def test_destroy_leaves_only_data(applied: Terraform, config: Path, tmp_path: Path) -> None:
     drain(applied, config, tmp_path)
     applied.run("destroy", "-auto-approve", "-input=false", "-no-color", at=AT)
     assert json.loads(applied.run("show", "-json", at=AT)).get("values", {}).get("root_module", {}) == {}

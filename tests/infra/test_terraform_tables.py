@@ -1,31 +1,40 @@
-"""Terraform's `tables` and `discover` against icemirror's own settings: none missing, changed, or wrong and let by."""
+"""Terraform's `tables` and `discover`: every option passes through unchanged, and wrong options are refused."""
 
 from __future__ import annotations
 
 import json
-import re
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from icemirror.config_file.from_terraform import OUTPUT, from_terraform
+from icemirror.config_file.load import load_settings
 from icemirror.errors import BadConfig
-from icemirror.settings import Settings, load_settings
-from icemirror.settings.discovery import ChangelogPattern
-from tests.infra.table_samples import OPTIONS, Table, attributes, choices, tables
+from icemirror.settings import Settings
+from tests.infra.table_samples import Table, choices, tables, terraform_options
 from tests.infra.terraform import OURS, Terraform, Unavailable
 from tests.need import do_without
 
 PLAIN = {"changelog": "raw.orders_changelog", "mirror": "shop.orders"}
-FOUND = {"namespace": "raw", "match": "*_changelog", "mirror_namespace": "shop"}
-# For each option with listed values one that is not among them; then what else is wrong alone or together.
-WRONG: list[Table] = [
-    *({"profile": "debezium", option: 1 if option == "format_version" else "wrong"} for option in choices()),
+DISCOVERED = {"namespace": "raw", "match": "*_changelog", "mirror_namespace": "shop"}
+REQUIRED = {"tables": PLAIN, "discover": DISCOVERED}
+# Refused in the plan, because table_options.json lists names, values and patterns; with the hint of the error.
+REFUSED_IN_PLAN: list[tuple[Table, str]] = [
+    ({"on_bad_rows": "stop"}, "unknown option on_bad_rows."),
+    ({"changelog_catalog": "lake"}, "unknown option changelog_catalog."),
+    *(
+        ({option: 1 if option == "format_version" else "wrong"}, f"Use one of: {', '.join(map(str, values))}")
+        for option, values in choices().items()
+    ),
+    ({"min_interval": "soon"}, "Use a duration such as 500ms"),
+    ({"tombstone_retention": "7 weeks"}, "Use a duration such as 500ms"),
+    ({"group": "Large"}, "Use text that matches ^[a-z0-9]"),
+]
+# Left to icemirror, which checks the configuration when it is written to a file and when the function starts.
+REFUSED_BY_SETTINGS: list[Table] = [
     {"sequence_column": ["a"], "sequence_format": {"a": "wrong"}},
-    {"min_interval": "soon"},
-    {"tombstone_retention": "7 weeks"},
-    {"group": "Large"},
     {"partition_by": ["week(a)"]},
     {"partition_by": ["bucket(a)"]},
     {"partition_by": ["bucket[0](a)"]},
@@ -35,84 +44,74 @@ WRONG: list[Table] = [
     {"columns": {"include": ["a"], "exclude": ["b"]}},
     {"append_only": True, "primary_keys": ["a"]},
 ]
-# What is right elsewhere: there, this installation's jobs may not write, or Glue has no such name.
-WRONG_HERE: list[Table] = [
+# Valid elsewhere: here the jobs have no permission to write there, or Glue has no such name.
+REFUSED_HERE: list[Table] = [
     {"rejects_table": "lake.shop.rejects"},
     {"table_properties": {"write.data.path": "s3://elsewhere/data"}},
 ]
 
 
 def load(folder: Path, **given: list[Table]) -> Settings:
-    """What icemirror makes of tables."""
     path = folder / "icemirror.yaml"
     path.write_text(yaml.safe_dump({"iceberg": {"catalog": {"type": "glue"}}, **given}))
     return load_settings(path, {})
 
 
-def declared(variable: str) -> dict[str, str]:
-    """The attributes of a variable's objects, each with its type."""
-    text = (OURS / "tables.tf").read_text(encoding="utf-8")
-    found = re.search(
-        rf'^variable "{variable}" \{{\n  type = list\(object\(\{{\n(.*?)^  \}}\)\)', text, re.M | re.S
-    )
-    assert found, variable
-    return dict(re.findall(r"^    (\w+) += (.+)$", found[1], re.M))
+def test_table_options_json_is_generated_from_the_settings() -> None:
+    found = json.loads((OURS / "table_options.json").read_text(encoding="utf-8"))
+    assert found == terraform_options(), "run `python -m tests.infra.table_samples`"
 
 
-@pytest.mark.parametrize(
-    ("variable", "names"),
-    [("tables", set(PLAIN)), ("discover", set(ChangelogPattern.model_fields))],
-)
-def test_every_option_of_the_settings_is_one_of_terraforms(variable: str, names: set[str]) -> None:
-    found = declared(variable)
-    assert set(found) == OPTIONS | names
-    for option in OPTIONS:
-        inner = re.search(r"object\(\{(.*)\}\)", found[option])
-        assert set(re.findall(r"(\w+) = ", inner[1]) if inner else ()) == attributes(option), option
-
-
-def test_what_is_tried_is_what_the_settings_take(tmp_path: Path) -> None:
+def test_settings_accept_every_sample(tmp_path: Path) -> None:
     every = [table for _, table in tables()]
     assert len(load(tmp_path, tables=every).tables) == len(every)
-    for table in WRONG:
-        with pytest.raises(BadConfig):
-            load(tmp_path, tables=[PLAIN | table])
-    assert load(tmp_path, tables=[PLAIN | table for table in WRONG_HERE[:1]])
+    assert load(tmp_path, tables=[PLAIN | REFUSED_HERE[0]])
 
 
-def as_found(option: str, table: Table) -> Table:
-    """The same options, for tables that are discovered."""
-    return {
-        **FOUND,
-        "match": f"*_{option}",
-        **{key: value for key, value in table.items() if key not in PLAIN},
-    }
+WRONG = [*(wrong for wrong, _ in REFUSED_IN_PLAN), *REFUSED_BY_SETTINGS]
 
 
-def asserted(name: str, condition: str) -> str:
-    return f"  assert {{\n    condition     = {condition}\n    error_message = {json.dumps(name)}\n  }}\n"
+@pytest.mark.parametrize("wrong", WRONG, ids=json.dumps)
+def test_settings_refuse_a_wrong_option(wrong: Table, tmp_path: Path) -> None:
+    debezium = {} if "connector" not in wrong or wrong["connector"] == "postgres" else {"profile": "debezium"}
+    with pytest.raises(BadConfig):
+        load(tmp_path, tables=[PLAIN | debezium | wrong])
 
 
-def written(variable: str, given: list[tuple[str, Table]]) -> str:
-    """A run in which the configuration must have these entries as they are."""
-    stated = {"tables": [], "discover": [], variable: [table for _, table in given]}
-    body = "".join(f"    {key} = {json.dumps(value)}\n" for key, value in stated.items())
+@pytest.mark.parametrize("wrong", REFUSED_BY_SETTINGS, ids=json.dumps)
+def test_config_from_terraform_refuses_what_the_plan_accepts(wrong: Table) -> None:
+    value = {"iceberg": {"catalog": {"type": "glue"}}, "tables": [PLAIN | wrong]}
+    with pytest.raises(BadConfig):
+        from_terraform(json.dumps({OUTPUT: {"value": value}}), OUTPUT, {})
+
+
+def as_discovered(option: str, table: Table) -> Table:
+    """Return an entry of `discover` with the same options."""
+    options = {key: value for key, value in table.items() if key not in PLAIN}
+    return {**DISCOVERED, "match": f"*_{option}", **options}
+
+
+def variables(variable: str, entries: list[Table]) -> str:
+    given: dict[str, list[Table]] = {"tables": [], "discover": [], variable: entries}
+    return "".join(f"    {key} = {json.dumps(value)}\n" for key, value in given.items())
+
+
+def pass_through_run(name: str, variable: str, samples: list[tuple[str, Table]]) -> str:
+    """Return a run which asserts that the configuration contains these entries unchanged."""
     checks = "".join(
-        asserted(
-            f"{option} is written as {json.dumps(table)}.",
-            f"jsonencode(output.configuration.{variable}[{at}]) == jsonencode({json.dumps(table)})",
-        )
-        for at, (option, table) in enumerate(given)
+        f"  assert {{\n"
+        f"    condition     = jsonencode(output.configuration.{variable}[{at}]) == jsonencode({json.dumps(entry)})\n"
+        f"    error_message = {json.dumps(f'{option} is written as {json.dumps(entry)}.')}\n"
+        f"  }}\n"
+        for at, (option, entry) in enumerate(samples)
     )
-    return f'run "{variable}_are_written_as_they_are" {{\n  variables {{\n{body}  }}\n\n{checks}}}\n'
+    body = variables(variable, [entry for _, entry in samples])
+    return f'run "{name}" {{\n  variables {{\n{body}  }}\n\n{checks}}}\n'
 
 
-def refused(at: int, variable: str, wrong: Table) -> str:
-    """A run in which this must be found wrong."""
-    names = PLAIN if variable == "tables" else FOUND
-    given: dict[str, list[Table]] = {"tables": [], "discover": [], variable: [names | wrong]}
-    body = "".join(f"    {key} = {json.dumps(value)}\n" for key, value in given.items())
-    name = f"{variable}_{at}_{next(reversed(wrong))}"
+def refused_run(name: str, variable: str, wrong: Table) -> str:
+    """Return a run in which a variable's validation must fail."""
+    body = variables(variable, [REQUIRED[variable] | wrong])
     expected = f"  expect_failures = [var.{variable}]\n"
     return f'run "{name}" {{\n  command = plan\n\n  variables {{\n{body}  }}\n\n{expected}}}\n'
 
@@ -120,44 +119,61 @@ def refused(at: int, variable: str, wrong: Table) -> str:
 @pytest.fixture(scope="module")
 def terraform(tmp_path_factory: pytest.TempPathFactory) -> Terraform:
     try:
-        made = Terraform(tmp_path_factory.mktemp("terraform"))
-        made.init()
+        copy = Terraform(tmp_path_factory.mktemp("terraform"))
+        copy.init()
     except Unavailable as error:
         do_without(str(error))
-    return made
+    return copy
 
 
-def test_options_are_written_as_they_are(terraform: Terraform) -> None:
-    every = list(tables())
-    parts = [every[at : at + 40] for at in range(0, len(every), 40)]  # what a function's environment holds
-    found = [(option, as_found(option, table)) for option, table in every if option != "rejects_table"]
-    runs = [
-        written("tables", part).replace("tables_are", f"tables_{at}_are") for at, part in enumerate(parts)
-    ]
-    runs.append(written("discover", found[:40]))
-    runs.append(written("discover", found[40:]).replace("discover_are", "discover_rest_are"))
+def write_test(terraform: Terraform, name: str, runs: list[str]) -> str:
+    """Write a test file with the mock provider of wiring.tftest.hcl; return the filter that selects it."""
     wiring = (OURS / "tests" / "wiring.tftest.hcl").read_text(encoding="utf-8")
-    pretending = wiring[: wiring.index('\nrun "')]  # its provider, and what else there must be
-    (terraform.folder / "tests" / "written.tftest.hcl").write_text(
-        pretending + "\n" + "\n".join(runs), encoding="utf-8"
-    )
-    said = terraform.run("test", "-no-color", "-filter=tests/written.tftest.hcl")
-    assert f"Success! {len(runs)} passed, 0 failed" in said
+    mock_provider = wiring[: wiring.index('\nrun "')]
+    path = terraform.folder / "tests" / f"{name}.tftest.hcl"
+    path.write_text(mock_provider + "\n" + "\n".join(runs), encoding="utf-8")
+    return f"-filter=tests/{name}.tftest.hcl"
+
+
+def test_options_reach_the_configuration_unchanged(terraform: Terraform) -> None:
+    samples = list(tables())
+    discovered = [
+        (option, as_discovered(option, table)) for option, table in samples if option != "rejects_table"
+    ]
+    runs = [
+        pass_through_run(
+            f"{variable}_{at}", variable, entries[at : at + 40]
+        )  # a function's environment holds 40
+        for variable, entries in (("tables", samples), ("discover", discovered))
+        for at in range(0, len(entries), 40)
+    ]
+    printed = terraform.run("test", "-no-color", write_test(terraform, "pass_through", runs))
+    assert f"Success! {len(runs)} passed, 0 failed" in printed
 
 
 @pytest.mark.parametrize("variable", ["tables", "discover"])
-def test_what_the_settings_refuse_terraform_refuses_before_anything_is_made(
-    terraform: Terraform, variable: str
-) -> None:
-    alone = (
-        terraform.folder / "alone" / variable
-    )  # these variables without what is made of them: no provider, no wait
-    (alone / "tests").mkdir(parents=True)
-    shutil.copy(OURS / "tables.tf", alone)
-    (alone / "mirrors.tf").write_text('variable "mirrors" {\n  default = "s3://lake/mirrors/"\n}\n')
-    runs = [refused(at, variable, wrong) for at, wrong in enumerate([*WRONG, *WRONG_HERE])]
-    (alone / "tests" / "wrong.tftest.hcl").write_text("\n".join(runs), encoding="utf-8")
-    at = str(alone.relative_to(terraform.folder))
-    terraform.run("init", "-input=false", "-backend=false", at=at)
-    said = terraform.run("test", "-no-color", at=at)
-    assert f"Success! {len(runs)} passed, 0 failed" in said
+def test_plan_reports_every_wrong_option_of_every_entry(terraform: Terraform, variable: str) -> None:
+    entries = [REQUIRED[variable] | wrong for wrong, _ in REFUSED_IN_PLAN]
+    run = f'run "wrong" {{\n  command = plan\n\n  variables {{\n{variables(variable, entries)}  }}\n}}\n'
+    chosen = write_test(terraform, f"wrong_{variable}", [run])
+    printed = terraform.fail("test", "-no-color", chosen)
+    name = "shop.orders" if variable == "tables" else "raw"
+    assert [error for error in plan_errors(name) if error not in printed] == []
+
+
+def plan_errors(name: str) -> Iterator[str]:
+    """Yield the error message for each wrong option of the table or database."""
+    for wrong, hint in REFUSED_IN_PLAN:
+        ((option, value),) = wrong.items()
+        known = option in terraform_options()["names"]["tables"]
+        yield f"{name}: {option} is {json.dumps(value)}. {hint}" if known else f"{name}: {hint}"
+
+
+def test_plan_refuses_what_the_roles_may_not_write(terraform: Terraform) -> None:
+    runs = [
+        refused_run(f"{variable}_{next(iter(wrong))}", variable, wrong)
+        for variable in REQUIRED
+        for wrong in REFUSED_HERE
+    ]
+    printed = terraform.run("test", "-no-color", write_test(terraform, "refused_here", runs))
+    assert f"Success! {len(runs)} passed, 0 failed" in printed

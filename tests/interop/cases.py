@@ -1,4 +1,4 @@
-"""The mirrors that all readers are asked about: kinds of key, of partition, and every type of column."""
+"""The mirrors that all readers read: kinds of keys and partitions, and every column type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from icemirror.cli.demo.oracle.judge import Judge
 from icemirror.result import Merged
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.oracle.value_pools import MISREAD_BY_PYICEBERG, VALUE_COLUMNS
@@ -46,7 +46,7 @@ class Case:
 
     @property
     def for_pyiceberg(self) -> bool:
-        """Whether PyIceberg reads every column as it is."""
+        """Whether PyIceberg reads every column without loss."""
         return not MISREAD_BY_PYICEBERG.intersection(self.columns)
 
     @property
@@ -133,7 +133,7 @@ def make_lab(folder: Path, case: Case, merges: int = MERGES) -> MirroredWorld:
 
 
 def make_at_once(folder: Path, case: Case, least_rows: int = 30) -> MirroredWorld:
-    """A mirror after its first merge, which has no deletes, with so many rows at least."""
+    """A mirror after its first merge, without deletes, with at least this many rows."""
     lab = _start(folder, case)
     lab.world.commit_next()
     while len(lab.world.expected()) < least_rows:
@@ -146,14 +146,14 @@ def _start(folder: Path, case: Case) -> MirroredWorld:
     return MirroredWorld.make(
         folder,
         Schedule(case.seed, case.key, case.columns, case.distinct_keys, case.largest_commit),
-        InProcess(case.shards),
+        InProcessEngine(case.shards),
         options=case.options,
         tail=f"batch_size: {case.batch_size}\n",
     )
 
 
 def commit_and_merge(lab: MirroredWorld) -> int:
-    """The schedule's next two commits, merged; how many slices that took."""
+    """Merge the schedule's next two commits. Return the number of slices."""
     lab.world.commit_many(2)
     slices = 0
     while isinstance(lab.pipeline.advance(lab.table), Merged):

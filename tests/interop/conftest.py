@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Invalid
-from spark_job.runtime.java import find_java
+from spark_job.engine.java import find_java
 from tests.interop.cases import Case, make_lab
 from tests.interop.iceberg_java import ICEBERG_JAR, SQLITE_JAR, IcebergJava
 from tests.mirrors import MirroredWorld
@@ -27,7 +27,7 @@ def java(maven_jar: Callable[[str], Path], tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_HOME", str(home))
         environment.setenv("SPARK_LOCAL_HOSTNAME", "localhost")
-        # A session that somebody submitted has its own JVM; this one is ours.
+        # A submitted session has its own JVM; this one is started here.
         environment.delenv("PYSPARK_GATEWAY_PORT", raising=False)
         with IcebergJava.launch(jars, tmp_path_factory.mktemp("java")) as launched:
             yield launched

@@ -1,4 +1,4 @@
-"""Iceberg Java as a judge: a JVM with Spark and Iceberg's jar, apart from any Spark that the tests run on."""
+"""Iceberg Java as the reference: a JVM with Spark and Iceberg's jar, separate from the Spark of the tests."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class IcebergJava:
     @classmethod
     @contextmanager
     def launch(cls, jars: list[Path], scratch: Path) -> Iterator[IcebergJava]:
-        """A JVM of its own: the one of PySpark in this process, if any, was started without the jars."""
+        """Start a separate JVM: PySpark's JVM in this process, if any, was started without the jars."""
         conf = SparkConf(loadDefaults=False)
         for name, value in _SPARK.items():
             conf.set(name, value)
@@ -117,7 +117,7 @@ class IcebergJava:
     def copy(
         self, mirror: Table, columns: Sequence[str], folder: Path, partition_by: str | None = None
     ) -> str:
-        """Makes a table of the same format version with these columns and rows; where its metadata is.
+        """Create a table of the same format version with these columns and rows. Return the path of its metadata.
 
         It may be partitioned by a column: that of the first row.
         """
@@ -176,7 +176,7 @@ class IcebergJava:
             tasks.close()
 
     def partitions(self, mirror: Table) -> tuple[Counter[str], Counter[str]]:
-        """Rows by partition: where their files are said to be, and where Java would put them. Without deletes."""
+        """Rows by partition: the partition of their file, and the one that Java computes. Deletes are ignored."""
         table = self.load(mirror)
         spec, schema = table.spec(), table.schema()
         said: Counter[str] = Counter()
@@ -230,7 +230,7 @@ def _bytes_of(buffer: JavaObject) -> bytes:
 
 
 def _literal(value: object) -> object:
-    """What Iceberg Java takes for a value: numbers as they are, most others as text in the form of the standard."""
+    """A value for Iceberg Java: numbers unchanged, most others as ISO text."""
     match value:
         case bool() | int() | float() | str() | bytes():
             return value

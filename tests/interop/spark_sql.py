@@ -1,4 +1,4 @@
-"""A session of Spark SQL on the catalog of one mirror: Java's JDBC catalog over the file that PyIceberg made."""
+"""A Spark SQL session on one mirror's catalog: Java's JDBC catalog on the SQLite file of PyIceberg."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from icemirror.catalog_name import DEFAULT_CATALOG
+from icemirror.catalogs.catalog_name import DEFAULT_CATALOG
 from tests.interop.iceberg_java import IcebergJava, JavaObject
 from tests.mirrors import MirroredWorld
 from tests.unit.merge.lab import Lab
@@ -22,7 +22,7 @@ SNAPSHOT_COLUMN = "read_at_snapshot"
 
 @dataclass(frozen=True)
 class SparkSql:
-    """Asks about, and works on, the table `mirror`."""
+    """Queries and changes the table `mirror`."""
 
     session: JavaObject
     scratch: Path
@@ -31,7 +31,7 @@ class SparkSql:
 
     @classmethod
     def on(cls, java: IcebergJava, lab: MirroredWorld | Lab) -> SparkSql:
-        """Both catalogs keep their name in every row of the database, so it must be the same."""
+        """Both catalogs store their name in every row of the database, so the names must be equal."""
         session = java.spark.newSession()
         properties = lab.settings.catalog_properties(None)
         catalog = f"spark.sql.catalog.{DEFAULT_CATALOG}"
@@ -49,13 +49,13 @@ class SparkSql:
         return cls(session, java.scratch, mirror, changelog)
 
     def ask(self, query: str) -> pa.Table:
-        """The answer to a query, in no order, without loss: through a file."""
+        """The result of a query, unordered, passed through a file so that nothing is lost."""
         folder = self.scratch / str(uuid4())
         self.session.sql(query).coalesce(1).write().parquet(str(folder))
         return pq.read_table(folder)
 
     def call(self, procedure: str, subject: str | None = None) -> dict[str, object]:
-        """Runs one of Iceberg's procedures on the mirror, or another table; the first row of its answer."""
+        """Run one of Iceberg's procedures on the mirror or another table. Return the first row of its result."""
         catalog, table = (subject or self.mirror).split(".", 1)
         answer = self.session.sql(f"CALL {catalog}.system.{procedure.format(table=repr(table))}")
         rows = answer.collectAsList()

@@ -1,4 +1,4 @@
-"""What other engines do to a changelog, done by Iceberg Java: what is followed, what is skipped, what stops by name."""
+"""Changes that other engines make to a changelog, made by Iceberg Java: merged, skipped, or a specific error."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Bench:
         return read
 
     def refuses(self, words: str) -> TableResult:
-        """The merge stops by name, and nothing happens."""
+        """The merge stops with a specific error and changes nothing."""
         before = self.lab.mirror.metadata_location
         result = self.lab.try_merge()
         assert result.error is not None
@@ -114,9 +114,7 @@ def test_what_waits_when_a_changelog_is_compacted_is_merged_once(bench: Make) ->
 
 
 @pytest.mark.parametrize("options", ["", "on_expired_cursor: rebuild"])
-def test_a_changelog_that_is_rolled_back_stops_and_goes_on_when_it_is_put_back(
-    bench: Make, options: str
-) -> None:
+def test_a_rolled_back_changelog_stops_merges_until_it_is_restored(bench: Make, options: str) -> None:
     at = bench(options)
     head = at.head()
     at.call(f"rollback_to_snapshot({{table}}, {at.head(before=1)})")
@@ -151,7 +149,7 @@ def test_a_branch_that_takes_the_place_of_main_stops(bench: Make) -> None:
     at.sql(f"ALTER TABLE {{t}} CREATE BRANCH other AS OF VERSION {at.head(before=2)}")
     at.tell("INSERT", 9, 9, "elsewhere", branch="other")
     at.call("set_current_snapshot(table => {table}, ref => 'other')")
-    at.refuses("its main branch put elsewhere")
+    at.refuses("its main branch was moved")
     assert at.rows() == ROWS
 
 

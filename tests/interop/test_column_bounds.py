@@ -1,4 +1,4 @@
-"""Counts and bounds of our data files, held against what Iceberg Java writes for the same rows."""
+"""Counts and bounds of data files equal those that Iceberg Java writes for the same rows."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def test_spark_answers_from_metadata_as_from_the_rows(
     "text", ["a" * 15 + "\ud7ff" + "z", "\U0010ffff" * 17, "\x00" * 17, "é" * 17], ids=ascii
 )
 def test_text_of_any_character_can_be_written(tmp_path: Path, text: str) -> None:
-    """A bound is cut after 16 characters and the last one raised; the one after U+D7FF is none of UTF-8."""
+    """A bound is cut after 16 characters and the last one incremented; UTF-8 cannot encode the one after U+D7FF."""
     mirror = one_file(tmp_path, "int", 41, ("text",)).mirror
     check_bounds(mirror, "text", [text], [text.encode()])
 
 
 @pytest.mark.parametrize("column", ["text", "blob"])
 def test_bounds_hold_values_that_parquet_keeps_no_statistics_of(tmp_path: Path, column: str) -> None:
-    """Parquet's writer leaves out statistics beyond 4 KiB: the other row groups do not speak for that one."""
+    """Parquet's writer omits statistics beyond 4 KiB: those of the other row groups do not cover that one."""
     two_rows = (("write.parquet.row-group-limit", "2"),)
     mirror = one_file(tmp_path, "int", 41, (column,), two_rows).mirror
     texts = ["m", "n", "z" * 5000, "b", "o", "p", "A" * 5000, "c"]
@@ -88,7 +88,7 @@ def test_bounds_hold_values_that_parquet_keeps_no_statistics_of(tmp_path: Path, 
 
 
 def check_bounds(mirror: Table, column: str, values: list[str] | list[bytes], stored: list[bytes]) -> None:
-    """Writes rows with these values; the file's bounds hold all of them, or there are none."""
+    """Write rows with these values. The file's bounds cover all of them, or there are none."""
     rows = [{"id": number, column: value} for number, value in enumerate(values)]
     table = pa.Table.from_pylist(rows, schema=schema_to_pyarrow(mirror.schema()))
     (file,) = write_rows(mirror.io, mirror.metadata, table).files

@@ -1,4 +1,4 @@
-"""Counts, sizes and bounds of our files against those that Iceberg Java writes for the same rows, field by field."""
+"""Counts, sizes and bounds of data files equal those of Iceberg Java for the same rows, field by field."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MODES = ("none", "counts", "full", "truncate(1)", "truncate(5)", "truncate(16)"
 
 
 class Rows:
-    """A schema and rows of it, by chance."""
+    """A random schema, and rows of it."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -178,7 +178,7 @@ def test_manifests_say_of_every_column_what_iceberg_java_says(
     catalog = SqlCatalog("lab", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
     catalog.create_namespace("ns")
     table = catalog.create_table("ns.t", rows.schema, properties=rows.properties())
-    rows.schema = table.schema()  # the catalog gives out ids of its own
+    rows.schema = table.schema()  # the catalog assigns other ids
     (ours,) = write_rows(table.io, table.metadata, rows.table()).files
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
         append.append_data_file(ours)

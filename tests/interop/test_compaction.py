@@ -1,4 +1,4 @@
-"""Small data files that were put together, judged by Iceberg Java: the same rows, ids and changes, and work goes on."""
+"""Compacted data files, checked by Iceberg Java: the same rows, row ids and changes, and merges continue."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from spark_job.compaction import choose
-from spark_job.iceberg.view import live_files
+from spark_job.iceberg.live_files import live_files
+from spark_job.maintenance import choose_files as choose
 from tests.interop.cases import CASES, V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
@@ -22,7 +22,7 @@ CHOSEN = [BY_NAME[name] for name in ("int_by_number", "uuid_in_buckets", "int_v3
 def compact(lab: MirroredWorld) -> int:
     """How many files the mirror has fewer."""
     before = live_files(lab.mirror.io, lab.mirror.current_snapshot())
-    assert lab.pipeline.compact(lab.pipeline.prepare(lab.table)) is not None
+    assert lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table)) is not None
     head = lab.mirror.current_snapshot()
     assert head is not None
     assert head.summary is not None
@@ -65,7 +65,7 @@ def test_a_row_keeps_its_id_and_the_time_of_its_last_change(
     check_lineage(lab, spark, snapshot_ids(lab.mirror))
 
 
-def test_iceberg_java_goes_on_with_what_was_put_together(
+def test_iceberg_java_continues_on_compacted_files(
     tmp_path: Path, java: IcebergJava, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make_lab(tmp_path, BY_NAME["uuid_in_buckets"])

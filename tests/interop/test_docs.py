@@ -1,4 +1,4 @@
-"""The examples of docs/readers.md, run on a mirror."""
+"""The examples of docs/how-to/readers.md, run on a mirror."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from icemirror.cli.demo.oracle.duck import connect_duckdb, has_iceberg_reader
+from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb, has_iceberg_reader
 from tests.interop.cases import Case, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
 from tests.mirrors import MirroredWorld
 from tests.need import need
 
-READERS = Path(__file__).resolve().parents[2] / "docs" / "readers.md"
+READERS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "readers.md"
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MirroredWorld:
 
 
 def example(section: str, language: str, lab: MirroredWorld) -> str:
-    """The block of a section, with the names of this mirror in place of those in the text."""
+    """The code block of a section, with the names of this mirror."""
     _, _, text = READERS.read_text(encoding="utf-8").partition(f"\n## {section}\n")
     (block,) = re.findall(rf"```{language}\n(.*?)```", text.partition("\n## ")[0], re.DOTALL)
     block = block.replace("shop.orders", str(lab.table.mirror_id))

@@ -1,4 +1,4 @@
-"""Iceberg Java's own maintenance of a mirror leaves the key index alone: the next merge goes on from it."""
+"""Iceberg Java's maintenance of a mirror keeps the key index: the next merge continues from it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.key_index import tiers
-from spark_job.key_index.index_location import index_location
-from spark_job.key_index.root import Root, read_root
+from spark_job.index import tiers
+from spark_job.index.root import Root, index_location, read_root
 from tests.interop.cases import Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
@@ -80,7 +79,7 @@ def expire(spark: SparkSql, lab: MirroredWorld) -> None:
 
 
 def remove_orphans(spark: SparkSql, lab: MirroredWorld) -> None:
-    """Old enough to go are all files; only what the table does not name goes."""
+    """All files are old enough; only those that the table does not reference are removed."""
     table = local(lab.mirror.location())
     orphan = table / "data" / "orphan.parquet"
     orphan.write_bytes(b"left behind")
@@ -100,7 +99,7 @@ def local(location: str) -> Path:
 
 
 def index_files(lab: MirroredWorld) -> dict[str, bytes]:
-    """The files of the index, by name."""
+    """The names of the index files."""
     folder = local(index_location(lab.mirror.metadata, None))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from pyiceberg.expressions import EqualTo, IsNull
 
-from icemirror.cli.demo.oracle.duck import connect_duckdb, quote
+from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb, quote
 from icemirror.settings.partitioning import PartitionField
 from tests.interop.cases import CASES, Case
 from tests.interop.iceberg_java import IcebergJava
@@ -27,7 +27,7 @@ WITH_UUIDS = CASES[1]
 
 
 def live_values(lab: MirroredWorld, case: Case, kinds: Callable[[Any], bool]) -> list[Asked]:
-    """Values of the key and of what the mirror is partitioned by."""
+    """Values of the key columns and of the partition columns."""
     rows = lab.world.expected_table()
     partitioned = [PartitionField.parse(field).column for field in case.partition_by]
     key = [name for name, _ in KEY_KINDS[case.key].columns]
@@ -42,7 +42,7 @@ def live_values(lab: MirroredWorld, case: Case, kinds: Callable[[Any], bool]) ->
 
 
 def comparable(value: object) -> bool:
-    """Readers disagree on what equals a zero, an infinity or NaN."""
+    """Readers disagree on the equality of zeros, infinities and NaN."""
     return not isinstance(value, float) or (math.isfinite(value) and value != 0)
 
 
@@ -55,7 +55,7 @@ def others(value: object) -> bool:
 
 
 def missed(asked: list[Asked], count: Callable[[str, Any], int]) -> list[str]:
-    """What a reader does not find as often as it is there."""
+    """Values whose number of matches differs from the number of rows."""
     found = [(name, value, wanted, count(name, value)) for name, value, wanted in asked]
     return [f"{name} = {value}: {n} of {wanted} rows" for name, value, wanted, n in found if n != wanted]
 
@@ -95,7 +95,7 @@ def test_iceberg_java_finds_each_row(made: Made, java: IcebergJava, case: Case) 
 
 
 def test_iceberg_java_finds_each_uuid(made: Made, java: IcebergJava) -> None:
-    """It compares them as signed numbers, whatever the order of a file's bounds (apache/iceberg#14216)."""
+    """It compares them as signed numbers, regardless of the order of a file's bounds (apache/iceberg#14216)."""
     lab = made(WITH_UUIDS)
     table = java.load(lab.mirror)
     assert not missed(

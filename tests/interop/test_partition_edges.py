@@ -1,4 +1,4 @@
-"""Every transform on every type that it takes: rows with the most troublesome values are where Iceberg Java looks."""
+"""Every transform on every type: rows with extreme values are in the partition where Iceberg Java expects them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from icemirror.cli.demo.oracle.duck import connect_duckdb
+from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.type_lab import table_of
 from tests.interop.type_samples import (
@@ -81,7 +81,7 @@ _TRUNCATED = ("small", "big", *_DECIMALS, "text", "blob")
 
 
 def _times(columns: dict[str, Column]) -> tuple[dict[str, Column], tuple[str, ...]]:
-    """A column of its own for each time transform: Iceberg takes one of them for each column."""
+    """One column for each time transform: Iceberg allows one of them per column."""
     made: dict[str, Column] = {}
     partitions: list[str] = []
     for name, column in columns.items():
@@ -169,17 +169,15 @@ def test_rows_are_found_by_the_uuid_that_they_are_partitioned_by(tmp_path: Path,
 def test_rows_are_found_by_the_zero_that_they_are_partitioned_by(
     tmp_path: Path, java: IcebergJava, order: int
 ) -> None:
-    """For Iceberg −0.0 comes before 0.0, for Python they are the same."""
+    """Iceberg orders −0.0 before 0.0; in Python they are equal."""
     zeros = (0.0, -0.0)[::order]
     mirror = mirror_of(tmp_path, {"double": Column(DoubleType(), (*zeros, NAN))}, ("double",), 2)
     table = java.load(mirror)
     assert [java.count(table, "double", one) for one in (0.0, -0.0, None)] == [1, 1, 1]
 
 
-def test_nobody_reads_partitions_by_nanoseconds_which_is_why_they_are_refused(
-    tmp_path: Path, java: IcebergJava
-) -> None:
-    """In a table of Iceberg Java's own: it takes the number for a value; PyIceberg cannot read the manifest."""
+def test_no_reader_reads_identity_partitions_by_nanoseconds(tmp_path: Path, java: IcebergJava) -> None:
+    """In a table of Iceberg Java: it reads the number as a value; PyIceberg cannot read the manifest."""
     nano = Column(TimestampNanoType(), NANOS[:1])
     plain = mirror_of(tmp_path / "plain", {"nano": nano}, ("bucket[1](nano)",), 3, key="nano")
     theirs = StaticTable.from_metadata(java.copy(plain, ("id", "nano"), tmp_path / "theirs", "nano"))

@@ -1,4 +1,4 @@
-"""The partition that a row is written to is the one where Iceberg Java would look for it."""
+"""A row is written to the partition where Iceberg Java expects it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each reader sees the same rows in a mirror, at its head and at every earlier snapshot: those of the oracle."""
+"""Every reader reads the oracle's rows from a mirror, at its head and at every earlier snapshot."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 import pytest
 
-from icemirror.cli.demo.oracle.duck import connect_duckdb
-from icemirror.cli.demo.oracle.mirror_rows import read_by_pyiceberg, read_cursor
+from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb
+from icemirror.cli.demo.oracle.mirror_readers import read_by_pyiceberg, read_cursor
 from tests.interop.cases import CASES, V3_CASES, Case, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql, with_uuids
@@ -25,7 +25,7 @@ def moments(lab: MirroredWorld) -> list[int | None]:
 
 
 def check(lab: MirroredWorld, rows_at: RowsAt) -> None:
-    """Holds what a reader saw against the oracle at the cursor of that snapshot."""
+    """Compare a reader's rows with the oracle at the cursor of that snapshot."""
     seen = []
     for at, rows in rows_at:
         verdict = lab.world.verdict_of_rows(rows, read_cursor(lab.mirror, at))

@@ -1,4 +1,4 @@
-"""What Iceberg Java plans and shows of a mirror: every data file with its own deletes, metadata tables that add up."""
+"""Iceberg Java's scan plans of a mirror: each data file with its deletes, and consistent metadata tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Made = Callable[[Case], MirroredWorld]
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_scan_task_gets_the_deletes_of_its_file(made: Made, java: IcebergJava, case: Case) -> None:
-    """Its own where they are about that file alone, and none that are about another one alone."""
+    """Each file has its deletes, and none that apply to another file only."""
     lab = made(case)
     planned = java.plan(lab.mirror)
     assert case.scattered or sum(map(len, planned.values())) >= 5
@@ -109,5 +109,5 @@ def test_metadata_tables_add_up(made: Made, java: IcebergJava, case: Case) -> No
 
 
 def deleted_files(delete_file: str) -> set[str]:
-    """The data files whose rows a delete file takes away."""
+    """The data files whose rows a delete file deletes."""
     return set(pq.read_table(delete_file.removeprefix("file://"))["file_path"].to_pylist())

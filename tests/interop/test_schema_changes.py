@@ -1,4 +1,4 @@
-"""Every reader sees the same rows in a mirror whose data files are older than its columns."""
+"""Every reader reads the same rows from a mirror whose data files are older than its columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from icemirror.cli.demo.oracle.duck import connect_duckdb
+from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb
 from tests.interop.iceberg_java import IcebergJava
 from tests.unit.merge.evolving import assert_sound, change, say
 from tests.unit.merge.lab import Lab, changelog_schema
@@ -43,7 +43,7 @@ PARTITIONS = (
 
 
 def make(folder: Path, version: int, partition: str) -> tuple[Lab, list[dict[str, Any]]]:
-    """Everything that can happen to columns, with rows before, between and after; and what the mirror should hold."""
+    """All schema changes, with rows before, between and after them; and the expected rows."""
     lab = Lab.make(folder, SHOP, options=f"format_version: {version}\ncompact: false\n{partition}")
     old = {"region": "eu", "n": 2**31 - 1, "f": 1.5, "d": Decimal("123.45"), "note": "old"}
     say(lab, "I1@1", "I2@1", "I3@1", **old, home={"zip": 1, "city": "A"})
@@ -103,5 +103,5 @@ def test_readers_agree_on_a_mirror_whose_columns_changed(
     assert plain(found) == expected
     assert java.count(java.load(mirror), "n", 2**31 - 1) == 1
     assert java.count(java.load(mirror), "area", "eu") == 1
-    lab.pipeline.compact(lab.pipeline.prepare(lab.table))
+    lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table))
     assert plain(java.rewrite(lab.mirror).rows) == expected

@@ -1,4 +1,4 @@
-"""A mirror's partition spec that Iceberg Java changes: new files follow it, old ones stay, deletes find both."""
+"""Iceberg Java changes a mirror's partition spec: new files use it, old files stay, deletes apply to both."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.compaction import choose
-from spark_job.iceberg.view import LiveFile, live_files
+from spark_job.iceberg.live_files import LiveFile, live_files
+from spark_job.maintenance import choose_files as choose
 from tests.interop.cases import Case, commit_and_merge, make_lab
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
@@ -57,7 +57,7 @@ def test_new_files_follow_a_spec_that_iceberg_java_changed(
 
     before = files(lab)
     monkeypatch.setattr(choose, "FAN_IN", 2)
-    assert lab.pipeline.compact(lab.pipeline.prepare(lab.table)) is not None
+    assert lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table)) is not None
     after, spec_id = files(lab), lab.mirror.metadata.default_spec_id
     assert {path for path, file in before.items() if file.spec_id != spec_id} <= after.keys()
     assert {file.spec_id for path, file in after.items() if path not in before} == {spec_id}

@@ -1,4 +1,4 @@
-"""Format v3 judged by Iceberg Java: row ids that stay, upgraded tables that keep their deletes, work that goes on."""
+"""Format v3, checked by Iceberg Java: stable row ids, upgraded tables keep their deletes, merges continue."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from icemirror.cli.demo.oracle.mirror_rows import read_by_duckdb
-from spark_job.iceberg.seams import next_row_id
+from icemirror.cli.demo.oracle.mirror_readers import read_by_duckdb
+from spark_job.pyiceberg_private.manifest_files import next_row_id
 from spark_job.write import deletes
 from tests.interop.cases import V3_CASES, Case, commit_and_merge, make_lab, snapshot_ids
 from tests.interop.iceberg_java import IcebergJava
@@ -55,7 +55,7 @@ def check_lineage(lab: MirroredWorld, spark: SparkSql, ids: list[int]) -> None:
         assert len(set(row_ids)) == len(row_ids)
         for key, (revision, row_id, changed_at) in now.items():
             if key not in before:
-                assert row_id not in given, f"{key}: the id of a row that is gone"
+                assert row_id not in given, f"{key}: the row id of a deleted row"
                 assert changed_at == snapshot.sequence_number or not before
                 continue
             was_revision, was_id, was_changed_at = before[key]
@@ -83,7 +83,7 @@ def test_rows_are_found_by_their_id(tmp_path: Path, java: IcebergJava) -> None:
 def test_a_table_that_java_upgraded_keeps_its_deletes(
     tmp_path: Path, java: IcebergJava, case: Case, most_files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletes, "_MOST_FILES", most_files)
+    monkeypatch.setattr(deletes, "_MAX_SEPARATE_FILES", most_files)
     as_v2 = Case(case.name, case.key, COLUMNS, case.partition_by, case.seed, case.shards, case.batch_size)
     lab = make_lab(tmp_path, as_v2)
     spark = SparkSql.on(java, lab)
@@ -115,7 +115,7 @@ def position_deletes(spark: SparkSql) -> list[Any]:
 
 
 def test_java_deletes_and_compacts_on_from_our_vectors(tmp_path: Path, java: IcebergJava) -> None:
-    """On a copy, so to speak: no merge comes after."""
+    """The table is not merged afterwards."""
     lab = make_lab(tmp_path, INT)
     spark = SparkSql.on(java, lab)
     before = lineage_at(spark, snapshot_ids(lab.mirror)[-1])

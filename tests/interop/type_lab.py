@@ -20,13 +20,13 @@ MOST_KEY_COLUMNS = 8
 _KEY = "id"
 _KEYS_OF_MANY_COLUMNS = 24
 
-# Cells by name of column, in the order of the row's number, as canonical bytes.
+# Column name → cells as canonical bytes, in the order of the row's number.
 Cells = dict[str, list[bytes]]
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A mirror, the columns of each sample in it, and what they must hold. Rows are told apart by a number."""
+    """A mirror, the columns of each sample in it, and what they must hold. A number identifies each row."""
 
     mirror: Table
     names: dict[str, tuple[str, ...]]
@@ -35,7 +35,7 @@ class Typed:
     expected: Cells
 
     def wrong(self, rows: pa.Table, names: Sequence[str]) -> str | None:
-        """How rows that somebody read of these columns differ; None where they do not."""
+        """How a reader's rows of these columns differ; None if they do not."""
         try:
             found = cells_of(rows, self.columns, self.number, names)
         except (ValueError, KeyError, pa.ArrowException) as error:
@@ -75,7 +75,7 @@ def mirror_columns(folder: Path, samples: Sequence[Sample], version: int) -> Typ
 
 
 def mirror_keys(folder: Path, columns: Sequence[Column], version: int) -> Typed:
-    """One mirror whose key is these columns; `number` tells its rows apart."""
+    """One mirror whose key is these columns; `number` identifies its rows."""
     named = {f"k{at}": column for at, column in enumerate(columns)}
     number = "number"
     lab = _make(
@@ -102,7 +102,7 @@ def mirror_keys(folder: Path, columns: Sequence[Column], version: int) -> Typed:
 
 
 def key_tables(sample: Sample) -> list[Sequence[Column]]:
-    """The keys that a sample is tried as: its first column alone, and all of them, at most eight together."""
+    """The keys to test of a sample: its first column, and all of its columns, at most eight."""
     columns = sample.columns
     if len(columns) <= 1:
         return [columns]
@@ -184,7 +184,7 @@ def _values(columns: dict[str, Column], at: int) -> dict[str, Any]:
 
 
 def _tuples(columns: Sequence[Column]) -> list[tuple[Any, ...]]:
-    """Different keys: all values of one column, or some of many, which differ in one place or in several."""
+    """Distinct keys: all values of one column, or combinations that differ in one column or in several."""
     if len(columns) == 1:
         return [(value,) for value in columns[0].values]
     draws = (

@@ -1,4 +1,4 @@
-"""What readers are known not to read, whoever wrote it: (reader, sample, format version or None) → words for it."""
+"""What readers cannot read, whichever engine wrote it: (reader, sample, format version or None) → description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three readers of docs/types.md, each asked for some columns of a table, and tables that none of us wrote."""
+"""The three readers of docs/types.md, each reading some columns of a mirror or of a table of Iceberg Java."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.table import StaticTable, Table
 
-from icemirror.cli.demo.oracle.duck import quote
+from icemirror.cli.demo.oracle.duckdb_oracle import quote
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.type_lab import Typed
 
@@ -36,10 +36,10 @@ def readers(java: IcebergJava, duck: Any) -> Mapping[str, Read]:
 
 
 def try_reading(read: Read, typed: Typed, names: Sequence[str], table: Table | None = None) -> str | None:
-    """What goes wrong when these columns are read, of the mirror or of another table with its rows; None: nothing."""
+    """The error when these columns are read from the mirror, or from another table with its rows; or None."""
     try:
         rows = read(table or typed.mirror, (typed.number, *names))
-    except Exception as error:  # whatever a reader raises is its answer
+    except Exception as error:  # any error of a reader is its result
         return f"{type(error).__name__}: {str(error)[:2000]}"
     return typed.wrong(rows, names)
 

@@ -1,4 +1,4 @@
-"""What a mirror does not take: refused by name, with nothing written."""
+"""What a mirror does not support: a specific error, and nothing is written."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _leave_alone(_: Lab) -> None:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A changelog with a column `v` beside its key, how it is configured, and what else is done to it.
+    """A changelog with its key and a column `v`, its settings, and further changes to it.
 
-    `empty`: the mirror is there, without a row.
+    `empty`: the mirror exists, without a row.
     """
 
     kind: IcebergType
@@ -51,7 +51,7 @@ class Refusal:
 
 
 def refuse(case: Refusal, folder: Path) -> str:
-    """The words, after it was seen that nothing was written."""
+    """The message, after a check that nothing was written."""
     folder.mkdir(parents=True)
     schema = changelog_schema(("id", LongType()), ("v", case.kind))
     lab = Lab.make(folder, schema, options=case.options, changelog_version=case.changelog_version)
@@ -66,7 +66,7 @@ def refuse(case: Refusal, folder: Path) -> str:
 
 
 def _make_variant(lab: Lab) -> None:
-    """As Iceberg Java makes it: PyIceberg has no name for the type."""
+    """Created like Iceberg Java does: PyIceberg lacks the type."""
     path = local_path(lab.changelog.metadata_location)
     metadata: dict[str, Any] = json.loads(path.read_text())
     (column,) = (one for one in metadata["schemas"][0]["fields"] if one["name"] == "v")

@@ -1,4 +1,4 @@
-"""Every type that Iceberg has, with the values that have broken things before: what docs/types.md is made from."""
+"""Every Iceberg type, with values that have caused bugs. docs/types.md is generated from them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CLOCKS = (0, 1, 45_296_789_012, _DAY_MICROS - 1)
 
 @dataclass(frozen=True)
 class Column:
-    """A column and its values; NULL is among them unless told otherwise."""
+    """A column and its values, by default with NULL."""
 
     kind: IcebergType
     values: Sequence[Any]

@@ -1,6 +1,6 @@
-"""docs/types.md, written from what the readers are seen to do.
+"""Generates docs/types.md from the behaviour of the readers.
 
-    python -m tests.interop.types_page        writes the page anew
+    python -m tests.interop.types_page        rewrites the page
 
 What a reader does not read is its own limit, or the page cannot be written: the same columns and rows, in a table that
 Iceberg Java wrote, must fail with the same reader.
@@ -9,13 +9,14 @@ Iceberg Java wrote, must fail with the same reader.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from icemirror.cli.demo.oracle.duck import connect_duckdb
-from spark_job.runtime.java import find_java
+from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb
+from spark_job.engine.java import find_java
 from tests import maven
 from tests.interop.iceberg_java import ICEBERG_JAR, SQLITE_JAR, IcebergJava
 from tests.interop.type_lab import Typed, key_tables, mirror_columns, mirror_keys
@@ -24,7 +25,7 @@ from tests.interop.type_readers import READERS, Read, readers, try_reading, writ
 from tests.interop.type_refusals import REFUSALS, refuse
 from tests.interop.type_samples import COMPOSITES, SAMPLES, Sample
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "types.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "types.md"
 VERSIONS = (2, 3)
 COLUMN, KEY = "column", "key"
 
@@ -34,7 +35,7 @@ Cell = tuple[str, str, int, str]
 
 @dataclass
 class Proof:
-    """What was seen: cells that were read right, and what went wrong in those that were not."""
+    """The results: correct cells, and the errors in the others."""
 
     java: IcebergJava
     read: Mapping[str, Read]
@@ -82,7 +83,7 @@ class Proof:
                         self.seen[cell] = self.seen[cell] or self._own_limit(cell, typed, names, wrong)
 
     def _own_limit(self, cell: Cell, typed: Typed, names: tuple[str, ...], wrong: str | None) -> str | None:
-        """What goes wrong, if it does: then with a table of Iceberg Java's as well, and it is known."""
+        """The error, if any. It must occur with a table of Iceberg Java, too, and be a known limit."""
         if wrong is None:
             return None
         reader = cell[-1]
@@ -94,13 +95,13 @@ class Proof:
 
 
 def limit_of(cell: Cell) -> str | None:
-    """What is known of a reader that does not read a cell."""
+    """The known limit of a reader that does not read a cell."""
     _, sample, version, reader = cell
     return LIMITS.get((reader, sample, version)) or LIMITS.get((reader, sample, None))
 
 
 def prove(java: IcebergJava, folder: Path) -> str:
-    """The page, from what is seen now."""
+    """The page, from current results."""
     with connect_duckdb(iceberg=True) as duck:
         proof = Proof(java, readers(java, duck), folder)
         proof.columns()
@@ -127,41 +128,52 @@ def render(seen: Mapping[Cell, str | None], refusals: Mapping[str, str]) -> str:
     notes: list[str] = []
     parts = [
         _HEAD,
-        "## As columns\n",
-        _table(seen, COLUMN, SAMPLES, notes),
-        _BETWEEN,
-        _table(seen, KEY, (*(one for one in SAMPLES if one.key), *COMPOSITES), notes),
-        "## What readers do not read\n\nEach was seen with a table of the same rows that Iceberg Java wrote, too.\n",
+        _table(seen, notes),
+        "## Limits of readers\n\nEach also occurs with the same rows in a table written by Iceberg Java.\n",
         "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1)) + "\n",
-        "## What is refused\n\nBefore any row is written, with these words:\n",
-        "| | |\n|---|---|",
-        "\n".join(f"| {name} | {words} |" for name, words in refusals.items()) + "\n",
+        "## Refused types\n\nA merge refuses these before it writes any row:\n",
+        "| what | message |\n|---|---|",
+        "\n".join(f"| {names} | {words} |" for names, words in _grouped(refusals)) + "\n",
     ]
     return "\n".join(parts)
 
 
-def _table(seen: Mapping[Cell, str | None], role: str, samples: tuple[Sample, ...], notes: list[str]) -> str:
-    heads = [f"{reader}, v{version}" for version in VERSIONS for reader in READERS]
-    lines = [f"| type | values | {' | '.join(heads)} |", f"|---|---|{'---|' * len(heads)}"]
-    for sample in samples:
-        cells = [
-            _mark(seen, (role, sample.name, version, reader), notes)
-            for version in VERSIONS
-            for reader in READERS
-        ]
-        lines.append(f"| `{sample.name}` | {sample.values} | {' | '.join(cells)} |")
+def _grouped(refusals: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Names that are refused with the same message, but for the type in it, share a row."""
+    groups: dict[str, list[str]] = {}
+    for name, words in refusals.items():
+        types = re.findall(r"`(.+?)`", name)
+        groups.setdefault(re.sub(rf"\b({'|'.join(types)})\b", "…", words) if types else words, []).append(
+            name
+        )
+    return [(", ".join(names), words) for words, names in groups.items()]
+
+
+def _table(seen: Mapping[Cell, str | None], notes: list[str]) -> str:
+    """A row for each sample: as a column, and as a key where Iceberg allows that."""
+    lines = ["| type | values | as a column | as a key |", "|---|---|---|---|"]
+    for sample in (*SAMPLES, *COMPOSITES):
+        since = f" (v{sample.since})" if sample.since > VERSIONS[0] else ""
+        verdicts = " | ".join(_verdict(seen, role, sample, notes) for role in (COLUMN, KEY))
+        lines.append(f"| `{sample.name}`{since} | {sample.values} | {verdicts} |")
     return "\n".join(lines) + "\n"
 
 
-def _mark(seen: Mapping[Cell, str | None], cell: Cell, notes: list[str]) -> str:
-    if cell not in seen:
-        return "–"
-    if seen[cell] is None:
-        return "✓"
+def _verdict(seen: Mapping[Cell, str | None], role: str, sample: Sample, notes: list[str]) -> str:
+    """✓ if every reader reads it in every version that has it; else with the notes on those that do not."""
+    cells = [cell for cell in seen if cell[:2] == (role, sample.name)]
+    if not cells:
+        return ""
+    limits = dict.fromkeys(_note(cell, notes) for cell in cells if seen[cell] is not None)
+    return f"✓ except {', '.join(limits)}" if limits else "✓"
+
+
+def _note(cell: Cell, notes: list[str]) -> str:
+    """A link to what is known of a reader that does not read a cell."""
     note = f"{cell[-1]}: {limit_of(cell)}"
     if note not in notes:
         notes.append(note)
-    return f"[{notes.index(note) + 1}](#what-readers-do-not-read)"
+    return f"[{notes.index(note) + 1}](#limits-of-readers)"
 
 
 _HEAD = """\
@@ -169,17 +181,13 @@ _HEAD = """\
 
 <!-- written by `python -m tests.interop.types_page`; `tests/interop/test_types.py` fails where it differs -->
 
-Rows go from the changelog's Parquet files to the mirror's as Arrow, never through Spark's types, so every type arrives
-as it is. Each line below was mirrored in format versions 2 and 3, inserted, updated and deleted by merges, and read by
-three readers. ✓ means that every value was the same, bit by bit: −0.0 is not 0.0, and NULL is not empty. – means that
-the version has no such type.
-"""
+Rows go from the changelog's Parquet files to the mirror's as Arrow, never through Spark's types. Each type below was
+inserted, updated and deleted by merges in format versions 2 and 3, and read by PyIceberg, DuckDB and Iceberg Java. ✓
+means that every value is equal, bit by bit: −0.0 is not 0.0, and NULL is not empty. (v3) marks types that only format
+version 3 has.
 
-_BETWEEN = """\
-## As keys
-
-Every type that Iceberg allows as an identifier, alone or as one of up to eight columns. Keys are compared as values:
-`1.5` and `1.50` of a decimal are one key; `é` and `e` with an accent are two, and so are `a` and `a` with a blank.
+Keys have up to eight columns and are compared as values: the decimals `1.5` and `1.50` are one key; composed and
+decomposed `é` are two.
 """
 
 

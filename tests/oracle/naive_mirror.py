@@ -1,4 +1,4 @@
-"""A mirror made the simplest way, the whole table anew: what the judge is tested with."""
+"""A mirror that rewrites the whole table with every merge; the judge is tested with it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from icemirror.cli.demo.oracle.mirror_rows import CURSOR_PROPERTY
-from icemirror.cursor import Cursor, Source
+from icemirror.cli.demo.oracle.mirror_readers import CURSOR_PROPERTY
+from icemirror.tables.cursor import Cursor, CursorSource
 from tests.oracle.world import World
 
 
@@ -24,7 +24,7 @@ def overwrite_mirror(
     snapshot = world.changelog.table.snapshot_by_id(at_snapshot_id)
     assert snapshot is not None
     assert snapshot.sequence_number is not None
-    source = Source(
+    source = CursorSource(
         uuid=str(world.changelog.table.metadata.table_uuid),
         snapshot_id=at_snapshot_id,
         sequence_number=snapshot.sequence_number,

@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import LongType
 
-from icemirror.cli.demo.events import DELETE, INSERT, UPDATE, Events, Ints, Shape, Unsigned, scramble
-from icemirror.cli.demo.oracle.subject import Subject
+from icemirror.cli.demo.oracle.source_table import SourceTable
 from icemirror.cli.demo.shop import changelog_schema
+from icemirror.cli.demo.traffic import DELETE, INSERT, UPDATE, Events, Ints, Shape, Unsigned, scramble
 from tests.oracle.key_pools import KEY_KINDS, make_key_pool
 from tests.oracle.value_pools import MISREAD_BY_PYICEBERG, VALUE_COLUMNS
 
@@ -26,7 +26,7 @@ _CLOCKS = (1, 2**32 - 3, 2**63 - 40, 2**64 - 2**20)
 
 @dataclass(frozen=True)
 class Schedule:
-    """A changelog's story. Equal schedules tell the same story; it has no end."""
+    """An endless stream of changes. Equal schedules produce the same changes."""
 
     seed: int
     key: str = "int"
@@ -57,7 +57,7 @@ class Schedule:
                 columns[name] = choices.take(pa.array(np.where(bare, absent, chosen)))
             return columns
 
-        return Shape(Subject.of(f"world_{self.key}", schema), schema, rows)
+        return Shape(SourceTable.of(f"world_{self.key}", schema), schema, rows)
 
     def commits(self) -> Iterator[list[Events]]:
         """The files of each commit; a commit may have none."""
@@ -107,7 +107,7 @@ class _Story:
         # Few keys are hot: most commits touch one twice.
         key = (random.random(size) ** 2 * self._keys).astype(np.int64)
         operation = random.choice(_OPERATIONS, size, p=[0.35, 0.4, 0.25])
-        # Standing still gives ties: equal sequences, told apart only by commit, file and position.
+        # A clock that stands still gives ties: equal sequences, ordered only by commit, file and position.
         ticks = np.uint64(self._clock) + np.cumsum(self._up_to(1, size))
         self._clock = int(ticks[-1]) + int(random.integers(0, 3))
         backwards = np.where(random.random(size) < 0.15, self._up_to(40 + 4 * size, size), np.uint64(0))

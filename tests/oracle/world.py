@@ -8,13 +8,12 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from icemirror.cli.demo.changelog import Changelog
+from icemirror.cli.demo.oracle.duckdb_oracle import live_rows_of_files
 from icemirror.cli.demo.oracle.journal import Journal, Until
-from icemirror.cli.demo.oracle.judge import Judge
-from icemirror.cli.demo.oracle.mirror_rows import read_by_duckdb, read_by_pyiceberg, read_cursor
-from icemirror.cli.demo.oracle.raw_files import live_rows_of_files
-from icemirror.cli.demo.oracle.verdict import Verdict
-from icemirror.cursor import Cursor
+from icemirror.cli.demo.oracle.judge import Comparison, Judge
+from icemirror.cli.demo.oracle.mirror_readers import read_by_duckdb, read_by_pyiceberg, read_cursor
+from icemirror.cli.demo.writer import ChangelogWriter
+from icemirror.tables.cursor import Cursor
 from tests.oracle.schedules import Schedule
 from tests.oracle.value_pools import MISREAD_BY_PYICEBERG
 
@@ -42,7 +41,7 @@ class World:
         self.identifier = (namespace, changelog_name)
         self.journal = Journal.open(journal_path)
         self.judge = Judge(self.journal, ask_files)
-        self.changelog = Changelog.open(
+        self.changelog = ChangelogWriter.open(
             catalog, self.identifier, self.subject, self.shape.schema, self.journal
         )
         self._commits = schedule.commits()
@@ -81,17 +80,17 @@ class World:
 
     def verdict(
         self, mirror: Table, snapshot_id: int | None = None, at: Cursor | int | None = None
-    ) -> Verdict:
+    ) -> Comparison:
         """A mirror's snapshot (default: its head) against the changelog at `at`: a cursor or a changelog
         snapshot id; default: the cursor that the mirror's snapshot carries."""
         return self.judge.judge_mirror(self.subject, mirror, snapshot_id, self._until(at), self._reader)
 
-    def verdict_of_rows(self, rows: pa.Table, at: Cursor | int | None = None) -> Verdict:
+    def verdict_of_rows(self, rows: pa.Table, at: Cursor | int | None = None) -> Comparison:
         """Rows from any reader against the changelog at `at` (default: its head)."""
         until = self._until(at) or self.journal.until(self.subject, None)
         return self.judge.judge_rows(self.subject, rows, until)
 
-    def verdicts_of_history(self, mirror: Table) -> dict[int, Verdict]:
+    def verdicts_of_history(self, mirror: Table) -> dict[int, Comparison]:
         """Each snapshot of the mirror that carries a cursor, against the changelog at that cursor."""
         return {
             snapshot.snapshot_id: self.verdict(mirror, snapshot.snapshot_id)

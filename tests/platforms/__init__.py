@@ -1,1 +1,1 @@
-"""Platforms that launch jobs, as fakes that keep the promises of the real ones: one run a token, states, refusals."""
+"""Fakes of the platforms that run jobs: one run per token, run states, and the errors of the real ones."""

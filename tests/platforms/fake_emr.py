@@ -1,4 +1,4 @@
-"""EMR Serverless as its boto3 client shows it: requests checked against AWS' own model, one run for each token."""
+"""A fake of EMR Serverless' boto3 client: validates requests against AWS' model, and starts one run per token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 @cache
 def shape(operation: str) -> Any:
-    """AWS' model of what an operation takes."""
+    """Return AWS' model of an operation's input."""
     return (
         botocore.session.get_session()
         .get_service_model("emr-serverless")
@@ -41,7 +41,7 @@ def refused(code: str, message: str = "", operation: str = "Any") -> ClientError
 
 @dataclass
 class JobRun:
-    """A run, and what it was asked to be."""
+    """A job run and its request."""
 
     id: str
     request: dict[str, Any]
@@ -55,14 +55,14 @@ class JobRun:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What EMR puts into the job's environment."""
+        """Return the variables that EMR adds to the job's environment."""
         return {"SERVERLESS_EMR_JOB_ID": self.id}
 
 
 class FakeEmr:
-    """One application. `faults`: what befalls the next calls, a code of AWS' or "lost" (done, but not answered).
+    """One application. `faults` are the errors of the next calls: an AWS error code, or "lost" (done without response).
 
-    `pause` is called around every effect.
+    `pause` is called before and after every effect.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -74,11 +74,11 @@ class FakeEmr:
         self.forgets = False
         self.pause: Callable[[str], None] = lambda _: None
 
-    # --- what boto3 offers ---------------------------------------------------------------------------------
+    # --- methods of the boto3 client ---------------------------------------------------------------------------------
 
     def start_job_run(self, **given: Any) -> dict[str, str]:
         with_answer = self._enter("StartJobRun", given)
-        self._check_letters(given)
+        self._check_strings(given)
         same = [run for run in self.runs.values() if run.request["clientToken"] == given["clientToken"]]
         if same and not self.forgets:
             if same[0].request != given:
@@ -122,7 +122,7 @@ class FakeEmr:
             ]
             yield answered({"jobRuns": page})
 
-    # --- inside --------------------------------------------------------------------------------------------
+    # --- implementation --------------------------------------------------------------------------------------------
 
     def _enter(self, operation: str, given: dict[str, Any]) -> Callable[[Answer], Answer]:
         self.pause(f"before {operation}")
@@ -143,8 +143,8 @@ class FakeEmr:
 
         return answer
 
-    def _check_letters(self, given: Mapping[str, Any]) -> None:
-        """What the service checks and boto3 does not: patterns and greatest lengths."""
+    def _check_strings(self, given: Mapping[str, Any]) -> None:
+        """Check patterns and maximum lengths, as the service does and boto3 does not."""
         for name, member in shape("StartJobRun").members.items():
             if name in given and member.type_name == "string":
                 assert len(given[name]) <= member.metadata.get("max", 1 << 20), name

@@ -1,4 +1,4 @@
-"""The part of a Kubernetes API server that launching needs, as a transport for lightkube's own client."""
+"""A fake Kubernetes API server for SparkApplications, as a transport of lightkube's client."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass
 class Fault:
-    """An answer instead of what was asked for; status 0: it is done, but not answered."""
+    """An error response. Status 0: the request is executed, but its response is lost."""
 
     status: int
     message: str = ""
 
 
 class FakeKubernetes(httpx2.BaseTransport):
-    """Objects of one kind in one namespace. `faults` befall the next calls, `pause` is called around each."""
+    """Objects of one kind in one namespace. `faults` are errors of the next calls; `pause` is called around each."""
 
     def __init__(self, clock: Callable[[], float], api_version: str = "sparkoperator.k8s.io/v1beta2") -> None:
         self.clock, self.api_version = clock, api_version
@@ -40,7 +40,7 @@ class FakeKubernetes(httpx2.BaseTransport):
         self._root = f"/apis/{api_version}/namespaces/{NAMESPACE}/sparkapplications"
 
     def client(self) -> Client:
-        """lightkube's, connected to this server."""
+        """Return a lightkube client of this server."""
         config = KubeConfig(
             clusters={"fake": Cluster(server="http://kubernetes.test")},
             contexts={"fake": Context(cluster="fake", user="me", namespace=NAMESPACE)},
@@ -50,7 +50,7 @@ class FakeKubernetes(httpx2.BaseTransport):
         return Client(config=config, transport=self, trust_env=False)
 
     def set_state(self, name: str, state: str) -> None:
-        """What the operator writes."""
+        """Set an application's state, as the operator does."""
         if self.api_version.startswith("spark.apache.org/"):
             status = {"currentState": {"currentStateSummary": state}}
         else:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from icemirror.errors import NEEDS_PERSON, IcemirrorError, Kind
-from icemirror.result import Merged, UpToDate
-from spark_job.runtime.engine import InProcess
+from icemirror.errors import BLOCKING_KINDS, IcemirrorError, Kind
+from icemirror.result import Merged, NothingToMerge
+from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.fault_proxy import Plan
@@ -32,7 +32,7 @@ def run_faults(folder: Path, lake: Lake, plans: Sequence[Plan], seed: int, commi
     """What surfaced, by kind."""
     keys = ("int", "string", "uuid", "composite")
     schedule = Schedule(seed, keys[seed % len(keys)], COLUMNS, largest_commit=40)
-    lab = mirrored_world(folder, lake, schedule, InProcess(1 + seed % 2))
+    lab = mirrored_world(folder, lake, schedule, InProcessEngine(1 + seed % 2))
     surfaced: Counter[str] = Counter()
     for _ in range(commits):
         lab.world.commit_next()
@@ -43,7 +43,7 @@ def run_faults(folder: Path, lake: Lake, plans: Sequence[Plan], seed: int, commi
         plan.heal()
         surfaced.update({f"fault {name}": count for name, count in plan.seen.items()})
     end = time.monotonic() + 120
-    while not isinstance(lab.pipeline.advance(lab.table), UpToDate):
+    while not isinstance(lab.pipeline.advance(lab.table), NothingToMerge):
         assert time.monotonic() < end, f"seed {seed}: does not come to rest"
     check(lab, seed)
     return surfaced
@@ -55,7 +55,7 @@ def _advance(lab: MirroredWorld, surfaced: Counter[str], seed: int) -> bool:
         while isinstance(lab.pipeline.advance(lab.table), Merged):
             surfaced["merged"] += 1
     except IcemirrorError as error:
-        if error.kind in NEEDS_PERSON or error.kind is Kind.UNEXPECTED:
+        if error.kind in BLOCKING_KINDS or error.kind is Kind.UNEXPECTED:
             raise WrongKind(f"seed {seed}: {error.kind}: {error}") from error
         surfaced[error.kind] += 1
         return False

@@ -1,6 +1,6 @@
-"""A toy lake of many tables whose catalog never moves: only events can tell of a commit.
+"""A toy lake of many tables whose catalog never moves: only events report a commit.
 
-The true heads are files that workers read. So what is merged in the end was merged because an event was heard.
+The true heads are files that workers read. So every merge was caused by an event.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from icemirror.result import Advance, Merged, SliceResult, UpToDate
-from icemirror.state.policy import Policy
+from icemirror.protocol.policy import Policy
+from icemirror.result import Merged, NothingToMerge, SliceResult, StepResult
 from tests.sim.protocol.toy_lake import NO_FIGURES, _position
 
 CONFIG = """
@@ -44,7 +44,7 @@ class HintedLake:
         self.names = [f"shop.t{at}" for at in range(count)]
 
     def create(self, servers: str) -> Path:
-        """The catalog, the heads and the configuration file."""
+        """Create the catalog, the heads and the configuration; return the configuration file."""
         tables = "\n".join(
             f"  - {{changelog: raw.{_short(name)}_changelog, mirror: {name}, primary_keys: [id]}}"
             for name in self.names
@@ -70,7 +70,7 @@ class HintedLake:
         return config
 
     def commit(self, name: str) -> None:
-        """One more commit on a changelog, of which the catalog says nothing."""
+        """Commit to a changelog without moving its head in the catalog."""
         self._write(self._head(name), self.head(name) + 1)
 
     def head(self, name: str) -> int:
@@ -82,8 +82,8 @@ class HintedLake:
     def behind(self) -> list[str]:
         return [name for name in self.names if self.merged(name) != self.head(name)]
 
-    def advance(self, name: str) -> Advance:
-        """All up to the head in one slice; two jobs at one table at once leave a trace."""
+    def advance(self, name: str) -> StepResult:
+        """Merge up to the head in one slice; record two jobs that work on one table at the same time."""
         with (self.folder / f"{name}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,7 +92,7 @@ class HintedLake:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             held, head = self.merged(name), self.head(name)
             if held == head:
-                return UpToDate(head=f"m{head}", position=_position([]))
+                return NothingToMerge(head=f"m{head}", position=_position([]))
             self._write(self._mirror(name), head)
         told = SliceResult(
             snapshot_id=head, events=1, inserted=1, seconds=0.0, seconds_by_step={}, **NO_FIGURES
@@ -100,7 +100,7 @@ class HintedLake:
         return Merged(slice=told, position=_position([]))
 
     def note(self, file: str, line: str) -> None:
-        """One line more, whole even if somebody is killed."""
+        """Append a line atomically, even if the process is killed."""
         with (self.folder / file).open("a") as notes:
             notes.write(f"{line}\n")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from icemirror.run_request import RunRequest
-from icemirror.settings import load_settings
-from icemirror.state.worker import Limits
+from icemirror.config_file.load import load_settings
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.worker import Limits
 from tests.services.hinted_lake import LINGER_SECONDS, POLICY, HintedLake
 from tests.sim.protocol.lake_worker import work
 

@@ -17,7 +17,7 @@ _CLUSTER = "icemirrorAAAAAAAAAAAAA"
 
 @dataclass(frozen=True)
 class Kafka:
-    """A running one."""
+    """A running broker."""
 
     port: int
 

@@ -1,4 +1,4 @@
-"""Many commits of many tables through a real broker, while `serve` is killed again and again.
+"""Many commits of many tables through a real broker, while `serve` is killed repeatedly.
 
 python -m tests.services.kafka_run      # 10,000 events, 50 tables, five kills
 """
@@ -22,10 +22,10 @@ from typing import Any
 import click
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from icemirror.local_process import identify
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import SlotState
-from icemirror.state.sqlite import SqliteStore
+from icemirror.processes.process_identity import identify
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import SlotState
+from icemirror.stores.sqlite import SqliteStore
 from tests.services.hinted_lake import HintedLake
 from tests.services.kafka_broker import kafka
 
@@ -41,7 +41,7 @@ EVENTS_AT_ONCE = 25
 
 @dataclass(frozen=True)
 class Figures:
-    """What a run came to."""
+    """The figures of a run."""
 
     events: int
     tables: int
@@ -57,7 +57,7 @@ class Figures:
 
     @property
     def percent(self) -> float:
-        """Launches for every hundred events."""
+        """Launches per hundred events."""
         return 100 * self.launches / self.events
 
 
@@ -74,7 +74,7 @@ class Serving:
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, env=given)
 
     async def kill(self, point: str) -> int:
-        """Twice, as when the machine goes away: now, and the next one at this crash point. How often it died."""
+        """Kill it now, and the next process at this crash point; return how often it died."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         self._start(ICEMIRROR_CRASH_AT=point)
@@ -88,7 +88,7 @@ class Serving:
         return 1 + crashed
 
     def end(self) -> int:
-        """In order; its exit code."""
+        """Stop it cleanly; return its exit code."""
         self._process.terminate()
         try:
             return self._process.wait(30)
@@ -100,7 +100,7 @@ class Serving:
 
 
 def message(name: str, at: int) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """An event of one of several catalogs, in structured or binary mode; now and then one that nobody understands."""
+    """An event of one of several catalogs, in structured or binary mode; sometimes one that cannot be parsed."""
     table = f"{name.split('.')[1]}_changelog"
     if at % POISON_EVERY == POISON_EVERY - 1:
         return b'{"poison":' + str(at).encode() + b"}", []
@@ -136,7 +136,7 @@ def message(name: str, at: int) -> tuple[bytes, list[tuple[str, bytes]]]:
 
 
 async def produce(servers: str, lake: HintedLake, events: int, seconds: float, chance: random.Random) -> None:
-    """Commits, each of which is told by one event, spread over so many seconds."""
+    """Commit and send one event per commit, spread over this many seconds."""
     producer = AIOKafkaProducer(bootstrap_servers=servers)
     await producer.start()
     try:
@@ -178,7 +178,7 @@ async def uncommitted(servers: str) -> int:
 
 
 async def drive(servers: str, folder: Path, *, events: int, tables: int, kills: int, seed: int) -> Figures:
-    """Produces, kills, waits until all is merged, ends `serve`, and counts."""
+    """Produce, kill, wait until everything is merged, stop `serve`, and return the figures."""
     lake, chance = HintedLake(folder, tables), random.Random(seed)
     serving, began = Serving(lake.create(servers)), time.monotonic()
     try:
@@ -190,7 +190,7 @@ async def drive(servers: str, folder: Path, *, events: int, tables: int, kills: 
             await asyncio.sleep(chance.uniform(1.0, 4.0))
             died += await serving.kill(chance.choice(POINTS))
         await producing
-        # The last commits of all tables are in a batch that was read when it dies: nothing later tells of them.
+        # The batch with the last commits of all tables was read before the crash: no later event reports them.
         last = asyncio.create_task(_last_commits(servers, lake))
         died += await serving.kill("notice")
         await last
@@ -232,7 +232,7 @@ def _wait_for_workers(lake: HintedLake) -> None:
 @click.option("--kills", default=5, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 def main(events: int, tables: int, kills: int, seed: int) -> None:
-    """The full figure."""
+    """Print the figures of a full run."""
     with TemporaryDirectory() as broker, TemporaryDirectory() as lake, kafka(Path(broker)) as server:
         found = asyncio.run(
             drive(server.servers, Path(lake), events=events, tables=tables, kills=kills, seed=seed)

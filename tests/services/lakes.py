@@ -10,16 +10,16 @@ from uuid import uuid4
 
 import yaml
 
-from icemirror.settings import load_settings
-from spark_job.iceberg.tables import Catalogs
+from icemirror.config_file.load import load_settings
+from spark_job.engine.engine import Engine, InProcessEngine, LazyEngine
+from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.runtime.engine import Engine, InProcess, LazyEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.oracle.world import World
 from tests.services.renumbered import RenumberedChangelog
 
-CATALOGS_PAGE = Path(__file__).parents[2] / "docs" / "catalogs.md"
+CATALOGS_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "catalogs.md"
 Properties = Mapping[str, str]
 
 
@@ -52,7 +52,7 @@ class Lake:
 
 
 def documented(title: str) -> dict[str, str]:
-    """The default catalog's properties under a heading of docs/catalogs.md; the tests put their server's over them."""
+    """Properties of the default catalog under a heading of docs/how-to/catalogs.md; tests override the server."""
     section = CATALOGS_PAGE.read_text().split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
     document = yaml.safe_load(section.split("```yaml\n", 1)[1].split("```", 1)[0])
     return {name: str(value) for name, value in document["iceberg"]["catalog"].items()}
@@ -70,7 +70,7 @@ def mirrored_world(
         writing.get(name).create_namespace_if_not_exists(lake.namespace)
     world = World(writing.get(table.changelog_catalog), lake.namespace, schedule, ask_files=False)
     world.changelog = RenumberedChangelog.of(world.changelog)
-    chosen = engine or InProcess()
+    chosen = engine or InProcessEngine()
     pipeline = Pipeline(
         settings, Catalogs(settings), LazyEngine(lambda: chosen), run_id="test", key_check_rows=None
     )

@@ -1,4 +1,4 @@
-"""The trigger as a package for AWS Lambda, with a launcher that only notes what it was asked to launch."""
+"""The trigger as a package for AWS Lambda, with a launcher that only records launches."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ trigger:
 telemetry: {{prometheus: null}}
 """
 ENTRY = '''
-"""What Lambda calls: the handler as it is shipped, and a launcher that notes its calls in a bucket."""
+"""The entry point: the shipped handler, with a launcher that records its calls in a bucket."""
 import boto3
-from icemirror.state.events import RunState
+from icemirror.protocol.events import RunState
 from trigger import handler as shipped
 from trigger import wiring
 
-class Noting:
+class RecordingLauncher:
     def launch(self, request):
         boto3.client("s3", endpoint_url={endpoint!r}).put_object(Bucket="launches", Key=request.token, Body=b"")
         return f"run-of-{{request.token}}"
     def find(self, token): return None
     def poll(self, run_id): return RunState.RUNNING
-    def log_of(self, run_id): return ""
+    def log_location(self, run_id): return ""
     def cancel(self, run_id): pass
 
-wiring.open_launcher = lambda *_: Noting()
+wiring.open_launcher = lambda *_: RecordingLauncher()
 
 def handler(event, context):
     return shipped.handler(event, context)
@@ -47,7 +47,7 @@ def handler(event, context):
 
 
 def pack(folder: Path, endpoint: str) -> bytes:
-    """A zip with our packages, all that they need, a configuration and a catalog; `folder` holds the last two."""
+    """Return a zip of our packages and their dependencies, with a configuration and a catalog from `folder`."""
     with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
         catalog.execute(
             "CREATE TABLE iceberg_tables "
@@ -67,7 +67,7 @@ def pack(folder: Path, endpoint: str) -> bytes:
 
 
 def write_trigger(package: zipfile.ZipFile) -> None:
-    """Our packages, and all that they need, as they are installed here."""
+    """Add our packages and their dependencies as installed here."""
     for ours in ("icemirror", "trigger"):
         for file in (ROOT / ours).rglob("*"):
             if file.is_file() and "__pycache__" not in file.parts:

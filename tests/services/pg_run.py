@@ -22,14 +22,14 @@ from pyiceberg.table import Table
 from pyiceberg.types import NestedField
 
 from icemirror.cli.demo.oracle.canonical import render_rows
-from icemirror.cli.demo.oracle.duck import connect_duckdb, quote
+from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb, quote
 from icemirror.cli.demo.oracle.judge import compare_table
-from icemirror.cli.demo.oracle.mirror_rows import MirrorReader, check_columns, read_by_pyiceberg
-from icemirror.cli.demo.oracle.subject import Subject
-from icemirror.settings import load_settings
-from spark_job.iceberg.tables import Catalogs
+from icemirror.cli.demo.oracle.mirror_readers import MirrorReader, check_columns, read_by_pyiceberg
+from icemirror.cli.demo.oracle.source_table import SourceTable
+from icemirror.config_file.load import load_settings
+from spark_job.engine.engine import InProcessEngine, LazyEngine
+from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.runtime.engine import InProcess, LazyEngine
 from tests.mirrors import write_config
 from tests.services import pg_types
 from tests.services.pg_changelog import Changelog, numbered
@@ -41,7 +41,7 @@ from tests.unit.merge.evolving import assert_sound, rebuild
 from tests.unit.merge.lab import Lab
 
 
-def _read_by_duckdb(mirror: Table, subject: Subject, _snapshot_id: int | None = None) -> pa.Table:
+def _read_by_duckdb(mirror: Table, subject: SourceTable, _snapshot_id: int | None = None) -> pa.Table:
     """All rows, by the one connection that there is: loading what reads Iceberg takes longer than reading."""
     check_columns(mirror, subject)
     names = ", ".join(quote(name) for name in subject.columns.names)
@@ -82,7 +82,7 @@ class Followed:
         changelog = Changelog(catalogs.get(None), profile, source, chance)
         source.publish()
         changelog.copy()
-        pipeline = Pipeline(settings, catalogs, LazyEngine(InProcess), "test", key_check_rows=None)
+        pipeline = Pipeline(settings, catalogs, LazyEngine(InProcessEngine), "test", key_check_rows=None)
         return cls(source, changelog, Lab(folder, settings, pipeline, changelog.table))
 
     def drain(self) -> None:
@@ -111,7 +111,7 @@ class Followed:
         assert schema.identifier_field_names() == {one.name for one in columns.keys}
         assert mirror.properties.get("comment", "") == (columns.comment or "")
 
-    def _told(self) -> tuple[Subject, pa.Table]:
+    def _told(self) -> tuple[SourceTable, pa.Table]:
         """The rows as psycopg2 reads them, which knows nothing of logical decoding."""
         columns, type_of = self.source.columns().columns, self.changelog.profile.type_of
         fields = [NestedField(at, one.name, type_of(one.type)) for at, one in enumerate(columns, 1)]
@@ -122,7 +122,7 @@ class Followed:
         rows = [
             {one.name: pg_types.taken(value) for one, value in zip(columns, row, strict=True)} for row in told
         ]
-        subject = Subject(TABLE, arrow, tuple(one.name for one in columns if one.key))
+        subject = SourceTable(TABLE, arrow, tuple(one.name for one in columns if one.key))
         return subject, pa.Table.from_pylist(rows, schema=arrow)
 
 

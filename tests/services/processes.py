@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from spark_job.runtime.java import USUAL_PLACES, installed_javas
+from spark_job.engine.java import USUAL_LOCATIONS, installed_javas
 
 LEASH = Path(__file__).with_name("leash.py")
 HOST = "127.0.0.1"
@@ -39,7 +39,7 @@ def free_port() -> int:
 
 def java(at_least: int) -> tuple[str, ...]:
     """The oldest Java that is new enough, told that it will not run for long."""
-    found = [one for one in installed_javas(os.environ, USUAL_PLACES) if one.major >= at_least]
+    found = [one for one in installed_javas(os.environ, USUAL_LOCATIONS) if one.major >= at_least]
     if not found:
         raise Unavailable(f"it needs Java {at_least} or newer")
     program = min(found, key=lambda one: one.major).home / "bin" / "java"

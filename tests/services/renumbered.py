@@ -8,15 +8,15 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 
-from icemirror.cli.demo.changelog import Changelog
+from icemirror.cli.demo.writer import ChangelogWriter
 
 
 @dataclass(frozen=True)
-class RenumberedChangelog(Changelog):
+class RenumberedChangelog(ChangelogWriter):
     """Writes files with the field ids that the table has, as every Iceberg writer does."""
 
     @classmethod
-    def of(cls, changelog: Changelog) -> RenumberedChangelog:
+    def of(cls, changelog: ChangelogWriter) -> RenumberedChangelog:
         return cls(changelog.subject, changelog.table, changelog.journal)
 
     def _write(self, path: str, events: pa.Table) -> DataFile:

@@ -8,18 +8,18 @@ import signal
 import sys
 from pathlib import Path
 
-from icemirror.settings import load_settings
-from icemirror.state.sqlite import SqliteStore
-from icemirror.telemetry.configured import start_logs
+from icemirror.config_file.load import load_settings
+from icemirror.stores.sqlite import SqliteStore
+from icemirror.telemetry.from_settings import start_logs
 from icemirror.telemetry.metrics import NoMetrics
 from tests.services.hinted_lake import POLICY
-from trigger.fleet import Fleet
-from trigger.intake import Intake
+from trigger.dispatch.fleet import Fleet
+from trigger.dispatch.ingest import Ingest
 from trigger.launchers.local import LocalLauncher
 from trigger.listeners import kafka
-from trigger.listeners.open_service import open_service
-from trigger.registry import Registry
-from trigger.reporting import Reporting
+from trigger.status.run_reporter import RunReporter
+from trigger.tables.registry import Registry
+from trigger.wiring import build_service
 
 kafka._SESSION_MILLISECONDS = 2000
 
@@ -41,7 +41,9 @@ async def serve(config: Path) -> None:
             metrics=NoMetrics(),
         )
         try:
-            await open_service(settings, Intake(fleet), Reporting(store, fleet.metrics, ""), loop).run(stop)
+            await build_service(settings, Ingest(fleet), RunReporter(store, fleet.metrics, ""), loop).run(
+                stop
+            )
         finally:
             fleet.registry.close()
 

@@ -1,4 +1,4 @@
-"""Every configuration of docs/catalogs.md is one that icemirror takes."""
+"""Every configuration of docs/how-to/catalogs.md is one that icemirror takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.settings import load_settings
+from icemirror.config_file.load import load_settings
 from tests.services.lakes import CATALOGS_PAGE
 
 BLOCKS = re.findall(r"\n## ([^\n]+)\n\n```yaml\n(.*?)```", CATALOGS_PAGE.read_text(), re.DOTALL)

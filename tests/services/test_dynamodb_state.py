@@ -1,4 +1,4 @@
-"""The state in DynamoDB, on an emulator that is a server of its own: conformance, many writers included."""
+"""State in DynamoDB on a separate emulator process: conformance, including many writers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from icemirror.errors import Invalid
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import TableRow
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import TableRow
 from tests.services.ministack import Ministack, ministack
 from tests.unit.state.emulated_dynamodb import CREDENTIALS, create_table, open_emulated
 from tests.unit.state.store_suite import OpenStore, StoreSuite
@@ -38,9 +38,9 @@ class TestDynamoDbStoreOnAServer(StoreSuite):
         return partial(open_emulated, self.endpoint, self.table, self.KEPT_RESULTS, self.KEPT_LETTERS)
 
 
-def test_a_missing_table_is_named_with_a_remedy(server: Ministack) -> None:
+def test_missing_table_is_reported_with_a_remedy(server: Ministack) -> None:
     with open_emulated(server.endpoint, "nowhere") as store:
-        with pytest.raises(Invalid, match=r"no DynamoDB table nowhere.*create it"):
+        with pytest.raises(Invalid, match=r"does not exist in this region: create it.*nowhere"):
             store.load(EVERYTHING)
-        with pytest.raises(Invalid, match=r"no DynamoDB table nowhere.*create it"):
+        with pytest.raises(Invalid, match=r"does not exist in this region: create it.*nowhere"):
             store.compare_and_set(TableRow("t"))

@@ -21,19 +21,19 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 from thrift.transport.TTransport import TTransportException
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import CommitUnknown, Invalid, Transient
 from icemirror.result import Merged
-from icemirror.settings import load_settings
-from icemirror.table_id import TableId
-from spark_job.iceberg.open_catalog import open_catalog
-from spark_job.iceberg.tables import Catalogs
+from icemirror.tables.table_id import TableId
+from spark_job.iceberg.catalogs import Catalogs
+from spark_job.pyiceberg_private.open_catalog import open_catalog
 from tests.oracle.schedules import Schedule
 from tests.oracle.world import World
 from tests.services.hive_metastore import HiveMetastore
 from tests.services.lakes import Lake, documented, mirrored_world
 from tests.services.test_lakes import merge_schedule
 from tests.services.test_schema_changes import follow_columns
-from trigger.heads.open_source import open_source
+from trigger.heads.head_source import open_head_source
 
 ROW = pa.table({"id": pa.array([1], pa.int64())})
 hive_3 = pytest.mark.parametrize("hive", ["3.1.3"], indirect=True)
@@ -209,11 +209,11 @@ def test_no_metastore_is_transient_and_another_kind_of_table_needs_a_person(
         found.tableName, found.parameters = "csv", {"EXTERNAL": "TRUE"}
         client.create_table(found)
     ids = [TableId((namespace,), one) for one in ("t", "csv", "none")]
-    head, csv, none = open_source(catalog).look(ids).values()
+    head, csv, none = open_head_source(catalog).load_heads(ids).values()
     assert head == table.metadata_location
-    assert "no Iceberg table" in str(csv)
+    assert "not an Iceberg table" in str(csv)
     assert "there is no changelog" in str(none)
-    assert open_source(catalog).list_tables(namespace) == ("t",)
+    assert open_head_source(catalog).list_tables(namespace) == ("t",)
     path = tmp_path / "icemirror.yaml"
     tables = [{"namespace": namespace, "changelog_table": "csv", "mirror_table": "m"}]
     path.write_text(yaml.safe_dump({"iceberg": {"catalog": catalog}, "tables": tables}))

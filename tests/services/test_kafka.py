@@ -20,16 +20,16 @@ from tests.services.certificates import make_certificates
 from tests.services.kafka_broker import Kafka, kafka
 from tests.services.kafka_run import POISON_EVERY, drive
 from tests.services.processes import free_port
-from trigger.intake import Taken
+from trigger.dispatch.ingest import Accepted
 from trigger.listeners.kafka import KafkaListener
-from trigger.listeners.kafka_login import connection
-from trigger.listeners.listener import Desk
-from trigger.pulse import Pulse
+from trigger.listeners.kafka_login import connection_arguments
+from trigger.listeners.listener import EventSink
+from trigger.service.health import Health
 
-EVENTS = 1000  # a death costs a launch or two, however many events there are
+EVENTS = 1000  # a crash costs a launch or two, regardless of the number of events
 
 
-def test_no_commit_is_lost_though_the_consumer_dies_again_and_again(broker: Kafka, tmp_path: Path) -> None:
+def test_no_commit_is_lost_when_the_consumer_dies_repeatedly(broker: Kafka, tmp_path: Path) -> None:
     found = asyncio.run(drive(broker.servers, tmp_path, events=EVENTS, tables=10, kills=3, seed=7))
     log = (tmp_path / "serve.log").read_text()[-3000:]
     assert found.behind == 0, f"{found}\n{log}"
@@ -66,20 +66,20 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kafka, P
         do_without(f"no kafka: {error}")
 
 
-class Heard:
-    """A desk that keeps what it is given, and can say that it could not be stored."""
+class Received:
+    """A sink that keeps its events, and can report that they were not stored."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
         self.works: list[bool] = []
         self.refuse = 0
 
-    async def take(self, source: str, bodies: Sequence[bytes]) -> list[Taken | Transient]:
+    async def accept(self, source: str, bodies: Sequence[bytes]) -> list[Accepted | Transient]:
         if self.refuse:
             self.refuse -= 1
             return [Transient("locked") for _ in bodies]
         self.bodies += bodies
-        return [Taken() for _ in bodies]
+        return [Accepted() for _ in bodies]
 
     def beat(self, part: str, works: bool, why: str = "") -> None:
         self.works.append(works)
@@ -93,34 +93,36 @@ async def send(given: dict[str, Any], topic: str, values: Sequence[bytes]) -> No
     await producer.stop()
 
 
-async def hear(source: KafkaSource, folder: Path, heard: Heard, count: int, seconds: float = 40) -> None:
-    """Listens until so many events were heard, then stops in order."""
+async def receive(
+    source: KafkaSource, folder: Path, received: Received, count: int, seconds: float = 40
+) -> None:
+    """Listen until this many events were received, then stop."""
     stop = asyncio.Event()
-    listening = asyncio.create_task(KafkaListener(source, folder, cast(Desk, heard)).run(stop))
+    listening = asyncio.create_task(KafkaListener(source, folder, cast(EventSink, received)).run(stop))
     end = asyncio.get_running_loop().time() + seconds
-    while len(heard.bodies) < count and not listening.done() and asyncio.get_running_loop().time() < end:
+    while len(received.bodies) < count and not listening.done() and asyncio.get_running_loop().time() < end:
         await asyncio.sleep(0.05)
     stop.set()
     await listening
 
 
-def test_it_listens_through_tls_with_a_password(guarded: tuple[Kafka, Path]) -> None:
+def test_listener_uses_tls_and_a_password(guarded: tuple[Kafka, Path]) -> None:
     broker, folder = guarded
     source = KafkaSource.model_validate(
         {"bootstrap_servers": broker.servers, "topics": ["guarded"], "ca_file": "ca.pem", **LOGIN}
     )
-    heard = Heard()
+    received = Received()
 
     async def live() -> None:
-        await send(connection(source, folder), "guarded", [b"one", b"two"])
-        await hear(source, folder, heard, 2)
+        await send(connection_arguments(source, folder), "guarded", [b"one", b"two"])
+        await receive(source, folder, received, 2)
 
     asyncio.run(live())
-    assert sorted(heard.bodies) == [b"one", b"two"]
+    assert sorted(received.bodies) == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("changes", [{"password": "wrong"}, {"ca_file": None}])
-def test_it_never_listens_to_whom_it_does_not_trust_nor_who_does_not_trust_it(
+def test_untrusted_broker_or_wrong_password_is_refused(
     guarded: tuple[Kafka, Path], changes: dict[str, Any]
 ) -> None:
     broker, folder = guarded
@@ -131,27 +133,27 @@ def test_it_never_listens_to_whom_it_does_not_trust_nor_who_does_not_trust_it(
         **LOGIN,
         **changes,
     }
-    heard = Heard()
+    received = Received()
     with suppress(BadConfig):
-        asyncio.run(hear(KafkaSource.model_validate(given), folder, heard, 1, seconds=6))
-    assert heard.bodies == []
-    assert True not in heard.works
+        asyncio.run(receive(KafkaSource.model_validate(given), folder, received, 1, seconds=6))
+    assert received.bodies == []
+    assert True not in received.works
 
 
-def test_what_could_not_be_stored_is_tried_again_before_anything_is_committed(broker: Kafka) -> None:
+def test_records_that_could_not_be_stored_are_retried_before_the_offset_commit(broker: Kafka) -> None:
     source = KafkaSource.model_validate(
         {"bootstrap_servers": broker.servers, "topics": ["again"], "group_id": "again"}
     )
-    heard, later = Heard(), Heard()
-    heard.refuse = 2
+    received, later = Received(), Received()
+    received.refuse = 2
 
     async def live() -> None:
         await send({"bootstrap_servers": broker.servers}, "again", [b"one", b"two"])
-        await hear(source, Path(), heard, 2)
-        await hear(source, Path(), later, 1, seconds=5)
+        await receive(source, Path(), received, 2)
+        await receive(source, Path(), later, 1, seconds=5)
 
     asyncio.run(live())
-    assert sorted(heard.bodies) == [b"one", b"two"]
+    assert sorted(received.bodies) == [b"one", b"two"]
     assert later.bodies == [], "it was committed, and the group left at once"
 
 
@@ -162,13 +164,13 @@ async def until(true: Callable[[], bool], seconds: float = 60) -> None:
         await asyncio.sleep(0.05)
 
 
-def test_it_is_not_ready_while_its_broker_is_gone_and_hears_again_when_it_is_back(
+def test_listener_is_unready_while_its_broker_is_down_and_resumes_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trigger.listeners.kafka._ASK_SECONDS", 1.0)
-    monkeypatch.setattr("trigger.listeners.kafka._ANSWER_SECONDS", 3.0)
-    ports, heard, pulse = (free_port(), free_port()), Heard(), Pulse(("kafka",), 120.0)
-    heard.beat = pulse.beat  # type: ignore[method-assign]
+    monkeypatch.setattr("trigger.listeners.kafka._PROBE_SECONDS", 1.0)
+    monkeypatch.setattr("trigger.listeners.kafka._PROBE_TIMEOUT_SECONDS", 3.0)
+    ports, received, health = (free_port(), free_port()), Received(), Health(("kafka",), 120.0)
+    received.beat = health.beat  # type: ignore[method-assign]
     source = KafkaSource.model_validate({"bootstrap_servers": f"127.0.0.1:{ports[0]}", "topics": ["lonely"]})
 
     async def live() -> None:
@@ -176,16 +178,16 @@ def test_it_is_not_ready_while_its_broker_is_gone_and_hears_again_when_it_is_bac
         await asyncio.to_thread(stack.enter_context, kafka(tmp_path, ports=ports))
         given = {"bootstrap_servers": f"127.0.0.1:{ports[0]}"}
         await send(given, "lonely", [b"before"])
-        listening = asyncio.create_task(KafkaListener(source, Path(), cast(Desk, heard)).run(stop))
+        listening = asyncio.create_task(KafkaListener(source, Path(), cast(EventSink, received)).run(stop))
         try:
-            await until(lambda: heard.bodies == [b"before"] and not pulse.unready())
+            await until(lambda: received.bodies == [b"before"] and not health.unready())
             await asyncio.to_thread(stack.close)
-            await until(lambda: bool(pulse.unready()))
-            assert pulse.unready().startswith("kafka: ")
+            await until(lambda: bool(health.unready()))
+            assert health.unready().startswith("kafka: ")
             await asyncio.to_thread(stack.enter_context, kafka(tmp_path, ports=ports))
-            await until(lambda: not pulse.unready())
+            await until(lambda: not health.unready())
             await send(given, "lonely", [b"after"])
-            await until(lambda: heard.bodies[-1] == b"after")
+            await until(lambda: received.bodies[-1] == b"after")
             await asyncio.to_thread(stack.close)
         finally:
             stop.set()
@@ -198,19 +200,19 @@ def test_it_is_not_ready_while_its_broker_is_gone_and_hears_again_when_it_is_bac
         do_without(f"no kafka: {error}")
 
 
-def test_a_second_member_takes_its_part_and_nothing_is_lost(broker: Kafka) -> None:
+def test_second_group_member_shares_the_partitions_and_nothing_is_lost(broker: Kafka) -> None:
     source = KafkaSource.model_validate(
         {"bootstrap_servers": broker.servers, "topics": ["shared"], "group_id": "shared"}
     )
-    first, second = Heard(), Heard()
+    first, second = Received(), Received()
 
     async def live() -> None:
         stop = asyncio.Event()
-        one = asyncio.create_task(KafkaListener(source, Path(), cast(Desk, first)).run(stop))
+        one = asyncio.create_task(KafkaListener(source, Path(), cast(EventSink, first)).run(stop))
         await send({"bootstrap_servers": broker.servers}, "shared", [b"%d" % at for at in range(50)])
-        two = asyncio.create_task(hear(source, Path(), second, 10))
+        two = asyncio.create_task(receive(source, Path(), second, 10))
         sent = 50
-        while not two.done():  # a group takes as long to admit a member as the machine is busy
+        while not two.done():  # admission to the group takes longer on a busy machine
             more = [b"%d" % at for at in range(sent, sent + 10)]
             await send({"bootstrap_servers": broker.servers}, "shared", more)
             sent += len(more)

@@ -14,12 +14,12 @@ from lightkube import Client, KubeConfig
 from lightkube.generic_resource import create_namespaced_resource
 
 from icemirror.errors import Invalid
-from icemirror.state.events import RunState
+from icemirror.protocol.events import RunState
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
 from tests.services.spark_operator import apache_definition, kubeflow_definition
 from tests.unit.trigger.launcher_settings import KUBERNETES, for_kubernetes
 from tests.unit.trigger.launcher_suite import REQUEST, LauncherSuite, Platform
-from trigger.launchers.kubernetes import Kubernetes
+from trigger.launchers.kubernetes import KubernetesLauncher
 from trigger.launchers.spark_application import spark_application
 
 MANIFESTS = Path(__file__).parents[2] / "infra" / "kubernetes" / "base"
@@ -29,7 +29,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TEMPLATE = "template: {spec: {driver: {cores: 2}}}"
 ROUNDS = 50
 
-pytestmark = pytest.mark.timeout(3000)  # the first time it is built
+pytestmark = pytest.mark.timeout(3000)  # the first run builds the server
 
 
 def wait_for(what: Callable[[], object], seconds: float = 30.0) -> None:
@@ -57,8 +57,8 @@ def _is_served(server: KubeApiServer, name: str) -> bool:
     return states.get("Established") == "True"
 
 
-class OnAServer(Platform):
-    """An operator is played by the administrator, who writes the status."""
+class ServerPlatform(Platform):
+    """A platform on a real API server; the test writes the status in place of an operator."""
 
     def __init__(self, server: KubeApiServer, folder: Path, api_version: str) -> None:
         self.server, self.api_version = server, api_version
@@ -69,11 +69,11 @@ class OnAServer(Platform):
         self.account = server.kubeconfig(server.token(NAMESPACE, ACCOUNT))
         self.clients: list[Client] = []
 
-    def launcher(self) -> Kubernetes:
+    def launcher(self) -> KubernetesLauncher:
         group, _, version = self.api_version.partition("/")
         resource = create_namespaced_resource(group, version, "SparkApplication", "sparkapplications")
         self.clients.append(Client(config=KubeConfig.from_file(self.account), trust_env=False))
-        return Kubernetes(self.clients[-1], resource, self.settings, self.job)
+        return KubernetesLauncher(self.clients[-1], resource, self.settings, self.job)
 
     def begun(self) -> list[list[str]]:
         key = "arguments" if self.api_version == KUBEFLOW else "driverArgs"
@@ -100,16 +100,16 @@ class OnAServer(Platform):
         self.server.call("PUT", f"{self.path}/{run_id}/status", found)
 
 
-Make = Callable[[str], OnAServer]
+Make = Callable[[str], ServerPlatform]
 
 
 @pytest.fixture
 def make(server: KubeApiServer, tmp_path: Path) -> Iterator[Make]:
-    """The platform for an API; connections are closed at the end."""
-    made: list[OnAServer] = []
+    """Return platforms by API version; connections are closed at the end."""
+    made: list[ServerPlatform] = []
 
-    def of(api_version: str) -> OnAServer:
-        made.append(OnAServer(server, tmp_path, api_version))
+    def of(api_version: str) -> ServerPlatform:
+        made.append(ServerPlatform(server, tmp_path, api_version))
         return made[-1]
 
     yield of
@@ -119,14 +119,14 @@ def make(server: KubeApiServer, tmp_path: Path) -> Iterator[Make]:
 
 
 @pytest.fixture(params=[KUBEFLOW, APACHE])
-def platform(make: Make, request: pytest.FixtureRequest) -> OnAServer:
+def platform(make: Make, request: pytest.FixtureRequest) -> ServerPlatform:
     platform = make(request.param)
     platform.server.call("DELETE", platform.path)
     return platform
 
 
-class TestKubernetesOnAServer(LauncherSuite):
-    """The suite, under the trigger's account."""
+class TestKubernetesLauncher(LauncherSuite):
+    """The conformance suite, with the trigger's account."""
 
 
 def test_kubeflows_definition_knows_every_field_of_the_object(server: KubeApiServer, make: Make) -> None:
@@ -141,7 +141,9 @@ def test_kubeflows_definition_knows_every_field_of_the_object(server: KubeApiSer
         server.call("POST", strictly, wanted)
 
 
-def test_a_template_that_the_definition_refuses_says_so(server: KubeApiServer, make: Make) -> None:
+def test_template_that_the_definition_rejects_gives_a_specific_error(
+    server: KubeApiServer, make: Make
+) -> None:
     platform = make(KUBEFLOW)
     wrong = {"spec": {"type": "Cobol"}}
     platform.settings = platform.settings.model_copy(update={"template": wrong})
@@ -149,7 +151,7 @@ def test_a_template_that_the_definition_refuses_says_so(server: KubeApiServer, m
         platform.launcher().launch(REQUEST)
 
 
-def test_two_triggers_that_launch_at_once_make_one_object(platform: OnAServer) -> None:
+def test_two_triggers_that_launch_at_once_make_one_object(platform: ServerPlatform) -> None:
     one, other = platform.launcher(), platform.launcher()
     for gen in range(ROUNDS):
         request = REQUEST.model_copy(update={"gen": REQUEST.gen + gen})
@@ -157,7 +159,7 @@ def test_two_triggers_that_launch_at_once_make_one_object(platform: OnAServer) -
     assert len(platform.begun()) == ROUNDS
 
 
-def test_the_accounts_may_do_what_they_need_and_no_more(server: KubeApiServer) -> None:
+def test_accounts_have_only_the_required_permissions(server: KubeApiServer) -> None:
     group = "sparkoperator.k8s.io"
     verbs = ("get", "create", "delete", "list", "watch", "update", "patch", "deletecollection")
     allowed = {verb for verb in verbs if server.allows(ACCOUNT, NAMESPACE, verb, "sparkapplications", group)}
@@ -169,7 +171,7 @@ def test_the_accounts_may_do_what_they_need_and_no_more(server: KubeApiServer) -
     assert not server.allows(JOB_ACCOUNT, NAMESPACE, "get", "secrets")
 
 
-def test_a_launch_without_the_role_is_refused_by_name(server: KubeApiServer, make: Make) -> None:
+def test_launch_without_the_role_gives_a_specific_error(server: KubeApiServer, make: Make) -> None:
     platform = make(KUBEFLOW)
     platform.account = server.kubeconfig(server.token(NAMESPACE, JOB_ACCOUNT))
     with pytest.raises(Invalid, match="infra/kubernetes/base"):
@@ -178,9 +180,9 @@ def test_a_launch_without_the_role_is_refused_by_name(server: KubeApiServer, mak
         platform.launcher().poll("any")
 
 
-def test_a_cluster_without_the_operator_is_named(make: Make) -> None:
+def test_cluster_without_the_operator_gives_a_specific_error(make: Make) -> None:
     platform = make("operator.test/v1")
-    platform.account = platform.server.kubeconfig()  # of somebody who may do all
+    platform.account = platform.server.kubeconfig()  # an account with all permissions
     with pytest.raises(Invalid, match="install the Spark operator"):
         platform.launcher().launch(REQUEST)
 
@@ -192,6 +194,6 @@ def test_a_run_of_another_namespace_cannot_be_reached(server: KubeApiServer, mak
         platform.launcher().launch(REQUEST)
 
 
-def test_a_queued_run_is_queued_until_the_operator_writes(platform: OnAServer) -> None:
+def test_a_queued_run_is_queued_until_the_operator_writes(platform: ServerPlatform) -> None:
     run_id = platform.launcher().launch(REQUEST)
     assert platform.poll(run_id) is RunState.QUEUED

@@ -16,10 +16,10 @@ from lightkube import Client, KubeConfig
 from lightkube.resources.core_v1 import ConfigMap, Secret
 
 from icemirror.errors import Invalid
-from icemirror.state.kubernetes import KubernetesStore
-from icemirror.state.letters import write_letter
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import TableRow
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import TableRow
+from icemirror.stores.dead_letters import new_letter
+from icemirror.stores.kubernetes import KubernetesStore
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
 from tests.unit.state.fake_kubernetes import open_kubeconfig
 from tests.unit.state.store_suite import OpenStore, StoreSuite
@@ -44,7 +44,7 @@ def server(start: Callable[[str, Any], KubeApiServer]) -> KubeApiServer:
 
 
 def wait_until(server: KubeApiServer, verb: str, *, allowed: bool) -> None:
-    """RBAC learns of a changed role a moment later."""
+    """RBAC applies a changed role with a short delay."""
     end = time.monotonic() + 30
     while server.allows(ACCOUNT, NAMESPACE, verb, "configmaps") is not allowed:
         assert time.monotonic() < end
@@ -81,7 +81,7 @@ def use_all(store: KubernetesStore) -> None:
     seen = store.load(EVERYTHING).tables["t"]
     assert store.compare_and_set(seen)
     assert not store.compare_and_set(seen)
-    letter = write_letter("sqs", "no such table", 1.0, "event")
+    letter = new_letter("sqs", "no such table", 1.0, "event")
     store.put_letter(letter)
     store.put_letter(letter)
     assert store.remove_letter(letter.id)
@@ -104,7 +104,7 @@ def test_no_permission_is_shipped_that_is_not_needed(server: KubeApiServer, acco
     try:
         with (
             open_kubeconfig(account) as store,
-            pytest.raises(Invalid, match=r"cannot .*state-role\.yaml grants them"),
+            pytest.raises(Invalid, match=r"cannot .*as in infra/kubernetes/base/state-role\.yaml"),
         ):
             use_all(store)
     finally:
@@ -136,14 +136,14 @@ def test_a_stale_resource_version_is_refused_by_the_server(store: KubernetesStor
 
 @pytest.mark.parametrize("size", [1_100_000, 4_000_000])
 def test_an_object_that_is_too_large_is_named(store: KubernetesStore, size: int) -> None:
-    with pytest.raises(Invalid, match="larger than Kubernetes takes"):
+    with pytest.raises(Invalid, match="exceeds the limit of 1 MB"):
         store.compare_and_set(TableRow("t", noticed_head="x" * size))
 
 
 def test_another_namespace_is_refused_with_what_is_needed(account: Path) -> None:
     with (
         open_kubeconfig(account, "default") as store,
-        pytest.raises(Invalid, match="needs get, list, create"),
+        pytest.raises(Invalid, match="grant the service account get, list"),
     ):
         store.load(EVERYTHING)
 
@@ -153,10 +153,10 @@ def test_a_token_that_means_nothing_is_refused(server: KubeApiServer) -> None:
         store.load(EVERYTHING)
 
 
-def test_a_missing_namespace_is_named_with_a_remedy(server: KubeApiServer) -> None:
+def test_missing_namespace_is_reported_with_a_remedy(server: KubeApiServer) -> None:
     with (
         open_kubeconfig(server.kubeconfig(), "nowhere") as store,
-        pytest.raises(Invalid, match="no namespace nowhere for the state: create it"),
+        pytest.raises(Invalid, match=r"namespace does not exist .*create it.*nowhere"),
     ):
         store.compare_and_set(TableRow("t"))
 

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Invalid
-from icemirror.result import Merged, Rebuilt, UpToDate
+from icemirror.result import Merged, NothingToMerge, Rebuilt
+from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.replays.rebuild import rebuild_step
-from spark_job.replays.resync import advance
-from spark_job.runtime.engine import InProcess
+from spark_job.rebuild.rebuild import rebuild_step
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.azurite import Azurite
@@ -26,7 +25,7 @@ from tests.services.nessie import Nessie
 from tests.services.postgres import Postgres
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3proxy import S3Proxy
-from trigger.heads.open_source import open_source
+from trigger.heads.head_source import open_head_source
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def merge_schedule(folder: Path, lake: Lake, key: str = "int", batches: int = 4)
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")
     dice = random.Random(seed)
-    lab = mirrored_world(folder, lake, Schedule(seed, key), InProcess(dice.choice([1, 2])))
+    lab = mirrored_world(folder, lake, Schedule(seed, key), InProcessEngine(dice.choice([1, 2])))
     for _ in range(batches):
         lab.world.commit_many(dice.choice([1, 2]))
         while isinstance(lab.pipeline.advance(lab.table), Merged):
@@ -78,20 +77,20 @@ def truncate(lab: MirroredWorld) -> None:
     schema, before = catalog.load_table(name).schema(), lab.mirror
     catalog.drop_table(name)
     catalog.create_table(name, schema)
-    assert isinstance(advance(lab.pipeline, lab.table), Rebuilt)
+    assert isinstance(lab.pipeline.advance(lab.table), Rebuilt)
     assert lab.mirror.scan().count() == 0
     assert lab.mirror.metadata.table_uuid == before.metadata.table_uuid
-    assert isinstance(advance(lab.pipeline, lab.table), UpToDate)
+    assert isinstance(lab.pipeline.advance(lab.table), NothingToMerge)
 
 
 def check_head(lab: MirroredWorld) -> None:
     """The trigger's light look at the catalog finds the head that an empty plan of the merge saw: nothing to do."""
     found = lab.pipeline.advance(lab.table)
-    assert isinstance(found, UpToDate)
+    assert isinstance(found, NothingToMerge)
     name = lab.table.changelog_catalog
-    heads = open_source(lab.settings.catalog_properties(name), name)
+    heads = open_head_source(lab.settings.catalog_properties(name), name)
     try:
-        assert heads.look([lab.table.changelog_id]) == {lab.table.changelog_id: found.head}
+        assert heads.load_heads([lab.table.changelog_id]) == {lab.table.changelog_id: found.head}
     finally:
         heads.close()
 

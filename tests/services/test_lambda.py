@@ -1,4 +1,4 @@
-"""The Lambda function run for real by an emulator: object in S3 → queue → function → row in DynamoDB → launch."""
+"""The Lambda function in an emulator: object in S3 → queue → function → row in DynamoDB → launch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import boto3
 import pytest
 
+from icemirror.protocol.reads import EVERYTHING
 from icemirror.settings.trigger import DynamoDbState
-from icemirror.state.dynamodb import open_dynamodb
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.store import Store
+from icemirror.stores.dynamodb import open_dynamodb
+from icemirror.stores.store import Store
 from tests.services.conftest import Start
 from tests.services.lambda_package import CHANGELOG_FOLDER, pack
 from tests.services.ministack import Ministack, ministack
@@ -33,7 +33,7 @@ def until(true: Callable[[], object], seconds: float = 90.0) -> bool:
 
 @pytest.fixture(scope="module")
 def aws(start: Callable[[str, Start[Ministack]], Ministack]) -> Ministack:
-    """One of its own: what it runs for the function must end with it."""
+    """A separate emulator: the function's processes must end with it."""
     return start("ministack", ministack)
 
 
@@ -92,10 +92,10 @@ def test_an_object_becomes_a_row_and_a_launch_and_poison_fails_alone(
     assert s3.list_objects_v2(Bucket="launches")["KeyCount"] == 1
     found: list[str] = []
 
-    def poison_is_put_aside() -> bool:
+    def poison_is_a_dead_letter() -> bool:
         found.extend(one["Body"] for one in sqs.receive_message(QueueUrl=dead).get("Messages", []))
         return bool(found or store.letters())
 
-    assert until(poison_is_put_aside), "the poison goes round"
+    assert until(poison_is_a_dead_letter), "the poison goes round"
     assert found == ["poison"], "it alone failed"
     store.close()

@@ -41,7 +41,7 @@ def test_its_lake_is_mirrored(
     monkeypatch.setenv("ICEMIRROR_CONFIG", str(FOLDER / "icemirror.yaml"))
     catalog = lake.open_catalog(environ)
     lake.commit_changes(catalog)
-    assert lake.mirrored(catalog) == {}
+    assert lake.read_mirror(catalog) == {}
     assert run(["merge"]) == 0
-    assert lake.mirrored(catalog) == lake.EXPECTED
+    assert lake.read_mirror(catalog) == lake.EXPECTED
     forget_secrets()

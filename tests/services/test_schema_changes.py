@@ -9,11 +9,11 @@ import pytest
 import yaml
 from pyiceberg.types import IntegerType, LongType, StringType
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Invalid
-from icemirror.settings import load_settings
-from spark_job.iceberg.tables import Catalogs
+from spark_job.engine.engine import InProcessEngine, LazyEngine
+from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.runtime.engine import InProcess, LazyEngine
 from tests.services.glue import Glue
 from tests.services.lakes import Lake, documented
 from tests.services.nessie import Nessie
@@ -33,7 +33,7 @@ def make(folder: Path, lake: Lake) -> Lab:
     for name in {table.changelog_catalog, table.mirror_catalog}:
         catalogs.get(name).create_namespace_if_not_exists(lake.namespace)
     changelog = catalogs.get(table.changelog_catalog).create_table(table.changelog_id.parts, SCHEMA)
-    engine = LazyEngine(InProcess)
+    engine = LazyEngine(InProcessEngine)
     return Lab(folder, settings, Pipeline(settings, catalogs, engine, "test", key_check_rows=None), changelog)
 
 
@@ -89,7 +89,7 @@ def test_nessie_does_not_take_them_which_is_said_before_anything_is_written(
     lab.merge()
     change(lab, lambda to: to.add_column("more", LongType()))
     say(lab, "U1@2", name="new", n=2, more=7)
-    with pytest.raises(Invalid, match="Nessie takes no changes of columns from PyIceberg"):
+    with pytest.raises(Invalid, match="Nessie does not accept schema changes from PyIceberg"):
         lab.pipeline.advance(lab.table)
 
 

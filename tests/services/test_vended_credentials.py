@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.result import Merged, UpToDate
-from spark_job.iceberg.vended_io import VendedIO
+from icemirror.result import Merged, NothingToMerge
+from spark_job.engine.engine import InProcessEngine
+from spark_job.engine.work import Result, Work
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.runtime.engine import InProcess
-from spark_job.runtime.work import Result, Work
+from spark_job.pyiceberg_private.vended_credentials import VendedIO
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.services.fault_proxy import Request, fault_proxy
@@ -49,7 +49,7 @@ def _only_fresh(request: Request) -> tuple[int, bytes] | None:
 
 
 @dataclass(frozen=True)
-class SlowEngine(InProcess):
+class SlowEngine(InProcessEngine):
     """Shards that take longer than the credentials live, before and after their work."""
 
     shards: int = 2
@@ -91,7 +91,7 @@ def test_lingering_job_outlives_its_credentials(tmp_path: Path, rest: RestCatalo
             lab.world.commit_next()
             _merge_all(lab)
             time.sleep(LIFE_SECONDS)
-        assert isinstance(lab.pipeline.advance(lab.table), UpToDate)
+        assert isinstance(lab.pipeline.advance(lab.table), NothingToMerge)
         _judge(lab, tmp_path, lake)
 
 

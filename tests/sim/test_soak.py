@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from tests.sim.toy_campaign import TOY, UNREADY
 from tests.soak.__main__ import main, soak
-from tests.soak.campaign import Told, Total
+from tests.soak.campaign import SeedResult, Total
 from tests.soak.publish import BEGIN, END, publish
 from tests.soak.report import Report
-from tests.soak.worker import Unready, Worker, tell, tell_for
+from tests.soak.worker import Unready, Worker, try_seed, try_seeds
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +30,14 @@ def worker() -> Iterator[Worker]:
 def test_whoever_fails_dies_or_hangs_is_told_of_and_the_next_seed_runs(
     worker: Worker, bug: str, why: str
 ) -> None:
-    assert why in str(worker.tell(3, bug).why)
-    told = worker.tell(3)
-    assert (told.counts, told.why) == ({"odd": 1}, None)
+    assert why in str(worker.try_seed(3, bug).why)
+    result = worker.try_seed(3)
+    assert (result.counts, result.why) == ({"odd": 1}, None)
 
 
 def test_what_takes_too_much_of_the_processor_fails() -> None:
-    told = tell(replace(TOY, most_seconds=0.0), 1)
-    assert told.why == "it took 0 s of the processor"
+    result = try_seed(replace(TOY, most_seconds=0.0), 1)
+    assert result.why == "it took 0 s of the processor"
 
 
 def test_a_process_that_cannot_begin_says_why() -> None:
@@ -60,20 +60,20 @@ def test_the_next_run_goes_on_counting_and_a_seed_that_fails_is_kept(
 
 
 @pytest.mark.parametrize(("ci", "good"), [("", True), ("true", False)])
-def test_what_cannot_be_had_is_left_out_by_name_and_fails_under_ci(
+def test_unavailable_campaign_is_skipped_and_fails_under_ci(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, good: bool
 ) -> None:
     monkeypatch.setenv("CI", ci)
     assert soak(UNREADY, Report.load(tmp_path / "soak.json"), 1) is good
-    assert "toy was left out: RuntimeError: no such server" in capsys.readouterr().out
+    assert "toy was skipped: RuntimeError: no such server" in capsys.readouterr().out
 
 
 def test_the_total_says_what_was_seen() -> None:
     total = Total()
-    total.add(Told(5, 0.5, {"merged": 2}, 1 << 20))
-    total.add(Told(6, 1.5, {}, 3 << 20, why="wrong"))
+    total.add(SeedResult(5, 0.5, {"merged": 2}, 1 << 20))
+    total.add(SeedResult(6, 1.5, {}, 3 << 20, why="wrong"))
     assert total.lines() == [
-        "2 seeds, 1 failed: [6], 0 mended",
+        "2 seeds, 1 failed: [6], 0 fixed",
         "1.00 s each, 1.5 s and 3 MiB at most",
         "         2 merged",
     ]
@@ -81,24 +81,24 @@ def test_the_total_says_what_was_seen() -> None:
 
 def test_a_seed_that_failed_is_tried_again_and_counted_once() -> None:
     total = Total(next_seed=9, seeds=9, failed=[2, 4])
-    told = [one.seed for one in tell_for(replace(TOY, processes=1), 0.2, total.next_seed, total.failed)]
-    assert told[:3] == [2, 4, 9]
-    total.add(Told(2, 0.5))
-    total.add(Told(4, 0.5, why="still wrong"))
-    assert (total.seeds, total.failed, total.mended) == (9, [4], [2])
+    result = [one.seed for one in try_seeds(replace(TOY, processes=1), 0.2, total.next_seed, total.failed)]
+    assert result[:3] == [2, 4, 9]
+    total.add(SeedResult(2, 0.5))
+    total.add(SeedResult(4, 0.5, why="still wrong"))
+    assert (total.seeds, total.failed, total.fixed) == (9, [4], [2])
 
 
-def test_what_is_published_is_where_another_machine_goes_on(tmp_path: Path) -> None:
+def test_another_machine_continues_from_the_published_report(tmp_path: Path) -> None:
     page = tmp_path / "reliability.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     report = Report(tmp_path / "here.json", planted={"a": 3, "b": 0, "c": None})
-    report.of("toy").add(Told(1233, 2.0, {"merged": 2}, 1 << 20))
+    report.of("toy").add(SeedResult(1233, 2.0, {"merged": 2}, 1 << 20))
     publish(report, tmp_path)
     assert page.read_text().splitlines() == [
         "before",
         BEGIN,
         "",
-        "| campaign | seeds | failed | mended | a seed | most memory |",
+        "| campaign | seeds | failed | fixed | a seed | most memory |",
         "|---|---:|---:|---:|---:|---:|",
         "| `toy` | 1 | 0 | 0 | 2.0 s | 1 MiB |",
         "",

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from tests.cache import cache_directory
-from tests.sim.engine.bugs import BUGS
+from tests.sim.engine.planted import PLANTED
 from tests.sim.engine.soak import first_seed_that_finds
 from tests.sim.protocol.soak import explore
 from tests.soak.campaign import Campaign
 from tests.soak.catalogue import CAMPAIGNS
 from tests.soak.publish import FIGURES, publish
 from tests.soak.report import Report
-from tests.soak.worker import Unready, tell_for
+from tests.soak.worker import Unready, try_seeds
 
 _SECONDS = 1800.0
 _ALL = ("protocol", "planted", *CAMPAIGNS)
@@ -26,16 +26,16 @@ _LIST = "\n".join(f"{one.name:<10} {one.about}" for one in CAMPAIGNS.values())
 
 
 @click.command(
-    help=f"""Runs CAMPAIGNS, all by default, and ends with an error if anything did not hold.
+    help=f"""Run CAMPAIGNS, all by default, and exit with an error if an invariant was violated.
 
 \b
-protocol   the model check of the trigger's protocol at all its bounds, and its planted bugs
-planted    looks for a seed of `engine` that finds each planted mistake
+protocol   the model check of the trigger's protocol at all its bounds, and its planted mistakes
+planted    searches a seed of `engine` that finds each planted mistake
 {_LIST}
-publish    runs nothing, but writes docs/reliability.md
+publish    runs nothing; writes docs/explanation/reliability.md
 
-Seeds are counted on from where the last run stopped. One that fails prints itself and is kept in the report; the next
-run tries it again first."""
+Seeds continue where the last run stopped. A failing seed is printed and kept in the report; the next run tries it
+again first."""
 )
 @click.argument("campaigns", nargs=-1, type=click.Choice((*_ALL, _PUBLISH)))
 @click.option(
@@ -48,7 +48,7 @@ run tries it again first."""
     help="Where the counts are kept. Default: in the user's cache.",
 )
 def main(campaigns: Sequence[str], seconds: float, report: Path) -> None:
-    """One after the other; see the help."""
+    """Run the campaigns one after the other."""
     kept = Report.load(report, FIGURES)
     good = True
     for name in campaigns or _ALL:
@@ -68,18 +68,18 @@ def main(campaigns: Sequence[str], seconds: float, report: Path) -> None:
 
 
 def soak(campaign: Campaign, report: Report, seconds: float) -> bool:
-    """Seeds until the time is over; False if any failed."""
+    """Run seeds until the time is over; return False if any failed."""
     total, good = report.of(campaign.name), True
     try:
         first = max(total.next_seed, campaign.first)
-        for told in tell_for(campaign, seconds, first, tuple(total.failed)):
-            total.add(told)
+        for result in try_seeds(campaign, seconds, first, tuple(total.failed)):
+            total.add(result)
             report.save()
-            if told.why:
+            if result.why:
                 good = False
-                click.echo(f"{told.why}\nFAILED: {campaign.command} {told.seed}")
+                click.echo(f"{result.why}\nFAILED: {campaign.command} {result.seed}")
     except Unready as error:
-        click.echo(f"{campaign.name} was left out: {error}")
+        click.echo(f"{campaign.name} was skipped: {error}")
         return os.environ.get("CI") != "true"
     return good
 
@@ -93,13 +93,13 @@ def _check_protocol() -> bool:
 
 
 def _hunt_planted(report: Report) -> bool:
-    """Every planted mistake that no run has found yet; False if one stays hidden."""
-    for name in sorted(BUGS):
+    """Search every planted mistake that no run has found yet; return False if one is not found."""
+    for name in sorted(PLANTED):
         if report.planted.get(name) is None:
             report.planted[name] = first_seed_that_finds(name)
             report.save()
             click.echo(f"planted: {name}: seed {report.planted[name]}")
-    return all(report.planted[name] is not None for name in BUGS)
+    return all(report.planted[name] is not None for name in PLANTED)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A campaign: seeds that are run one after the other on several processes, and what each of them came to."""
+"""A campaign: seeds that run one after the other on several processes, and their results."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def _nothing() -> None: ...
 
 @dataclass(frozen=True)
 class Campaign:
-    """`run` takes a seed and perhaps the name of a planted mistake, counts what it saw, and raises what must not be.
+    """`run` takes a seed and optionally a planted mistake, returns counts, and raises if an invariant is violated.
 
-    `prepare` is called once in each process; `command` tells the story of a seed again. Seeds below `first` were run
-    while the campaign knew less.
+    `prepare` is called once in each process; `command` runs one seed again. Seeds below `first` were run before the
+    campaign had all its features.
     """
 
     name: str
@@ -31,8 +31,8 @@ class Campaign:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one seed came to: how long it took, the most memory its process ever had, and why it failed, if it did."""
+class SeedResult:
+    """The result of one seed: its time, the peak memory of its process, and why it failed, if it did."""
 
     seed: int
     seconds: float
@@ -52,30 +52,30 @@ class Total:
     peak_bytes: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     failed: list[int] = field(default_factory=list)
-    mended: list[int] = field(default_factory=list)  # failed once, and hold now
+    fixed: list[int] = field(default_factory=list)  # failed before, and hold now
 
-    def add(self, told: Told) -> None:
-        """Counts a seed; one that had failed is not counted twice."""
-        if told.seed in self.failed:
-            if not told.why:
-                self.failed.remove(told.seed)
-                self.mended.append(told.seed)
+    def add(self, result: SeedResult) -> None:
+        """Count a seed; one that had failed is not counted twice."""
+        if result.seed in self.failed:
+            if not result.why:
+                self.failed.remove(result.seed)
+                self.fixed.append(result.seed)
             return
-        self.next_seed = max(self.next_seed, told.seed + 1)
+        self.next_seed = max(self.next_seed, result.seed + 1)
         self.seeds += 1
-        self.seconds += told.seconds
-        self.longest_seconds = max(self.longest_seconds, told.seconds)
-        self.peak_bytes = max(self.peak_bytes, told.peak_bytes)
-        self.counts = dict(Counter(self.counts) + Counter(told.counts))
-        if told.why:
-            self.failed.append(told.seed)
+        self.seconds += result.seconds
+        self.longest_seconds = max(self.longest_seconds, result.seconds)
+        self.peak_bytes = max(self.peak_bytes, result.peak_bytes)
+        self.counts = dict(Counter(self.counts) + Counter(result.counts))
+        if result.why:
+            self.failed.append(result.seed)
 
     def lines(self) -> list[str]:
-        """In words."""
+        """Return the totals as lines of text."""
         each = self.seconds / max(self.seeds, 1)
         failed = f"{len(self.failed)} failed{f': {self.failed}' if self.failed else ''}"
         return [
-            f"{self.seeds:,d} seeds, {failed}, {len(self.mended)} mended",
+            f"{self.seeds:,d} seeds, {failed}, {len(self.fixed)} fixed",
             f"{each:.2f} s each, {self.longest_seconds:.1f} s and {self.peak_bytes >> 20} MiB at most",
             *(f"{count:10,d} {name}" for name, count in sorted(self.counts.items())),
         ]

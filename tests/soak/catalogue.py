@@ -1,4 +1,4 @@
-"""The campaigns by name."""
+"""All campaigns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what all runs have shown into the documentation, and where the next run on another machine goes on from."""
+"""Writes the totals of all runs into the documentation, from where another machine continues."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from tests.soak.report import Report
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 FIGURES = DOCS / "soak.json"
 BEGIN = "<!-- soak: generated from here on by `python -m tests.soak publish` -->"
 END = "<!-- soak: generated up to here -->"
 
 
 def publish(report: Report, docs: Path = DOCS) -> None:
-    """The totals as figures, and as a table in the page."""
+    """Write the totals as JSON, and as a table in the page."""
     Report(docs / FIGURES.name, report.totals, report.planted).save()
     page = docs / "reliability.md"
     before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
@@ -24,9 +24,9 @@ def publish(report: Report, docs: Path = DOCS) -> None:
 
 
 def table(report: Report) -> str:
-    """A row for each campaign, and one for the planted mistakes."""
+    """Return a table with a row for each campaign, and a line for the planted mistakes."""
     rows = [
-        f"| `{name}` | {total.seeds:,} | {len(total.failed)} | {len(total.mended)} "
+        f"| `{name}` | {total.seeds:,} | {len(total.failed)} | {len(total.fixed)} "
         f"| {total.seconds / max(total.seeds, 1):.1f} s | {total.peak_bytes >> 20} MiB |"
         for name, total in sorted(report.totals.items())
     ]
@@ -36,5 +36,8 @@ def table(report: Report) -> str:
         if found
         else ""
     )
-    head = ["| campaign | seeds | failed | mended | a seed | most memory |", "|---|---:|---:|---:|---:|---:|"]
+    head = [
+        "| campaign | seeds | failed | fixed | time per seed | peak memory |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     return "\n".join([*head, *rows]) + planted

@@ -1,4 +1,4 @@
-"""What all runs together have shown, in a file that the next run goes on with."""
+"""The totals of all runs, in a file that the next run continues."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ class Report:
 
     @classmethod
     def load(cls, path: Path, published: Path | None = None) -> Report:
-        """The report of earlier runs here, else what is published of those elsewhere, else an empty one."""
+        """Load the report of earlier runs, else the published one, else an empty one."""
         known = next((one for one in (path, published) if one is not None and one.exists()), None)
         if known is None:
             return cls(path)
         stored = json.loads(known.read_text())
+        for total in stored["totals"].values():
+            total.setdefault("fixed", total.pop("mended", []))  # as reports called it before
         totals = {name: Total(**total) for name, total in stored["totals"].items()}
         return cls(path, totals, stored["planted"])
 
     def of(self, campaign: str) -> Total:
-        """What is added to."""
+        """Return the total of a campaign, to add to."""
         return self.totals.setdefault(campaign, Total())
 
     def save(self) -> None:
-        """Replaces the file in one step."""
+        """Replace the file atomically."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_suffix(".new")
         totals = {name: asdict(total) for name, total in self.totals.items()}

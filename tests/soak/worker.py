@@ -1,4 +1,4 @@
-"""A process that runs the seeds of a campaign. Whoever hangs or dies is told of, and replaced."""
+"""Runs the seeds of a campaign in processes; one that hangs or dies is reported and replaced."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from contextlib import closing
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
-from tests.soak.campaign import Campaign, Told
+from tests.soak.campaign import Campaign, SeedResult
 
 
 class Unready(Exception):
-    """A process cannot run the campaign's seeds here."""
+    """The campaign cannot run on this machine."""
 
 
 class Worker:
-    """The process as seen from here."""
+    """The parent's end of a process."""
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign
@@ -38,76 +38,77 @@ class Worker:
         if reason := self._line.recv():
             raise Unready(reason)
 
-    def tell(self, seed: int, bug: str | None = None) -> Told:
-        """What became of a seed; never fails."""
+    def try_seed(self, seed: int, bug: str | None = None) -> SeedResult:
+        """Run a seed in the process; never raises."""
         began, patience = time.monotonic(), self.campaign.patience_seconds
         why = f"it took more than {patience} s"
         try:
             self._line.send((seed, bug))
-            # A second at a time: while this process was stopped, so were the others.
+            # A second at a time: if this process is suspended, so are the others.
             if any(self._line.poll(1) for _ in range(patience)):
-                told: Told = self._line.recv()
-                return told
+                result: SeedResult = self._line.recv()
+                return result
         except (EOFError, ConnectionError):
             self._process.join()
             why = f"the process died: {self._process.exitcode}"
         self.close()
         self._start()
-        return Told(seed, time.monotonic() - began, why=why)
+        return SeedResult(seed, time.monotonic() - began, why=why)
 
     def close(self) -> None:
-        """Ends the process."""
+        """Kill the process."""
         self._process.kill()
         self._process.join()
         self._line.close()
 
 
-def tell_for(campaign: Campaign, seconds: float, first: int, failed: Sequence[int] = ()) -> Iterator[Told]:
-    """Seeds that failed, then those from the first on, one after the other in each process, until the time is over; at
-    least one in each."""
+def try_seeds(
+    campaign: Campaign, seconds: float, first: int, failed: Sequence[int] = ()
+) -> Iterator[SeedResult]:
+    """Run failed seeds, then those from `first` on, in all processes until the time is over; at least one in each."""
     seeds = itertools.chain(failed, itertools.count(first))
-    told: queue.Queue[Told | Exception | None] = queue.Queue()
+    result: queue.Queue[SeedResult | Exception | None] = queue.Queue()
 
     def drive() -> None:
         try:
             with closing(Worker(campaign)) as worker:
-                told.put(worker.tell(next(seeds)))
+                result.put(worker.try_seed(next(seeds)))
                 end = time.monotonic() + seconds
                 while time.monotonic() < end:
-                    told.put(worker.tell(next(seeds)))
+                    result.put(worker.try_seed(next(seeds)))
         except Exception as error:
-            told.put(error)
-        told.put(None)
+            result.put(error)
+        result.put(None)
 
     drivers = [threading.Thread(target=drive, daemon=True) for _ in range(campaign.processes)]
     for driver in drivers:
         driver.start()
     left = len(drivers)
     while left:
-        match told.get():
+        match result.get():
             case None:
                 left -= 1
-            case Told() as one:
+            case SeedResult() as one:
                 yield one
             case error:
                 raise error
 
 
-def tell(campaign: Campaign, seed: int, bug: str | None = None) -> Told:
-    """Runs one seed in this process; never fails."""
+def try_seed(campaign: Campaign, seed: int, bug: str | None = None) -> SeedResult:
+    """Run one seed in this process; never raises."""
     began, clock = time.process_time(), time.monotonic()
     try:
         counts = campaign.run(seed, bug)
     except Exception:
-        return Told(seed, time.monotonic() - clock, {}, _peak(), traceback.format_exc())
+        return SeedResult(seed, time.monotonic() - clock, {}, _peak(), traceback.format_exc())
     spent = time.process_time() - began
     slow = campaign.most_seconds is not None and spent > campaign.most_seconds
     why = f"it took {spent:.0f} s of the processor" if slow else None
-    return Told(seed, time.monotonic() - clock, counts, _peak(), why)
+    return SeedResult(seed, time.monotonic() - clock, counts, _peak(), why)
 
 
 def _serve(campaign: Campaign, line: Connection) -> None:
-    """The other end: answers until nobody asks."""
+    """The child's end: answers until the pipe is closed."""
     try:
         campaign.prepare()
     except Exception as error:
@@ -120,9 +121,9 @@ def _serve(campaign: Campaign, line: Connection) -> None:
             seed, bug = line.recv()
         except EOFError:
             return
-        line.send(tell(campaign, seed, bug))
+        line.send(try_seed(campaign, seed, bug))
 
 
 def _peak() -> int:
-    """The most memory that this process ever had; Linux tells in KiB."""
+    """Return the peak memory of this process; Linux reports KiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

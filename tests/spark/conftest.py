@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark import SparkContext
 
-from spark_job.runtime.session import open_spark
+from spark_job.engine.session import open_spark
 
 
 @pytest.fixture(scope="session")

@@ -123,7 +123,7 @@ BAD: dict[str, tuple[Callable[[Shop, str], None], set[str], list[str]]] = {
     "upsert": (_unknown_operation, {"invalid"}, ["UPSERT", "operation_values"]),
     "null_key": (_null_key, {"invalid"}, ["key is NULL", "row 1"]),
     "truncated": (_truncated_file, {"corrupt"}, [".parquet"]),
-    "missing": (_missing_file, {"corrupt"}, [".parquet", "gone"]),
+    "missing": (_missing_file, {"corrupt"}, [".parquet", "missing"]),
     "unwritable": (_no_folder_to_write, {"invalid", "transient"}, ["warehouse/shop/unwritable"]),
 }
 

@@ -230,5 +230,5 @@ def test_what_people_wrote_around_the_figures_stays() -> None:
 
 
 def test_the_page_has_its_markers() -> None:
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "performance.md").read_text(encoding="utf-8")
     assert replace_block(page, "new").count("new") >= 1

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.crash import VARIABLE
-from icemirror.local_process import is_alive
-from spark_job.runtime.engine import InProcess
+from icemirror.processes.crash_points import CRASH_VARIABLE
+from icemirror.processes.process_identity import is_alive
+from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 
@@ -29,14 +29,16 @@ _PATIENCE_SECONDS = 180
 def lab(tmp_path: Path) -> MirroredWorld:
     options = "min_interval: 0s"
     schedule = Schedule(seed=77, key="string", largest_commit=300)
-    made = MirroredWorld.make(tmp_path, schedule, InProcess(), options=options, tail=_TAIL, ask_files=False)
+    made = MirroredWorld.make(
+        tmp_path, schedule, InProcessEngine(), options=options, tail=_TAIL, ask_files=False
+    )
     made.world.commit_many(2)
     return made
 
 
 def _watch(lab: MirroredWorld, *arguments: str, crash_at: str = "") -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "icemirror", "watch", "-c", str(lab.settings.source_path), *arguments]
-    environ = {**os.environ, VARIABLE: crash_at}
+    environ = {**os.environ, CRASH_VARIABLE: crash_at}
     return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from spark_job.adopt.adopt import adopt_table
-from spark_job.runtime import little
-from spark_job.runtime.engine import OnSpark
-from spark_job.verify.check import Options, verify_table
-from spark_job.verify.findings import Kind
+from spark_job.engine import size_policy
+from spark_job.engine.size_policy import SizePolicy
+from spark_job.engine.spark_engine import SparkEngine
+from spark_job.inspect.adopt import adopt_table
+from spark_job.inspect.verify.findings import FindingKind
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.unit.merge.lab import Lab
 from tests.unit.merge.tables import add_rows, make_table
 
@@ -20,8 +21,8 @@ from tests.unit.merge.tables import add_rows, make_table
 def test_a_table_is_adopted_merged_and_verified_on_spark(
     tmp_path: Path, spark: SparkContext, monkeypatch: pytest.MonkeyPatch, one_task_events: int
 ) -> None:
-    monkeypatch.setattr(little, "_LITTLE_ROWS", -1)
-    lab = Lab.make(tmp_path, engine=OnSpark(spark, one_task_events=one_task_events))
+    monkeypatch.setattr(size_policy, "INSPECTION", SizePolicy())
+    lab = Lab.make(tmp_path, engine=SparkEngine(spark, SizePolicy(one_task_events=one_task_events)))
     lab.tell(" ".join(f"I{key}@{key}=v" for key in range(1, 500)))
     lab.tell(" ".join(f"U{key}@{1000 + key}=w" for key in range(1, 500, 7)))
     rows = [(key, "w" if key % 7 == 1 else "v") for key in range(1, 500)]
@@ -29,14 +30,14 @@ def test_a_table_is_adopted_merged_and_verified_on_spark(
     adopt_table(lab.pipeline, lab.table, "head", dry_run=False)
     lab.tell("D1@5000 U2@1 I600@600=new")
     lab.merge()
-    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report
     assert (report.checked.rows, report.checked.entries) == (499, 501)
     add_rows(lab.mirror, [(1, "undead"), (700, "theirs"), (3, "double")])
-    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert {one.kind: one.count for one in report.findings} == {
-        Kind.DELETED_ROW: 1,
-        Kind.FOREIGN_ROW: 1,
-        Kind.DOUBLED_KEY: 1,
-        Kind.DIFFERENT_ROW: 1,
+        FindingKind.DELETED_ROW: 1,
+        FindingKind.FOREIGN_ROW: 1,
+        FindingKind.DOUBLED_KEY: 1,
+        FindingKind.DIFFERENT_ROW: 1,
     }

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from spark_job.runtime.engine import OnSpark
-from tests.unit.merge.test_many_partitions import commit, count_files, in_order, make, parts_of, scattered
+from spark_job.engine.size_policy import SizePolicy
+from spark_job.engine.spark_engine import SparkEngine
+from tests.unit.write.test_partition_spread import commit, count_files, in_order, make, parts_of, scattered
 
 PARTITIONS, ROWS = 400, 2000
 
@@ -19,7 +20,7 @@ def test_shards_do_not_multiply_the_files_of_many_partitions(
     tmp_path: Path, spark: SparkContext, spread: Callable[[int, int], list[int]]
 ) -> None:
     lab = make(tmp_path).reconfigure(
-        "partition_by: [part]\ncompact: false", engine=OnSpark(spark, one_task_events=0)
+        "partition_by: [part]\ncompact: false", engine=SparkEngine(spark, SizePolicy(one_task_events=0))
     )
     parts = spread(ROWS, PARTITIONS)
     commit(lab, parts)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from spark_job.runtime.engine import OnSpark
-from spark_job.verify.check import Options, verify_table
+from spark_job.engine.size_policy import SizePolicy
+from spark_job.engine.spark_engine import SparkEngine
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.unit.merge import truncating
 from tests.unit.profiles.debezium import TEXT_KEY, Source
 from tests.unit.profiles.recording import Recording, mirror_rows
@@ -22,19 +23,21 @@ def test_a_recorded_changelog_is_mirrored(
     tmp_path: Path, spark: SparkContext, name: str, one_task_events: int
 ) -> None:
     told = Recording.load(name)
-    lab = told.lab(tmp_path, engine=OnSpark(spark, one_task_events=one_task_events))
+    lab = told.lab(tmp_path, engine=SparkEngine(spark, SizePolicy(one_task_events=one_task_events)))
     for rows in told.commits:
         lab.commit(*(told.file([row]) for row in rows))
         lab.merge()
     assert mirror_rows(lab, told.keys) == told.expected(lab)
-    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report.findings
 
 
 @MODES
 def test_values_and_keys_go_across_shards(tmp_path: Path, spark: SparkContext, one_task_events: int) -> None:
     """Each row moves to another key, and is then updated in part, in the same slice and in the next."""
-    source = Source(tmp_path, schema=TEXT_KEY, engine=OnSpark(spark, one_task_events=one_task_events))
+    source = Source(
+        tmp_path, schema=TEXT_KEY, engine=SparkEngine(spark, SizePolicy(one_task_events=one_task_events))
+    )
     keys = range(200)
     source.commit(*(source.row(key, 1, "a", f"body {key}", op="c") for key in keys))
     source.lab.merge()
@@ -48,7 +51,7 @@ def test_values_and_keys_go_across_shards(tmp_path: Path, spark: SparkContext, o
 
 @MODES
 def test_a_truncation_is_met_in_a_task(tmp_path: Path, spark: SparkContext, one_task_events: int) -> None:
-    engine = OnSpark(spark, one_task_events=one_task_events)
+    engine = SparkEngine(spark, SizePolicy(one_task_events=one_task_events))
     lab = truncating.make(tmp_path, batch=100, engine=engine)
     truncating.tell(lab, " ".join(f"I{key}@1" for key in range(60)))
     lab.merge()

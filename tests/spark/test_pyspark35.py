@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 
 # Both ways to run a slice: a limit below the number of events shards the first slice.
 _MERGE = """
-import sys, pyspark, spark_job.runtime.engine as engine
+import sys, pyspark
+from dataclasses import replace
+from spark_job.engine.size_policy import SizePolicy
 print(pyspark.__version__, file=sys.stderr)
-engine._ONE_TASK_EVENTS = int(sys.argv.pop(1))
-engine.OnSpark.__init__.__defaults__ = (engine._ONE_TASK_EVENTS, engine._ONE_TASK_BYTES)
+events, where_to_run = int(sys.argv.pop(1)), SizePolicy.where_to_run
+SizePolicy.where_to_run = lambda policy, size: where_to_run(replace(policy, one_task_events=events), size)
 from icemirror.cli.main import main
 main()
 """
@@ -29,7 +31,7 @@ main()
 def test_merges_under_pyspark_3_5(tmp_path: Path, pyspark35_folder: Path, one_task_events: int) -> None:
     schedule = Schedule(seed=35, key="composite", largest_commit=2000)
     lab = MirroredWorld.make(
-        tmp_path, schedule, InProcess(), tail="batch_size: 200\njob: {spark_from_events: 0}\n"
+        tmp_path, schedule, InProcessEngine(), tail="batch_size: 200\njob: {spark_from_events: 0}\n"
     )
     lab.world.commit_many(6)
     run = subprocess.run(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 
@@ -44,7 +44,7 @@ def shop(tmp_path: Path) -> Path:
     catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
     settings["iceberg"]["catalog"].update(catalog)
     (table,) = settings["tables"]
-    lab = MirroredWorld.make(tmp_path, Schedule(seed=5), InProcess())
+    lab = MirroredWorld.make(tmp_path, Schedule(seed=5), InProcessEngine())
     lab.world.commit_many(2)
     table.update(namespace="lab", changelog_table="world_changelog", mirror_table="world")
     settings["job"] = {"linger": "1s"}

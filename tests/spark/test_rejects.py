@@ -8,8 +8,9 @@ import pytest
 from pyspark import SparkContext
 
 from icemirror.errors import Kind
-from spark_job.runtime.engine import OnSpark
-from spark_job.verify.check import Options, verify_table
+from spark_job.engine.size_policy import SizePolicy
+from spark_job.engine.spark_engine import SparkEngine
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.unit.merge.spoilt import make, rejects, spoilt
 
 _ALL = 1 << 40
@@ -23,7 +24,7 @@ _BAD = ("I?@8=bad", "_8@8=bad", "X8@8=bad", "U8@?=bad", "U8@!=bad")
 def test_bad_rows_of_every_task_are_put_aside(
     tmp_path: Path, spark: SparkContext, mode: str, key: str
 ) -> None:
-    engine = OnSpark(spark, one_task_events=_MODES[mode], one_task_bytes=_ALL)
+    engine = SparkEngine(spark, SizePolicy(one_task_events=_MODES[mode], one_task_bytes=_ALL))
     lab = make(tmp_path, f"primary_keys: [{key}]", engine=engine)
     files = [
         [f"I{at}@{file + 1}=v{at}" if at % 10 else _BAD[at // 10 % len(_BAD)] for at in range(_EVENTS)]
@@ -36,14 +37,14 @@ def test_bad_rows_of_every_task_are_put_aside(
     rows = rejects(lab).scan().to_arrow()
     places = set(zip(rows["icemirror_file"].to_pylist(), rows["icemirror_position"].to_pylist(), strict=True))
     assert (rows.num_rows, len(places)) == (bad, bad)
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     assert {f"v{at}" for at in range(_EVENTS) if at % 10} <= set(
         lab.mirror.scan().to_arrow()["name"].to_pylist()
     )
 
 
 def test_too_many_of_them_stop_the_merge_by_name(tmp_path: Path, spark: SparkContext) -> None:
-    lab = make(tmp_path, engine=OnSpark(spark, one_task_events=0, one_task_bytes=_ALL))
+    lab = make(tmp_path, engine=SparkEngine(spark, SizePolicy(one_task_events=0, one_task_bytes=_ALL)))
     lab.commit(spoilt(" ".join(f"X{at}@1" for at in range(2000))))
     failed = lab.try_merge()
     assert failed.error is not None

@@ -10,7 +10,8 @@ from pyspark import SparkContext
 
 from icemirror.cli.demo.oracle.judge import Judge
 from icemirror.result import Merged
-from spark_job.runtime.engine import OnSpark
+from spark_job.engine.size_policy import SizePolicy
+from spark_job.engine.spark_engine import SparkEngine
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 
@@ -32,7 +33,7 @@ def test_mirror_equals_oracle_after_every_snapshot(
     schedule = Schedule(
         seed, key, distinct_keys=20_000 if large else 200, largest_commit=50_000 if large else 500
     )
-    engine = OnSpark(spark, one_task_events=_MODES[mode], one_task_bytes=_ALL)
+    engine = SparkEngine(spark, SizePolicy(one_task_events=_MODES[mode], one_task_bytes=_ALL))
     dice = random.Random(seed)
     options = f"format_version: {2 + (_KEYS.index(key) + number) % 2}"
     lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, ask_files=False)

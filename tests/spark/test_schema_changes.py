@@ -9,7 +9,8 @@ from pyiceberg.types import IntegerType, LongType, StringType
 from pyspark import SparkContext
 
 from spark_job.columns.name_mapping import NAME_MAPPING
-from spark_job.runtime.engine import OnSpark
+from spark_job.engine.size_policy import SizePolicy
+from spark_job.engine.spark_engine import SparkEngine
 from tests.unit.merge.evolving import assert_sound, change, rows, say
 from tests.unit.merge.lab import Lab, changelog_schema
 
@@ -19,7 +20,7 @@ def test_tasks_write_the_columns_that_their_commit_makes(
     tmp_path: Path, spark: SparkContext, one_task_events: int
 ) -> None:
     schema = changelog_schema(("id", IntegerType()), ("name", StringType()), ("n", IntegerType()))
-    engine = OnSpark(spark, one_task_events=one_task_events)
+    engine = SparkEngine(spark, SizePolicy(one_task_events=one_task_events))
     lab = Lab.make(tmp_path, schema, engine=engine)
     mapping = lab.changelog.schema().name_mapping.model_dump_json()
     with lab.changelog.transaction() as transaction:

@@ -14,7 +14,7 @@ from tests.need import need
 
 _PROGRAM = """
 import os, subprocess
-from spark_job.runtime.session import open_spark
+from spark_job.engine.session import open_spark
 spark = open_spark({"spark.hadoop.fs.s3a.secret.key": "canary-7", "spark.driver.memory": "512m"})
 assert spark.getConf().get("spark.hadoop.fs.s3a.secret.key") == "canary-7"
 print(subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True).stdout)
@@ -31,7 +31,7 @@ def test_no_setting_of_spark_that_may_be_secret_is_on_a_command_line() -> None:
 
 
 _TASK = """
-from spark_job.runtime.session import open_spark
+from spark_job.engine.session import open_spark
 spark = open_spark({"spark.driver.memory": "512m"})
 print(spark.parallelize([20], 1).map(lambda number: number + 1).collect())
 spark.stop()
@@ -50,7 +50,7 @@ def test_files_in_the_working_directory_do_not_stand_in_for_modules_of_tasks(tmp
 
 _INTERRUPTED = """
 import sys
-import spark_job.runtime.session as session
+import spark_job.engine.session as session
 from pyspark import java_gateway
 
 class Told(java_gateway.Popen):
@@ -88,9 +88,9 @@ _AT_WORK = """
 import sys, time
 from pathlib import Path
 from icemirror.cli.main import conclude
-from icemirror.telemetry.logs import configure
-from spark_job.runtime.engine import LazyEngine
-from spark_job.runtime.session import open_spark
+from icemirror.telemetry.logs import configure_logs
+from spark_job.engine.engine import LazyEngine
+from spark_job.engine.session import open_spark
 
 def linger(path):
     Path(path).touch()
@@ -110,7 +110,7 @@ class Engine:
 class Work(str):
     files = background = ()
 
-configure(project_ref="", environment="")
+configure_logs(project_ref="", environment="")
 try:
     LazyEngine(Engine).run(Work(sys.argv[1]))
 except BaseException as error:
@@ -138,8 +138,8 @@ def test_an_interrupt_while_spark_works_is_an_interruption_and_nothing_else(tmp_
 
 _KILLED = """
 import os, signal
-from spark_job.runtime.engine import LazyEngine
-from spark_job.runtime.session import open_spark
+from spark_job.engine.engine import LazyEngine
+from spark_job.engine.session import open_spark
 
 class Engine:
     def __init__(self):

@@ -1,1 +1,1 @@
-"""Where a changelog's head is, asked of its catalog lightly: no data access, no PyIceberg."""
+"""Head pointers of changelogs, read from their catalogs without PyIceberg and without touching data."""

@@ -1,4 +1,4 @@
-"""Heads from AWS Glue: the parameter `metadata_location` of each table."""
+"""Heads of AWS Glue: the parameter `metadata_location` of each table."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from icemirror.aws_refusals import code_of, is_refused, making_client
+from icemirror.aws_errors import aws_error_code, creating_client, is_refused
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
-from icemirror.table_id import TableId
-from trigger.heads.source import Head, missing
+from icemirror.tables.table_id import TableId
+from trigger.heads.head_source import Head, missing_changelog
 
-_AT_ONCE = 8  # of the ten connections that boto3's client has
+_AT_ONCE = 8  # boto3's client has ten connections
 _METADATA_LOCATION = "metadata_location"
 _NOT_FOUND = "EntityNotFoundException"
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 3, 10, 3
-# PyIceberg's property for each argument of the client, the more specific one first.
+# PyIceberg's properties for each argument of the client, the most specific first.
 _ARGUMENTS = {
     "region_name": ("glue.region", "client.region"),
     "endpoint_url": ("glue.endpoint",),
@@ -26,15 +26,15 @@ _ARGUMENTS = {
 
 
 class GlueHeads:
-    """Asks Glue table by table, a few at a time: it has no call for several."""
+    """Reads table by table, a few at the same time: Glue has no call for several tables."""
 
-    def __init__(self, client: Any, catalog_id: str | None) -> None:  # noqa: ANN401 (boto3 makes it at run time)
+    def __init__(self, client: Any, catalog_id: str | None) -> None:  # noqa: ANN401 (boto3 creates it at run time)
         self._client = client
         self._catalog = {} if catalog_id is None else {"CatalogId": catalog_id}
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="glue")
 
-    def look(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
-        """The heads; one that is missing, or not told of, does not hide the others."""
+    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+        """Return the heads; a missing or unreadable table does not hide the others."""
         heads = dict(zip(tables, self._pool.map(self._head, tables), strict=True))
         failures = [head for head in heads.values() if isinstance(head, Transient)]
         if failures and len(failures) == len(heads):
@@ -42,7 +42,7 @@ class GlueHeads:
         return heads
 
     def list_tables(self, namespace: str) -> tuple[str, ...]:
-        """The Iceberg tables of a database."""
+        """Return the Iceberg tables of a database."""
         found: list[str] = []
         try:
             for page in self._client.get_paginator("get_tables").paginate(
@@ -50,13 +50,13 @@ class GlueHeads:
             ):
                 found += [table["Name"] for table in page["TableList"] if _is_iceberg(table)]
         except Exception as error:
-            if code_of(error) == _NOT_FOUND:
+            if aws_error_code(error) == _NOT_FOUND:
                 return ()
-            raise _named(error, f"the database {namespace}") from error
+            raise _classify_error(error, f"the database {namespace}") from error
         return tuple(sorted(found))
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
@@ -65,33 +65,33 @@ class GlueHeads:
             database = ".".join(table.namespace)
             found = self._client.get_table(DatabaseName=database, Name=table.name, **self._catalog)
         except Exception as error:
-            if code_of(error) == _NOT_FOUND:
-                return missing(table, "Glue")
-            return _named(error, f"the changelog {table}")
+            if aws_error_code(error) == _NOT_FOUND:
+                return missing_changelog(table, "Glue")
+            return _classify_error(error, f"the changelog {table}")
         location = found["Table"].get("Parameters", {}).get(_METADATA_LOCATION)
-        return location or Invalid(f"the changelog {table} is in Glue, but no Iceberg table")
+        return location or Invalid(f"the changelog {table} in Glue is not an Iceberg table")
 
 
 def open_glue(properties: Mapping[str, str]) -> GlueHeads:
-    """The Glue catalog with these properties of PyIceberg's."""
+    """Open the Glue catalog with these PyIceberg properties."""
     try:
         import boto3
         from botocore.config import Config
     except ModuleNotFoundError:
         raise BadConfig("a Glue catalog needs boto3: pip install boto3") from None
-    given = {
+    arguments = {
         argument: next((properties[name] for name in names if name in properties), None)
         for argument, names in _ARGUMENTS.items()
     }
-    patience = Config(
+    limits = Config(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
     )
-    with making_client("the Glue catalog", "glue.region"):
+    with creating_client("the Glue catalog", "glue.region"):
         session = boto3.session.Session(profile_name=properties.get("glue.profile-name"))
-        set_here = {name: value for name, value in given.items() if value}
-        client = session.client("glue", config=patience, **set_here)
+        configured = {name: value for name, value in arguments.items() if value}
+        client = session.client("glue", config=limits, **configured)
     return GlueHeads(client, properties.get("glue.id"))
 
 
@@ -99,9 +99,9 @@ def _is_iceberg(table: Mapping[str, Any]) -> bool:
     return str(table.get("Parameters", {}).get("table_type", "")).lower() == "iceberg"
 
 
-def _named(error: Exception, what: str) -> IcemirrorError:
-    """The failure of a call, by what to do about it."""
-    code = code_of(error) or type(error).__name__
+def _classify_error(error: Exception, what: str) -> IcemirrorError:
+    """Convert a failed call to the error whose class says what to do."""
+    code = aws_error_code(error) or type(error).__name__
     if is_refused(error):
-        return Invalid(f"Glue refused to show {what} ({code}): it needs glue:GetTable, and valid credentials")
+        return Invalid(f"Glue refused to show {what} ({code}): grant glue:GetTable and check the credentials")
     return Transient(f"Glue did not answer about {what}: {code}")

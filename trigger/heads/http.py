@@ -1,27 +1,33 @@
-"""HTTP as far as a REST catalog's heads need it: GET, a bearer token, and where that token comes from."""
+"""HTTP for REST catalogs: GET, a bearer token, and OAuth2 client credentials that provide the token."""
 
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
+from functools import cache
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.parse import unquote, urlencode, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
 
 from icemirror.errors import BadConfig
 
 _TIMEOUT_SECONDS = 10.0
-_LARGEST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
+_MAX_REDIRECTS = 10
+AT_ONCE = 8
+"""Requests that are sent at the same time."""
 _NOT_MODIFIED = 304
-_HEADER = "header."
+_REDIRECTS = (301, 302, 303, 307, 308)
+_HEADER_PREFIX = "header."
 
 
 class HttpError(Exception):
-    """No answer, or not the one asked for; `status` is 0 where there was none."""
+    """The request failed; `status` is 0 if there was no answer."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"{status} {reason}" if status else reason)
@@ -29,82 +35,115 @@ class HttpError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back."""
+class CatalogResponse:
+    """The answer to a request."""
 
     status: int
     body: bytes
     etag: str | None = None
 
     def json(self) -> dict[str, Any]:
-        """The body as a JSON object; its values are of any type."""
+        """Return the body as a JSON object; its values have any type."""
         try:
             value = json.loads(self.body)
         except ValueError:
-            raise HttpError(self.status, "and a body that is no JSON") from None
+            raise HttpError(self.status, "with a body that is not JSON") from None
         if not isinstance(value, dict):
-            raise HttpError(self.status, "and a body that is no JSON object")
+            raise HttpError(self.status, "with a body that is not a JSON object")
         return value
 
 
-class _SameOrigin(HTTPRedirectHandler):
-    """Follows a redirect only to where the token belongs."""
-
-    def redirect_request(
-        self,
-        req: Request,
-        fp: Any,  # noqa: ANN401 (urllib's own)
-        code: int,
-        msg: str,
-        headers: Any,  # noqa: ANN401 (urllib's own)
-        newurl: str,
-    ) -> Request | None:
-        """None where it leads elsewhere: then the redirect itself is the answer, and an error."""
-        before, after = urlsplit(req.full_url), urlsplit(newurl)
-        if (before.scheme, before.netloc) != (after.scheme, after.netloc):
-            return None
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-_OPENER = build_opener(_SameOrigin)
+def send_request(
+    address: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
+) -> CatalogResponse:
+    """Send a GET, or a POST if there is a form. A GET follows redirects, but never to another origin: the token."""
+    body = None if form is None else urlencode(form)
+    sent = {"Accept": "application/json", "Connection": "close", **headers}
+    if form is not None:
+        sent["Content-Type"] = "application/x-www-form-urlencoded"
+    for _ in range(_MAX_REDIRECTS):
+        answer = _send_once(address, sent, body)
+        if isinstance(answer, CatalogResponse):
+            return answer
+        if form is not None or _origin(answer.location) != _origin(address):
+            raise HttpError(answer.status, "a redirect to another origin, which is not followed")
+        address = answer.location
+    raise HttpError(0, f"more than {_MAX_REDIRECTS} redirects")
 
 
-def request(address: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None) -> Answer:
-    """GET, or POST of a form."""
+@dataclass(frozen=True, slots=True)
+class _Redirect:
+    status: int
+    location: str
+
+
+def _send_once(address: str, headers: Mapping[str, str], body: str | None) -> CatalogResponse | _Redirect:
     if urlsplit(address).scheme not in ("http", "https"):
-        raise BadConfig("the uri of a REST catalog begins with http:// or https://")
-    data = None if form is None else urlencode(form).encode()
-    asked = Request(address, data, {"Accept": "application/json", **headers})  # noqa: S310 (checked above)
+        raise BadConfig("the uri of a REST catalog starts with http:// or https://")
+    method = "GET" if body is None else "POST"
     try:
-        with _OPENER.open(asked, timeout=_TIMEOUT_SECONDS) as answer:
-            body = answer.read(_LARGEST_BYTES + 1)
-            if len(body) > _LARGEST_BYTES:
-                raise HttpError(answer.status, f"and more than {_LARGEST_BYTES >> 20} MB")
-            return Answer(answer.status, body, answer.headers.get("ETag"))
-    except HTTPError as error:
-        with error:
-            if error.code == _NOT_MODIFIED:
-                return Answer(_NOT_MODIFIED, b"{}")
-            raise HttpError(error.code, error.reason) from None
-    except (URLError, OSError, HTTPException) as error:
-        raise HttpError(0, str(getattr(error, "reason", error)) or type(error).__name__) from None
+        with _pool(_proxy(address)).request(
+            method, address, body=body, headers=headers, redirect=False, preload_content=False
+        ) as response:
+            if response.status == _NOT_MODIFIED:
+                return CatalogResponse(_NOT_MODIFIED, b"{}")
+            if response.status in _REDIRECTS and "Location" in response.headers:
+                return _Redirect(response.status, urljoin(address, response.headers["Location"]))
+            if not 200 <= response.status < 300:
+                raise HttpError(response.status, response.reason or "")
+            content = response.read(_MAX_BYTES + 1, decode_content=True)
+            if len(content) > _MAX_BYTES:
+                raise HttpError(response.status, f"with more than {_MAX_BYTES >> 20} MB")
+            return CatalogResponse(response.status, content, response.headers.get("ETag"))
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise HttpError(0, str(error.__cause__ or error) or type(error).__name__) from None
 
 
-class Authority:
-    """The headers that a REST catalog wants: those configured, and a token, given or fetched by OAuth2."""
+def _origin(address: str) -> tuple[str, str]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.netloc
+
+
+def _proxy(address: str) -> str | None:
+    """The proxy that the environment names for an address."""
+    parts = urlsplit(address)
+    proxy = getproxies().get(parts.scheme)
+    if not proxy or proxy_bypass(parts.netloc):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+@cache
+def _pool(proxy: str | None) -> urllib3.PoolManager:
+    # No connection is kept (`Connection: close`): it may die unnoticed while a Lambda function is frozen.
+    options: dict[str, Any] = {  # Any: arguments of several types
+        "retries": False,
+        "timeout": _TIMEOUT_SECONDS,
+        "maxsize": AT_ONCE,
+        "ssl_context": ssl.create_default_context(),
+    }
+    if proxy is None:
+        return urllib3.PoolManager(**options)
+    parts = urlsplit(proxy)
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
+    return urllib3.ProxyManager(proxy, proxy_headers=urllib3.make_headers(proxy_basic_auth=login), **options)
+
+
+class CatalogAuth:
+    """The headers of a REST catalog's requests: configured ones, and a token, given or fetched by OAuth2."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
         self._headers = {
-            name.removeprefix(_HEADER): value
+            name.removeprefix(_HEADER_PREFIX): value
             for name, value in properties.items()
-            if name.startswith(_HEADER)
+            if name.startswith(_HEADER_PREFIX)
         }
         self._token = properties.get("token")
         self._lock = threading.Lock()
 
     def headers(self) -> dict[str, str]:
-        """The headers of a request."""
+        """Return the headers of a request; fetch a token first if there is none."""
         with self._lock:
             if self._token is None and "credential" in self._properties:
                 self._token = self._fetch_token()
@@ -112,7 +151,7 @@ class Authority:
         return self._headers if token is None else {**self._headers, "Authorization": f"Bearer {token}"}
 
     def renew(self) -> bool:
-        """Forgets a token that was refused; whether there is a way to get another."""
+        """Forget a token that was refused. Return whether another one can be fetched."""
         with self._lock:
             if "credential" not in self._properties:
                 return False
@@ -120,7 +159,7 @@ class Authority:
             return True
 
     def _fetch_token(self) -> str:
-        """OAuth2 client credentials, as REST catalogs speak it."""
+        """Fetch a token with OAuth2 client credentials, as REST catalogs define it."""
         properties = self._properties
         client, _, secret = properties["credential"].rpartition(":")
         address = properties.get("oauth2-server-uri") or f"{properties['uri'].rstrip('/')}/v1/oauth/tokens"
@@ -132,7 +171,7 @@ class Authority:
         }
         form |= {name: properties[name] for name in ("audience", "resource") if name in properties}
         form = {name: value for name, value in form.items() if value}
-        token = request(address, self._headers, form).json().get("access_token")
+        token = send_request(address, self._headers, form).json().get("access_token")
         if not token:
-            raise HttpError(0, "the OAuth2 server gave no access_token")
+            raise HttpError(0, "the OAuth2 server returned no access_token")
         return str(token)

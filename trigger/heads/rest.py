@@ -1,4 +1,4 @@
-"""Heads from a REST catalog: `loadTable` with the fewest possible snapshots, and not again while it is the same."""
+"""Heads of a REST catalog: `loadTable` with as few snapshots as possible, and not again while it is unchanged."""
 
 from __future__ import annotations
 
@@ -8,41 +8,40 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from icemirror.errors import Invalid, Transient
-from icemirror.table_id import TableId
-from trigger.heads.http import Answer, Authority, HttpError, request
-from trigger.heads.source import Head, missing
+from icemirror.tables.table_id import TableId
+from trigger.heads.head_source import Head, missing_changelog
+from trigger.heads.http import AT_ONCE, CatalogAuth, CatalogResponse, HttpError, send_request
 
-_LEVELS = "\x1f"  # between the levels of a namespace, in an address
-_AT_ONCE = 8
+_LEVEL_SEPARATOR = "\x1f"  # between the levels of a namespace, in a path
 _NOT_MODIFIED, _NOT_FOUND = 304, 404
 _REFUSED = (401, 403)
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _KnownHead:
     etag: str
     location: str
 
 
 class RestHeads:
-    """Asks table by table, a few at a time."""
+    """Loads table by table, a few at the same time."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._given = dict(properties)
-        self._authority = Authority(properties)
-        self._configured: dict[str, str] | None = None
-        self._seen: dict[TableId, _Seen] = {}
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="heads")
+        self._properties = dict(properties)
+        self._auth = CatalogAuth(properties)
+        self._effective: dict[str, str] | None = None
+        self._known: dict[TableId, _KnownHead] = {}
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="heads")
 
-    def look(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
-        """The heads; one missing table does not hide the others."""
-        self._configuration()
+    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+        """Return the heads; a missing table does not hide the others."""
+        self._effective_properties()
         return dict(zip(tables, self._pool.map(self._head, tables), strict=True))
 
     def list_tables(self, namespace: str) -> tuple[str, ...]:
-        """The names of the tables in a namespace, page by page."""
+        """Return the names of the tables in a namespace, read page by page."""
         names: list[str] = []
-        page, asked = "", set[str]()
+        page, requested = "", set[str]()
         while True:
             parameters = {"pageToken": page, "pageSize": "500"}
             address = f"{self._address(namespace.split('.'))}/tables?{urlencode(parameters)}"
@@ -50,30 +49,30 @@ class RestHeads:
             if answer is None:
                 return ()
             try:
-                said = answer.json()
-                names += [str(table["name"]) for table in said.get("identifiers", [])]
+                content = answer.json()
+                names += [str(table["name"]) for table in content.get("identifiers", [])]
             except (HttpError, KeyError, TypeError) as error:
                 raise Transient(f"the REST catalog's list of {namespace} cannot be read: {error}") from error
-            asked.add(page)
-            page = str(said.get("next-page-token") or "")
-            if not page or page in asked:
+            requested.add(page)
+            page = str(content.get("next-page-token") or "")
+            if not page or page in requested:
                 return tuple(sorted(names))
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Stop the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _head(self, table: TableId) -> Head:
-        seen = self._seen.get(table)
+        known = self._known.get(table)
         address = f"{self._address(table.namespace)}/tables/{quote(table.name, safe='')}?snapshots=refs"
         try:
-            answer = self._get(address, f"the changelog {table}", seen.etag if seen else None)
-        except (Invalid, Transient) as error:  # of this table alone, as far as anybody knows
+            answer = self._get(address, f"the changelog {table}", known.etag if known else None)
+        except (Invalid, Transient) as error:  # which may concern this table alone
             return error
         if answer is None:
-            return missing(table, "the REST catalog")
-        if answer.status == _NOT_MODIFIED and seen:
-            return seen.location
+            return missing_changelog(table, "the REST catalog")
+        if answer.status == _NOT_MODIFIED and known:
+            return known.location
         try:
             location = answer.json().get("metadata-location")
         except HttpError as error:
@@ -81,34 +80,38 @@ class RestHeads:
         if not location:
             return Invalid(f"the REST catalog gave no metadata-location for the changelog {table}")
         if answer.etag:
-            self._seen[table] = _Seen(answer.etag, location)
+            self._known[table] = _KnownHead(answer.etag, location)
         return str(location)
 
-    def _configuration(self) -> dict[str, str]:
-        """What the catalog says about itself, asked once: its prefix, and its own idea of some properties."""
-        if self._configured is None:
-            warehouse = self._given.get("warehouse")
+    def _effective_properties(self) -> dict[str, str]:
+        """The configured properties with the defaults and overrides that the catalog returns, requested once."""
+        if self._effective is None:
+            warehouse = self._properties.get("warehouse")
             query = f"?{urlencode({'warehouse': warehouse})}" if warehouse else ""
-            answer = self._get(f"{self._given['uri'].rstrip('/')}/v1/config{query}", "its configuration")
+            answer = self._get(f"{self._properties['uri'].rstrip('/')}/v1/config{query}", "its configuration")
             config = {} if answer is None else answer.json()
-            self._configured = {**config.get("defaults", {}), **self._given, **config.get("overrides", {})}
-        return self._configured
+            self._effective = {
+                **config.get("defaults", {}),
+                **self._properties,
+                **config.get("overrides", {}),
+            }
+        return self._effective
 
     def _address(self, namespace: Sequence[str]) -> str:
-        configured = self._configuration()
-        levels = quote(configured.get("namespace-separator", _LEVELS).join(namespace), safe="")
-        prefix = f"/{configured['prefix'].strip('/')}" if configured.get("prefix") else ""
-        return f"{configured['uri'].rstrip('/')}/v1{prefix}/namespaces/{levels}"
+        properties = self._effective_properties()
+        levels = quote(properties.get("namespace-separator", _LEVEL_SEPARATOR).join(namespace), safe="")
+        prefix = f"/{properties['prefix'].strip('/')}" if properties.get("prefix") else ""
+        return f"{properties['uri'].rstrip('/')}/v1{prefix}/namespaces/{levels}"
 
-    def _get(self, address: str, what: str, etag: str | None = None) -> Answer | None:
-        """The answer; None where there is no such thing."""
+    def _get(self, address: str, what: str, etag: str | None = None) -> CatalogResponse | None:
+        """Return the answer; None if the catalog does not have it."""
         try:
             try:
-                return request(address, {**self._authority.headers(), **_unless_same(etag)})
+                return send_request(address, {**self._auth.headers(), **_if_none_match(etag)})
             except HttpError as error:
-                if error.status not in _REFUSED or not self._authority.renew():
+                if error.status not in _REFUSED or not self._auth.renew():
                     raise
-                return request(address, {**self._authority.headers(), **_unless_same(etag)})
+                return send_request(address, {**self._auth.headers(), **_if_none_match(etag)})
         except HttpError as error:
             if error.status == _NOT_FOUND:
                 return None
@@ -120,5 +123,5 @@ class RestHeads:
             raise Transient(f"the REST catalog did not answer about {what}: {error}") from error
 
 
-def _unless_same(etag: str | None) -> dict[str, str]:
+def _if_none_match(etag: str | None) -> dict[str, str]:
     return {"If-None-Match": etag} if etag else {}

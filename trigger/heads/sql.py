@@ -1,4 +1,4 @@
-"""Heads from a SQL catalog: one query for all tables. SQLite through the standard library, read-only."""
+"""Heads of a SQL catalog: one query for all tables. SQLite through the standard library, read-only."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
+from icemirror.catalogs.sql_address import missing_driver, missing_file, sqlite_path
 from icemirror.errors import BadConfig, Invalid, Transient
-from icemirror.sql_address import missing_driver, missing_file, sqlite_path
-from icemirror.table_id import TableId
-from trigger.heads.source import Head, missing
+from icemirror.tables.table_id import TableId
+from trigger.heads.head_source import Head, missing_changelog
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Engine
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BUSY_SECONDS = 5.0
 _CONNECT_SECONDS = 5
 _TIMEOUT_BY_DRIVER = {
-    "postgresql": "connect_timeout",  # the usual drivers of SQLAlchemy's
+    "postgresql": "connect_timeout",  # SQLAlchemy's default drivers
     "mysql": "connect_timeout",
     "+psycopg": "connect_timeout",
     "+psycopg2": "connect_timeout",
@@ -29,62 +29,62 @@ _TIMEOUT_BY_DRIVER = {
     "+pg8000": "timeout",
 }
 _VIEW = "VIEW"
-Record = Mapping[str, Any]  # a row of a database: its columns are of any type
+Record = Mapping[str, Any]  # a database row; its columns have any type
 
 
 class Database(Protocol):
     """Runs a query with named parameters (`:name`)."""
 
     def query(self, sql: str, parameters: Mapping[str, str]) -> list[Record]:
-        """The rows, by column."""
+        """Return the rows, by column."""
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Release the connections."""
 
 
 class SqlHeads:
-    """Reads `iceberg_tables`, the one table that every SQL catalog keeps."""
+    """Reads `iceberg_tables`, the table that every SQL catalog has."""
 
     def __init__(self, database: Database, catalog: str) -> None:
         self._database = database
         self._catalog = catalog
 
-    def look(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
-        """The heads of all tables, by one query over their namespaces."""
+    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+        """Return the heads of all tables, with one query over their namespaces."""
         namespaces = sorted({".".join(table.namespace) for table in tables})
         found = {
             (row["table_namespace"], row["table_name"]): row["metadata_location"]
             for row in self._rows(namespaces)
         }
         heads = {table: found.get((".".join(table.namespace), table.name)) for table in tables}
-        where = f"the catalog {self._catalog!r} (its tables are kept under that `name`)"
-        return {table: head or missing(table, where) for table, head in heads.items()}
+        where = f"the catalog {self._catalog!r} (tables are stored under that `name`)"
+        return {table: head or missing_changelog(table, where) for table, head in heads.items()}
 
     def list_tables(self, namespace: str) -> tuple[str, ...]:
-        """The names of the tables in a namespace; views are none."""
+        """Return the names of the tables in a namespace, without views."""
         rows = self._rows([namespace])
         return tuple(sorted(row["table_name"] for row in rows if row.get("iceberg_type") != _VIEW))
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Release the connections."""
         self._database.close()
 
     def _rows(self, namespaces: Sequence[str]) -> list[Record]:
         named = {f"namespace_{at}": namespace for at, namespace in enumerate(namespaces)}
-        among = ", ".join(f":{name}" for name in named)
-        # Every column: `iceberg_type` is there only in newer catalogs.
-        sql = f"SELECT * FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace IN ({among})"  # noqa: S608
+        placeholders = ", ".join(f":{name}" for name in named)
+        # Every column: only newer catalogs have `iceberg_type`.
+        sql = f"SELECT * FROM iceberg_tables WHERE catalog_name = :catalog AND table_namespace IN ({placeholders})"  # noqa: S608
         return self._database.query(sql, {"catalog": self._catalog, **named})
 
 
 class SqliteDatabase:
-    """A SQLite file, opened for every look: the file may have been replaced."""
+    """A SQLite file, opened for every query: the file may have been replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def query(self, sql: str, parameters: Mapping[str, str]) -> list[Record]:
-        """The rows, by column."""
+        """Return the rows, by column."""
         if not self._path.exists():
             raise missing_file(self._path)
         try:
@@ -94,33 +94,33 @@ class SqliteDatabase:
                 return [dict(row) for row in connection.execute(sql, parameters)]
         except sqlite3.Error as error:
             if "no such table" in str(error):
-                return []  # a catalog that has not been used yet
-            raise self._named(error) from error
+                return []  # an empty catalog
+            raise self._classify_error(error) from error
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Nothing to release: each query opens the file."""
 
-    def _named(self, error: sqlite3.Error) -> Exception:
+    def _classify_error(self, error: sqlite3.Error) -> Exception:
         code = getattr(error, "sqlite_errorcode", None)
         match code if code is None else code & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-                return Transient(f"the catalog {self._path} is locked by another process")
+                return Transient(f"the catalog is locked by another process: {self._path}")
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-                return Invalid(f"the catalog {self._path} cannot be opened: may it be read?")
+                return Invalid(f"the catalog cannot be opened: check its permissions: {self._path}")
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-                return Invalid(f"the catalog {self._path} is damaged, or no SQLite file ({error})")
+                return Invalid(f"the catalog is damaged or not a SQLite file ({error}): {self._path}")
             case _:
-                return Transient(f"the catalog {self._path} could not be read: {error}")
+                return Transient(f"the catalog could not be read ({error}): {self._path}")
 
 
 class AlchemyDatabase:
-    """Any other database, through SQLAlchemy and the driver that its address names."""
+    """Any other database, through SQLAlchemy and the driver in its address."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def query(self, sql: str, parameters: Mapping[str, str]) -> list[Record]:
-        """The rows, by column."""
+        """Return the rows, by column."""
         from sqlalchemy import text
         from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 
@@ -130,21 +130,23 @@ class AlchemyDatabase:
                 found = connection.execute(text(sql), dict(parameters))
                 return [dict(row) for row in found.mappings()]
         except ProgrammingError as error:
-            raise Invalid(f"{name} holds no Iceberg catalog that can be read: {_reason(error)}") from error
+            raise Invalid(f"{name} has no readable Iceberg catalog: {_reason(error)}") from error
         except SQLAlchemyError as error:
             raise Transient(f"the catalog {name} did not answer: {_reason(error)}") from error
 
     def close(self) -> None:
-        """Closes the pool."""
+        """Close the connection pool."""
         self._engine.dispose()
 
 
 def open_sql(uri: str, catalog: str) -> SqlHeads:
-    """The SQL catalog at this address."""
+    """Open the SQL catalog at this address."""
     if (path := sqlite_path(uri)) is not None:
         return SqlHeads(SqliteDatabase(path), catalog)
     if uri.startswith("sqlite"):
-        raise BadConfig("a SQLite catalog in memory belongs to one process: give it a file, sqlite:////path")
+        raise BadConfig(
+            "a SQLite catalog in memory cannot be shared between processes: use a file, sqlite:////path"
+        )
     return SqlHeads(AlchemyDatabase(_engine(uri)), catalog)
 
 
@@ -162,11 +164,13 @@ def _engine(uri: str) -> Engine:
     except ModuleNotFoundError as error:
         raise missing_driver(error.name) from None
     except (ArgumentError, NoSuchModuleError):
-        raise BadConfig("the catalog's uri is no address of a database, dialect+driver://host/name") from None
+        raise BadConfig(
+            "the catalog's uri is not a database address; write it as dialect+driver://host/name"
+        ) from None
 
 
 def connect_arguments(url: URL) -> dict[str, int]:
-    """How long a driver waits for a connection, where it is one whose way of saying that is known."""
+    """Return the connect timeout as an argument of the driver; empty for an unknown driver."""
     name = _TIMEOUT_BY_DRIVER.get(url.drivername) or _TIMEOUT_BY_DRIVER.get(
         f"+{url.drivername.partition('+')[2]}"
     )
@@ -174,5 +178,5 @@ def connect_arguments(url: URL) -> dict[str, int]:
 
 
 def _reason(error: Exception) -> str:
-    """The driver's own words, without the statement and its parameters."""
+    """The driver's message, without the statement and its parameters."""
     return str(getattr(error, "orig", None) or type(error).__name__).strip().partition("\n")[0]

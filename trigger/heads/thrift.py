@@ -1,6 +1,7 @@
-"""Thrift as far as a Hive Metastore's heads need it: calls in the binary protocol, bounded in time and size.
+"""A minimal Thrift client for Hive Metastores: calls in the binary protocol, bounded in time and size.
 
-Without the `thrift` package: a Lambda carries no dependency more, and a server that trickles is cut off in time.
+It replaces the `thrift` package: a Lambda function needs no further dependency, and a slowly sending server is cut
+off in time.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 _TIMEOUT_SECONDS = 10.0
-_LARGEST_BYTES = 64 << 20
-_DEEPEST = 32
+_MAX_BYTES = 64 << 20
+_MAX_DEPTH = 32
 _CHUNK_BYTES = 1 << 16
 _STRICT = 0x8001 << 16  # version 1, in the upper half of a message's first word
 _CALL, _REPLY, _EXCEPTION = 1, 2, 3
@@ -25,22 +26,22 @@ _STOP, _BOOL, _BYTE, _DOUBLE, _I16, _I32, _I64, _STRING, _STRUCT, _MAP, _SET, _L
 _NUMBERS = {_BOOL: ">?", _BYTE: ">b", _DOUBLE: ">d", _I16: ">h", _I32: ">i", _I64: ">q"}
 _UNKNOWN_METHOD = 1
 
-Given = str | int | Sequence[str] | Sequence[int] | Mapping[int, "Given"]
+ThriftArgument = str | int | Sequence[str] | Sequence[int] | Mapping[int, "ThriftArgument"]
 """An argument: text, an i32, a list of either, or a struct by field number."""
 
-Fields = dict[int, Any]  # a struct that came: its fields are of any type
+Fields = dict[int, Any]  # a received struct; its fields have any type
 
 
 class ThriftError(Exception):
-    """No answer, or one that cannot be read."""
+    """There is no answer, or it cannot be read."""
 
 
 class UnknownMethod(Exception):
-    """The server does not know the call: it is older, or newer."""
+    """The server does not have the method: it is older or newer."""
 
 
 class CallFailed(Exception):
-    """What the server says went wrong: `number` is the exception's place among those the call declares, 0 for none."""
+    """The server reports an error. `number`: which of the method's declared exceptions; 0 for an undeclared one."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
@@ -48,37 +49,37 @@ class CallFailed(Exception):
 
 
 class Connection:
-    """An open connection; one call at a time."""
+    """An open connection; it serves one call at a time."""
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
 
-    def call(self, method: str, arguments: Mapping[int, Given]) -> object:
-        """What the call returns."""
+    def call(self, method: str, arguments: Mapping[int, ThriftArgument]) -> object:
+        """Call a method and return its result."""
         name = method.encode()
-        head = struct.pack(">II", _STRICT | _CALL, len(name)) + name + struct.pack(">i", 0)
-        end = time.monotonic() + _TIMEOUT_SECONDS
+        header = struct.pack(">II", _STRICT | _CALL, len(name)) + name + struct.pack(">i", 0)
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         try:
             self._stream.settimeout(_TIMEOUT_SECONDS)
-            self._stream.sendall(head + _encode(arguments))
-            kind, answer = _Reader(self._stream, end).message()
+            self._stream.sendall(header + _encode(arguments))
+            kind, answer = _ThriftReader(self._stream, deadline).message()
         except TimeoutError:
-            raise ThriftError(f"no whole answer within {_TIMEOUT_SECONDS:.0f} s") from None
+            raise ThriftError(f"no complete answer within {_TIMEOUT_SECONDS:.0f} s") from None
         except OSError as error:
             raise ThriftError(str(error) or type(error).__name__) from None
         if kind == _EXCEPTION and answer.get(2) == _UNKNOWN_METHOD:
             raise UnknownMethod(method)
         if kind != _REPLY:
-            raise CallFailed(0, _line(answer.get(1)))
+            raise CallFailed(0, _first_line(answer.get(1)))
         for number, value in answer.items():
             if number:
-                raise CallFailed(number, _line(value.get(1) if isinstance(value, dict) else None))
+                raise CallFailed(number, _first_line(value.get(1) if isinstance(value, dict) else None))
         return answer.get(0)
 
 
 @contextmanager
-def connected(host: str, port: int) -> Iterator[Connection]:
-    """A connection, closed after the block."""
+def open_connection(host: str, port: int) -> Iterator[Connection]:
+    """Open a connection that is closed after the block."""
     try:
         stream = socket.create_connection((host, port), _TIMEOUT_SECONDS)
     except OSError as error:
@@ -87,12 +88,12 @@ def connected(host: str, port: int) -> Iterator[Connection]:
         yield Connection(stream)
 
 
-def _line(said: object) -> str:
-    """The first line of what a server says, not too long."""
-    return str(said or "no reason given").strip().partition("\n")[0][:300]
+def _first_line(text: object) -> str:
+    """The first line of a server's message, shortened."""
+    return str(text or "no reason given").strip().partition("\n")[0][:300]
 
 
-def _encode(fields: Mapping[int, Given]) -> bytes:
+def _encode(fields: Mapping[int, ThriftArgument]) -> bytes:
     parts: list[bytes] = []
     for number, value in fields.items():
         kind, data = _encode_value(value)
@@ -100,7 +101,7 @@ def _encode(fields: Mapping[int, Given]) -> bytes:
     return b"".join([*parts, bytes([_STOP])])
 
 
-def _encode_value(value: Given) -> tuple[int, bytes]:
+def _encode_value(value: ThriftArgument) -> tuple[int, bytes]:
     if isinstance(value, str):
         data = value.encode()
         return _STRING, struct.pack(">i", len(data)) + data
@@ -113,15 +114,15 @@ def _encode_value(value: Given) -> tuple[int, bytes]:
     return _LIST, struct.pack(">bi", kind, len(encoded)) + b"".join(data for _, data in encoded)
 
 
-class _Reader:
-    """Reads one message, up to a moment and a size."""
+class _ThriftReader:
+    """Reads one message, up to a deadline and a size."""
 
-    def __init__(self, stream: socket.socket, end: float) -> None:
+    def __init__(self, stream: socket.socket, deadline: float) -> None:
         self._stream = stream
-        self._end = end
-        self._held = bytearray()
+        self._deadline = deadline
+        self._buffer = bytearray()
         self._at = 0
-        self._dropped = 0
+        self._discarded = 0
         self._readers: dict[int, Callable[[int], object]] = {
             _STRING: self._text,
             _STRUCT: self._fields,
@@ -131,41 +132,41 @@ class _Reader:
         }
 
     def message(self) -> tuple[int, Fields]:
-        """Its kind, and the struct in it."""
+        """Read the message: its kind, and its struct."""
         first = self._number(">I")
         if first & 0xFFFF0000 != _STRICT:
-            raise ThriftError("it does not speak Thrift's binary protocol")
+            raise ThriftError("the server does not use Thrift's binary protocol")
         self._text(0)
         self._number(">i")
         return first & 0xFF, self._fields(0)
 
     def _take(self, size: int) -> bytes:
-        if size < 0 or self._dropped + self._at + size > _LARGEST_BYTES:
-            raise ThriftError(f"an answer of more than {_LARGEST_BYTES >> 20} MB, or none of Thrift's")
-        while len(self._held) - self._at < size:
+        if size < 0 or self._discarded + self._at + size > _MAX_BYTES:
+            raise ThriftError(f"the answer is larger than {_MAX_BYTES >> 20} MB or not Thrift")
+        while len(self._buffer) - self._at < size:
             if self._at > _CHUNK_BYTES:
-                del self._held[: self._at]
-                self._dropped, self._at = self._dropped + self._at, 0
-            left = self._end - time.monotonic()
+                del self._buffer[: self._at]
+                self._discarded, self._at = self._discarded + self._at, 0
+            left = self._deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
             self._stream.settimeout(left)
             chunk = self._stream.recv(_CHUNK_BYTES)
             if not chunk:
                 raise ThriftError("the connection was closed")
-            self._held += chunk
-        taken = bytes(self._held[self._at : self._at + size])
+            self._buffer += chunk
+        taken = bytes(self._buffer[self._at : self._at + size])
         self._at += size
         return taken
 
-    def _number(self, layout: str) -> Any:  # noqa: ANN401 (as the layout says)
+    def _number(self, layout: str) -> Any:  # noqa: ANN401 (depends on the layout)
         return struct.unpack(layout, self._take(struct.calcsize(layout)))[0]
 
     def _value(self, kind: int, depth: int) -> object:
         if kind in _NUMBERS:
             return self._number(_NUMBERS[kind])
-        if kind not in self._readers or depth >= _DEEPEST:
-            raise ThriftError(f"its answer cannot be read: type {kind}, {depth} levels deep")
+        if kind not in self._readers or depth >= _MAX_DEPTH:
+            raise ThriftError(f"the answer cannot be read: type {kind} at depth {depth}")
         return self._readers[kind](depth + 1)
 
     def _text(self, _: int) -> str:
@@ -188,5 +189,5 @@ class _Reader:
 
 
 def _key(value: object) -> object:
-    """Of a map: some have lists for keys (a skewed table's locations), which a dict takes as text only."""
+    """A map's key. Some maps have lists as keys (a skewed table's locations); a dict needs them as text."""
     return value if isinstance(value, Hashable) else str(value)

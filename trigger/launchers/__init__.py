@@ -1,1 +1,1 @@
-"""Ways to start a worker."""
+"""Platforms that workers are started on: local processes, EMR Serverless, Kubernetes."""

@@ -1,4 +1,4 @@
-"""What EMR Serverless is asked for, and what its answers mean."""
+"""Requests to EMR Serverless, and the meaning of its job run states."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 import re
 from typing import Any
 
-from icemirror.run_request import RunRequest
-from icemirror.settings.trigger import EmrServerlessLauncher
-from icemirror.state.events import RunState
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import RunState
+from icemirror.settings.trigger import EmrServerlessLauncherSettings
 from trigger.launchers.job_arguments import JobArguments
 
 PREFIX = "spark.emr-serverless."
-_OF_TIMEOUT = 0.9
+_STOP_AFTER_SHARE = 0.9  # of the timeout
 _ENVIRONMENT = "environment"  # where the first archive is unpacked
-_SECRET = "EMR.secret@"  # noqa: S105 (how EMR is told to look a value up in Secrets Manager)
+_SECRET = "EMR.secret@"  # noqa: S105 (EMR reads the value from Secrets Manager)
 
 _STATES = {
     "SUBMITTED": RunState.QUEUED,
@@ -30,14 +30,16 @@ _STATES = {
 
 
 def run_state(state: str) -> RunState:
-    """What EMR's word for a state means to us; of a word that is new, nobody knows."""
+    """Convert EMR's state; a new state is unknown."""
     return _STATES.get(state, RunState.UNKNOWN)
 
 
-def start_job_run(settings: EmrServerlessLauncher, job: JobArguments, request: RunRequest) -> dict[str, Any]:
-    """The arguments of `StartJobRun`. The same request gives the same, since its token may be sent again."""
+def start_job_run(
+    settings: EmrServerlessLauncherSettings, job: JobArguments, request: RunRequest
+) -> dict[str, Any]:
+    """Return the arguments of `StartJobRun`. Equal requests give equal arguments, since a token may be sent again."""
     name = job.name(request.token)
-    overrides: dict[str, Any] = {  # Any: AWS' own shapes
+    overrides: dict[str, Any] = {  # Any: AWS' JSON
         "applicationConfiguration": [
             {"classification": "spark-defaults", "properties": spark_properties(settings, job)}
         ]
@@ -53,15 +55,15 @@ def start_job_run(settings: EmrServerlessLauncher, job: JobArguments, request: R
         "executionRoleArn": settings.execution_role_arn,
         "executionTimeoutMinutes": math.ceil(settings.timeout / 60),
         "mode": "BATCH",
-        "retryPolicy": {"maxAttempts": 1},  # who is launched again is for the protocol to say
+        "retryPolicy": {"maxAttempts": 1},  # the protocol decides what is launched again
         "jobDriver": {
             "sparkSubmit": {
                 "entryPoint": settings.entry_point,
-                # One that is always busy gives back what it has before EMR ends it in the middle of a slice.
+                # A busy job releases its table before EMR ends it in the middle of a slice.
                 "entryPointArguments": [
                     "--stop-after",
-                    f"{settings.timeout * _OF_TIMEOUT:.0f}",
-                    *job.of(request),
+                    f"{settings.timeout * _STOP_AFTER_SHARE:.0f}",
+                    *job.build(request),
                 ],
             }
         },
@@ -74,39 +76,39 @@ def start_job_run(settings: EmrServerlessLauncher, job: JobArguments, request: R
     }
 
 
-def _monitoring(settings: EmrServerlessLauncher) -> dict[str, Any]:
-    """Where logs go, and the key of those that EMR keeps for a month whatever is said."""
-    found: dict[str, Any] = {}
+def _monitoring(settings: EmrServerlessLauncherSettings) -> dict[str, Any]:
+    """Where logs are written, and the key of the logs that EMR always keeps for a month."""
+    monitoring: dict[str, Any] = {}
     if settings.log_uri is not None:
-        found["s3MonitoringConfiguration"] = {"logUri": settings.log_uri}
+        monitoring["s3MonitoringConfiguration"] = {"logUri": settings.log_uri}
     if settings.log_key_arn is not None:
-        found["managedPersistenceMonitoringConfiguration"] = {"encryptionKeyArn": settings.log_key_arn}
-    return found
+        monitoring["managedPersistenceMonitoringConfiguration"] = {"encryptionKeyArn": settings.log_key_arn}
+    return monitoring
 
 
 def _tag(text: str) -> str:
-    """The text with the letters that AWS allows in a tag."""
+    """Replace the characters that AWS does not allow in a tag."""
     return re.sub(r"[^A-Za-z0-9 _.:/=+@-]", "_", text)[:256]
 
 
-def spark_properties(settings: EmrServerlessLauncher, job: JobArguments) -> dict[str, str]:
-    """What Spark must know before the job runs; the job sets the rest of `job.spark` by itself."""
+def spark_properties(settings: EmrServerlessLauncherSettings, job: JobArguments) -> dict[str, str]:
+    """Return the properties that Spark needs before the job runs; the job sets the rest of `job.spark`."""
     properties = dict(job.spark_at_start)
     if settings.archives:
-        first, *others = settings.archives
-        named = first if "#" in first else f"{first}#{_ENVIRONMENT}"
-        properties |= {"spark.archives": ",".join((named, *others))}
-        properties |= _run_by(f"./{named.rpartition('#')[2]}/bin/python")
-    else:  # what a custom image says of it in its own environment does not reach Spark
-        properties = _run_by(settings.python) | properties
+        first, *rest = settings.archives
+        environment = first if "#" in first else f"{first}#{_ENVIRONMENT}"
+        properties |= {"spark.archives": ",".join((environment, *rest))}
+        properties |= _python_properties(f"./{environment.rpartition('#')[2]}/bin/python")
+    else:  # Spark does not see the variables of a custom image
+        properties = _python_properties(settings.python) | properties
     secrets = {
         f"{PREFIX}driverEnv.{variable}": f"{_SECRET}{secret}" for variable, secret in settings.secrets.items()
     }
     return properties | secrets
 
 
-def _run_by(python: str) -> dict[str, str]:
-    """The properties that let this Python run driver and executors."""
+def _python_properties(python: str) -> dict[str, str]:
+    """The properties that make this Python run driver and executors."""
     return {
         f"{PREFIX}driverEnv.PYSPARK_DRIVER_PYTHON": python,
         f"{PREFIX}driverEnv.PYSPARK_PYTHON": python,
@@ -114,8 +116,8 @@ def _run_by(python: str) -> dict[str, str]:
     }
 
 
-def log_of(settings: EmrServerlessLauncher, run_id: str) -> str:
-    """Where the driver's output is, once the job has ended."""
+def log_location(settings: EmrServerlessLauncherSettings, run_id: str) -> str:
+    """Return where the driver's output is after the job has ended."""
     if settings.log_uri is None:
         return f"job run {run_id} of the EMR Serverless application {settings.application_id}"
     folder = f"{settings.log_uri.rstrip('/')}/applications/{settings.application_id}/jobs/{run_id}"

@@ -1,38 +1,54 @@
-"""What every platform tells a job: its request, the configuration, and the name of its run."""
+"""The arguments of a job on every platform: its request, the configuration, and the name of its run."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from icemirror.run_request import RunRequest
+from icemirror.config_file.job_config import config_for_job
+from icemirror.config_file.packing import pack_arguments
+from icemirror.processes.run_request import RunRequest
 from icemirror.settings import Settings
-from icemirror.settings.for_job import for_job, pack
 from icemirror.settings.masking import mask_properties
-from icemirror.spark_properties import AT_START
+from icemirror.settings.model import LAUNCH_PROPERTIES
 from icemirror.telemetry.logs import get_log
-from trigger.launchers.run_names import name_run
 
-# Platforms make room for executors by these.
-_OF_PLATFORMS = ("spark.executor.", "spark.dynamicAllocation.")
+_GROUP_CHARACTERS = 16
+_HASH_CHARACTERS = 6
+# Platforms size executors by these.
+_PLATFORM_PREFIXES = ("spark.executor.", "spark.dynamicAllocation.")
 
 log = get_log(__name__)
 
 
+def name_run(token: str, deployment: str) -> str:
+    """Return `icemirror-<group>-<slot>-<gen>-<hash>`: at most 50 characters, valid as Kubernetes and AWS names.
+
+    A token always gets the same name. The hash distinguishes groups that are equal when shortened, and deployments
+    that share a platform.
+    """
+    group, slot, gen = token.rsplit("-", 2)
+    short = re.sub(r"[^a-z0-9]+", "-", group.lower())[:_GROUP_CHARACTERS].strip("-") or "x"
+    digest = hashlib.sha256(f"{deployment}\n{token}".encode()).hexdigest()[:_HASH_CHARACTERS]
+    return f"icemirror-{short}-{slot}-{gen}-{digest}"
+
+
 @dataclass(frozen=True)
 class JobArguments:
-    """The same for all jobs of a trigger: no secret is in here."""
+    """The part that all jobs of a trigger share. It contains no secret."""
 
     deployment: str
     config: tuple[str, ...]
     spark_at_start: Mapping[str, str]
 
     def name(self, token: str) -> str:
-        """The run's name on the platform."""
+        """Return the run's name on the platform."""
         return name_run(token, self.deployment)
 
-    def of(self, request: RunRequest) -> list[str]:
-        """The arguments of `icemirror_job.py`."""
+    def build(self, request: RunRequest) -> list[str]:
+        """Return the arguments of `icemirror_job.py`."""
         return [
             "--request",
             request.model_dump_json(),
@@ -44,22 +60,24 @@ class JobArguments:
 
 
 def job_arguments(
-    settings: Settings, environ: Mapping[str, str], given: Collection[str], own_prefix: str
+    settings: Settings, environ: Mapping[str, str], provided: Collection[str], platform_prefix: str
 ) -> JobArguments:
-    """The arguments for these settings.
+    """Return the arguments for these settings.
 
-    `given` are the environment variables that the launcher gives to jobs; properties of Spark with `own_prefix` are
-    for the platform, which reads them before the job runs.
+    `provided` are the environment variables that the launcher sets for jobs. Spark properties with `platform_prefix`
+    are for the platform, which reads them before the job runs.
     """
-    sent = for_job(settings, environ)
-    if missing := sorted(sent.variables - set(given)):
+    config = config_for_job(settings, environ)
+    if missing := sorted(config.variables - set(provided)):
         log.warning(
-            "jobs need environment variables that trigger.launcher.secrets does not give; "
-            "the image or the platform has to",
+            "jobs need environment variables that trigger.launcher.secrets does not set; "
+            "set them in the image or on the platform",
             variables=missing,
         )
     spark = settings.job.spark
-    shown = {name for name, value in mask_properties(spark).items() if value == spark[name]}
-    first = (*AT_START, *_OF_PLATFORMS, own_prefix)
-    at_start = {name: spark[name] for name in sorted(shown) if name.startswith(first)}
-    return JobArguments(f"{settings.project_ref}/{settings.environment}", pack(sent.text), at_start)
+    public = {name for name, value in mask_properties(spark).items() if value == spark[name]}
+    prefixes = (*LAUNCH_PROPERTIES, *_PLATFORM_PREFIXES, platform_prefix)
+    at_start = {name: spark[name] for name in sorted(public) if name.startswith(prefixes)}
+    return JobArguments(
+        f"{settings.project_ref}/{settings.environment}", pack_arguments(config.text), at_start
+    )

@@ -1,27 +1,27 @@
-"""What a launcher can do, whatever it starts workers on."""
+"""The protocol of launchers, whichever platform they start workers on."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from icemirror.run_request import RunRequest
-from icemirror.state.events import RunState
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import RunState
 
 
 class Launcher(Protocol):
-    """Starts workers. A token is launched once, however often it is asked for."""
+    """Starts workers. A token is launched at most once, even if the launch is repeated."""
 
     def launch(self, request: RunRequest) -> str:
-        """Starts a worker for the request's token, or finds the one that was started; its run id."""
+        """Start a worker for the request's token, or find the one that was started; return its run id."""
 
     def find(self, token: str) -> str | None:
-        """The run that was started for a token, if one was."""
+        """Return the run that was started for a token, if there is one."""
 
     def poll(self, run_id: str) -> RunState:
-        """How a run is. One that was never heard of is gone."""
+        """Return the state of a run. An unknown run has ended."""
 
-    def log_of(self, run_id: str) -> str:
-        """Where a person finds what a run wrote; empty where that is not known."""
+    def log_location(self, run_id: str) -> str:
+        """Return where to find the output of a run; empty if unknown."""
 
     def cancel(self, run_id: str) -> None:
-        """Ends a run that hangs; nothing happens if it is gone."""
+        """Cancel a run that hangs; do nothing if it has ended."""

@@ -1,7 +1,7 @@
 """Workers as processes on this machine, which outlive the trigger that started them.
 
-runs/<token>.run      the run id: which process was started for the token
-logs/<token>.log      what it writes
+runs/<token>.run      the run id: the process that was started for the token
+logs/<token>.log      its output
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from icemirror.crash import reach
 from icemirror.errors import Invalid, Transient
-from icemirror.local_process import identify, is_alive
-from icemirror.run_request import RunRequest
-from icemirror.safe_path import keep_off_working_directory
-from icemirror.state.events import RunState
+from icemirror.processes.crash_points import reach
+from icemirror.processes.process_identity import identify, is_alive
+from icemirror.processes.python_path import exclude_working_directory
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import RunState
 
-_MOST_KEPT = 50
-_LONGEST_LOG_BYTES = 64 << 20
-_SHORTEN_SECONDS = 60.0
-_PASSES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO)
+_MAX_RUNS_KEPT = 50
+_MAX_LOG_BYTES = 64 << 20
+_ROTATE_SECONDS = 60.0
+_TRANSIENT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO)
 _WORKER = (sys.executable, "-m", "spark_job")
 
 
 class LocalLauncher:
-    """Starts `python -m spark_job --request …` in a session of its own, so that nothing here can end it."""
+    """Starts `python -m spark_job --request …` in a new session, so that it survives the trigger."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str], worker: Sequence[str] = _WORKER) -> None:
         self._runs, self._logs = folder / "runs", folder / "logs"
         self._environ, self._worker = environ, worker
         self._children: list[subprocess.Popen[bytes]] = []
-        self._shorten_at = 0.0
+        self._rotate_at = 0.0
 
     def launch(self, request: RunRequest) -> str:
-        """Starts the worker, or finds the process that was started for its token.
+        """Start the worker, or find the process that was started for its token.
 
-        A crash between start and record leaves a process that nobody knows; the next launch starts a second one.
-        The protocol lets only one of the two take the slot.
+        A crash between start and record leaves an unrecorded process; the next launch starts a second one. The
+        protocol lets only one of the two take the slot.
         """
         try:
             return self._launch(request)
@@ -54,45 +54,45 @@ class LocalLauncher:
 
     def _launch(self, request: RunRequest) -> str:
         record = self._record(request.token)
-        with self._alone():
+        with self._launch_lock():
             if (known := self.find(request.token)) is not None:
                 return known
-            self._forget_old()
+            self._delete_old_runs()
             reach("spawn")
             process = self._spawn(request)
             reach("spawned")
             self._children.append(process)
             run_id = identify(process.pid) or f"{process.pid}@gone"
-            fresh = record.with_suffix(".new")
-            fresh.write_text(run_id)
-            fresh.replace(record)
+            new = record.with_suffix(".new")
+            new.write_text(run_id)
+            new.replace(record)
         return run_id
 
     def find(self, token: str) -> str | None:
-        """The process that was started for the token, if one was."""
+        """Return the process that was started for the token, if there is one."""
         try:
             return self._record(token).read_text()
         except FileNotFoundError:
             return None
 
     def poll(self, run_id: str) -> RunState:
-        """Is the process still there?"""
-        self._shorten_logs()
+        """Return whether the process still runs."""
+        self._rotate_logs()
         self._children = [child for child in self._children if child.poll() is None]
         return RunState.RUNNING if is_alive(run_id) else RunState.GONE
 
     def cancel(self, run_id: str) -> None:
-        """Ends the worker and what it started, at once: one that hangs would not hear a request."""
+        """Kill the worker and its children: a worker that hangs would not react to a request."""
         if is_alive(run_id):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(int(run_id.partition("@")[0]), signal.SIGKILL)
 
     def log_path(self, token: str) -> Path:
-        """The file with the output of a token's run."""
+        """Return the file with the output of a token's run."""
         return self._logs / f"{token}.log"
 
-    def log_of(self, run_id: str) -> str:
-        """The log file of the process, by the record of its launch."""
+    def log_location(self, run_id: str) -> str:
+        """Return the log file of the process, found by the record of its launch."""
         for record in self._runs.glob("*.run"):
             with suppress(OSError):
                 if record.read_text() == run_id:
@@ -104,7 +104,7 @@ class LocalLauncher:
 
     def _spawn(self, request: RunRequest) -> subprocess.Popen[bytes]:
         environ = dict(self._environ)
-        keep_off_working_directory(environ)
+        exclude_working_directory(environ)
         with self.log_path(request.token).open("ab") as log:
             return subprocess.Popen(
                 [*self._worker, "--request", request.model_dump_json()],
@@ -116,43 +116,43 @@ class LocalLauncher:
             )
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Two triggers on one machine launch one after the other."""
+    def _launch_lock(self) -> Iterator[None]:
+        """Let two triggers on one machine launch one after the other."""
         try:
             for folder in (self._runs, self._logs):
                 folder.mkdir(parents=True, exist_ok=True)
             lock = (self._runs / ".lock").open("w")
         except OSError as error:
-            if error.errno in _PASSES:
+            if error.errno in _TRANSIENT_ERRORS:
                 raise
             raise Invalid(
-                f"{self._runs}: cannot be written: {error}. Give trigger.state another path."
+                f"the folder of runs cannot be written; give trigger.state another path: {error}"
             ) from error
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _forget_old(self) -> None:
-        """Keeps the latest runs, and the logs of as many."""
+    def _delete_old_runs(self) -> None:
+        """Keep the latest runs and as many logs."""
         for folder, kind in ((self._runs, "*.run"), (self._logs, "*.log*")):
-            for file in sorted(folder.glob(kind), key=_written_at, reverse=True)[_MOST_KEPT:]:
+            for file in sorted(folder.glob(kind), key=_modified_at, reverse=True)[_MAX_RUNS_KEPT:]:
                 if folder == self._logs or not is_alive(file.read_text()):
                     file.unlink(missing_ok=True)
 
-    def _shorten_logs(self) -> None:
-        """A worker that never rests writes for ever: what is too long is set aside, over what was before.
+    def _rotate_logs(self) -> None:
+        """Rotate long logs, since a busy worker may write for ever; one old log is kept.
 
-        The worker goes on writing at the end of the same, emptied file. What it writes in between is lost.
+        The worker continues to write to the same, truncated file. What it writes in between is lost.
         """
-        if time.monotonic() < self._shorten_at:
+        if time.monotonic() < self._rotate_at:
             return
-        self._shorten_at = time.monotonic() + _SHORTEN_SECONDS
+        self._rotate_at = time.monotonic() + _ROTATE_SECONDS
         for log in self._logs.glob("*.log"):
             with suppress(OSError):
-                if log.stat().st_size > _LONGEST_LOG_BYTES:
+                if log.stat().st_size > _MAX_LOG_BYTES:
                     shutil.copyfile(log, log.with_suffix(".log.1"))
                     os.truncate(log, 0)
 
 
-def _written_at(file: Path) -> float:
+def _modified_at(file: Path) -> float:
     return file.stat().st_mtime

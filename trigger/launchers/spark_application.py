@@ -1,21 +1,21 @@
-"""A run as a `SparkApplication`, of the Kubeflow operator or of Apache's, and what its status means."""
+"""A run as a `SparkApplication` of the Kubeflow or Apache operator, and the meaning of its status."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from icemirror.run_request import RunRequest
-from icemirror.settings.trigger import KubernetesLauncher
-from icemirror.state.events import RunState
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import RunState
+from icemirror.settings.trigger import KubernetesLauncherSettings
 from trigger.launchers.job_arguments import JobArguments
 
 PREFIX = "spark.kubernetes."
 APACHE = "spark.apache.org"
-Object = dict[str, Any]  # Any: Kubernetes' own shapes
+Object = dict[str, Any]  # Any: Kubernetes' JSON
 
-_SPARK_VERSION = "4.0.0"  # the operators ask for one; the image decides
-_JOB_USER = 10001  # of our image
+_SPARK_VERSION = "4.0.0"  # the operators require one; the image decides
+_JOB_USER = 10001  # the user of our image
 _SECURITY: Object = {
     "runAsNonRoot": True,
     "runAsUser": _JOB_USER,
@@ -36,7 +36,7 @@ _KUBEFLOW_STATES = {
     "FAILING": RunState.GONE,
     "FAILED": RunState.GONE,
     "SUBMISSION_FAILED": RunState.GONE,
-    "SUSPENDING": RunState.GONE,  # by hand: its pods are deleted
+    "SUSPENDING": RunState.GONE,  # by a user: its pods are deleted
     "SUSPENDED": RunState.GONE,
 }
 _APACHE_STATES = {
@@ -62,10 +62,10 @@ _APACHE_STATES = {
 }
 
 
-def spark_application(settings: KubernetesLauncher, job: JobArguments, request: RunRequest) -> Object:
-    """The object to create: ours, with the template over it, and again what must not be changed."""
+def spark_application(settings: KubernetesLauncherSettings, job: JobArguments, request: RunRequest) -> Object:
+    """Return the object to create: our defaults, then the template, then the fields that must not change."""
     name = job.name(request.token)
-    mine: Object = {
+    defaults: Object = {
         "apiVersion": settings.api_version,
         "kind": "SparkApplication",
         "metadata": {"name": name, "namespace": settings.namespace, "labels": _labels(job, request)},
@@ -73,8 +73,8 @@ def spark_application(settings: KubernetesLauncher, job: JobArguments, request: 
         if _is_apache(settings)
         else _kubeflow(settings, job, request),
     }
-    # Who is launched again is for the protocol to say.
-    never = (
+    # The protocol decides what is launched again.
+    no_restart = (
         {"applicationTolerations": {"restartConfig": {"restartPolicy": "Never"}}}
         if _is_apache(settings)
         else {"restartPolicy": {"type": "Never"}}
@@ -83,27 +83,27 @@ def spark_application(settings: KubernetesLauncher, job: JobArguments, request: 
         "apiVersion": settings.api_version,
         "kind": "SparkApplication",
         "metadata": {"name": name, "namespace": settings.namespace},
-        "spec": never,
+        "spec": no_restart,
     }
-    return merge(merge(mine, settings.template), fixed)
+    return merge(merge(defaults, settings.template), fixed)
 
 
 def merge(base: Object, over: Mapping[str, Any]) -> Object:
-    """Mappings are joined at every depth; anything else in `over` takes the place of what was there. None removes."""
+    """Merge mappings at every depth; other values of `over` replace those of `base`, and None removes them."""
     merged = dict(base)
     for key, value in over.items():
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping):
-            below = merged.get(key)
-            merged[key] = merge(below if isinstance(below, dict) else {}, value)
+            nested = merged.get(key)
+            merged[key] = merge(nested if isinstance(nested, dict) else {}, value)
         else:
             merged[key] = value
     return merged
 
 
 def run_state(application: Mapping[str, Any]) -> RunState:
-    """How the operator says the run is. Of a word that is new, nobody knows."""
+    """Convert the operator's state; a new state is unknown."""
     status = application.get("status") or {}
     if str(application.get("apiVersion", "")).startswith(f"{APACHE}/"):
         summary = (status.get("currentState") or {}).get("currentStateSummary") or ""
@@ -112,7 +112,7 @@ def run_state(application: Mapping[str, Any]) -> RunState:
     return _KUBEFLOW_STATES.get(state, RunState.UNKNOWN)
 
 
-def _is_apache(settings: KubernetesLauncher) -> bool:
+def _is_apache(settings: KubernetesLauncherSettings) -> bool:
     return settings.api_version.startswith(f"{APACHE}/")
 
 
@@ -125,16 +125,16 @@ def _labels(job: JobArguments, request: RunRequest) -> dict[str, str]:
     }
 
 
-def _spark_conf(settings: KubernetesLauncher, job: JobArguments) -> dict[str, str]:
-    """Secrets by Spark's own property: it works with either operator, and without an admission webhook."""
+def _spark_conf(settings: KubernetesLauncherSettings, job: JobArguments) -> dict[str, str]:
+    """The Spark properties. Secrets use Spark's property: it needs no operator support and no webhook."""
     secrets = {
-        f"{PREFIX}driver.secretKeyRef.{variable}": place.replace("/", ":")
-        for variable, place in settings.secrets.items()
+        f"{PREFIX}driver.secretKeyRef.{variable}": reference.replace("/", ":")
+        for variable, reference in settings.secrets.items()
     }
     return {**job.spark_at_start, **secrets}
 
 
-def _kubeflow(settings: KubernetesLauncher, job: JobArguments, request: RunRequest) -> Object:
+def _kubeflow(settings: KubernetesLauncherSettings, job: JobArguments, request: RunRequest) -> Object:
     labels = _labels(job, request)
     return {
         "type": "Python",
@@ -143,7 +143,7 @@ def _kubeflow(settings: KubernetesLauncher, job: JobArguments, request: RunReque
         "sparkVersion": _SPARK_VERSION,
         "image": settings.image,
         "mainApplicationFile": settings.entry_point,
-        "arguments": job.of(request),
+        "arguments": job.build(request),
         "sparkConf": _spark_conf(settings, job),
         "timeToLiveSeconds": int(settings.keep),
         "driver": {
@@ -155,11 +155,11 @@ def _kubeflow(settings: KubernetesLauncher, job: JobArguments, request: RunReque
     }
 
 
-def _apache(settings: KubernetesLauncher, job: JobArguments, request: RunRequest) -> Object:
+def _apache(settings: KubernetesLauncherSettings, job: JobArguments, request: RunRequest) -> Object:
     labels = _labels(job, request)
     return {
         "pyFiles": settings.entry_point,
-        "driverArgs": job.of(request),
+        "driverArgs": job.build(request),
         "runtimeVersions": {"sparkVersion": _SPARK_VERSION},
         "sparkConf": {
             f"{PREFIX}authenticate.driver.serviceAccountName": settings.service_account,
@@ -173,11 +173,11 @@ def _apache(settings: KubernetesLauncher, job: JobArguments, request: RunRequest
 
 
 def _apache_pod(worker: str, labels: Object) -> Object:
-    """What Spark makes a pod from: a namespace of restricted pods asks for some of it in each container."""
-    of_pod = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile")
+    """The pod template. A namespace with restricted pods requires some security fields in each container."""
+    pod_fields = ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile")
     container = {
-        "name": f"spark-kubernetes-{worker}",  # Spark's own, for its first
-        "securityContext": {key: value for key, value in _SECURITY.items() if key not in of_pod},
+        "name": f"spark-kubernetes-{worker}",  # the name that Spark gives its first container
+        "securityContext": {key: value for key, value in _SECURITY.items() if key not in pod_fields},
     }
-    spec = {"securityContext": {key: _SECURITY[key] for key in of_pod}, "containers": [container]}
+    spec = {"securityContext": {key: _SECURITY[key] for key in pod_fields}, "containers": [container]}
     return {"podTemplateSpec": {"metadata": {"labels": labels}, "spec": spec}}

@@ -1,1 +1,1 @@
-"""Where `serve` hears of commits: Kafka, SQS, HTTP."""
+"""Where `serve` receives events: Kafka, SQS, HTTP."""

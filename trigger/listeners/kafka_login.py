@@ -1,4 +1,4 @@
-"""How to reach the brokers of a configuration: TLS, SASL, and AWS's own credentials for MSK."""
+"""Connections to Kafka brokers: TLS, SASL, and AWS credentials for MSK."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from icemirror.settings.trigger import KafkaSource
 _TOKEN_SECONDS = 900
 
 
-def connection(source: KafkaSource, folder: Path) -> dict[str, Any]:
-    """aiokafka's arguments; they are of any type. Relative paths start at `folder`."""
-    given: dict[str, Any] = {
+def connection_arguments(source: KafkaSource, folder: Path) -> dict[str, Any]:
+    """Return aiokafka's arguments, which have any type. Relative paths start at `folder`."""
+    arguments: dict[str, Any] = {
         "bootstrap_servers": list(source.bootstrap_servers),
         "security_protocol": source.security_protocol,
     }
     if source.security_protocol.endswith("SSL"):
-        given["ssl_context"] = _tls(source, folder)
+        arguments["ssl_context"] = _tls(source, folder)
     match source.sasl_mechanism:
         case None:
-            return given
+            return arguments
         case "AWS_MSK_IAM":
             return {
-                **given,
+                **arguments,
                 "sasl_mechanism": "OAUTHBEARER",
                 "sasl_oauth_token_provider": MskTokens(_region(source)),
             }
         case mechanism:
             password = source.password.get_secret_value() if source.password else None
             login = {"sasl_plain_username": source.username, "sasl_plain_password": password}
-            return {**given, "sasl_mechanism": mechanism, **login}
+            return {**arguments, "sasl_mechanism": mechanism, **login}
 
 
 def _tls(source: KafkaSource, folder: Path) -> ssl.SSLContext:
@@ -54,23 +54,23 @@ def _region(source: KafkaSource) -> str:
 
     region = source.region or boto3.session.Session().region_name
     if not region:
-        raise BadConfig("trigger.sources.kafka.region: missing, and the environment has none")
+        raise BadConfig("trigger.sources.kafka.region: missing, and not set in the environment")
     return str(region)
 
 
 class MskTokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """Tokens for MSK: a signed request to connect, which the brokers check with AWS."""
+    """Provides tokens for MSK: a signed connect request, which the brokers verify with AWS."""
 
     def __init__(self, region: str) -> None:
         self._region = region
 
     async def token(self) -> str:
-        """A fresh token, by the credentials that the environment gives now."""
+        """Return a new token, signed with the current credentials of the environment."""
         return await asyncio.to_thread(msk_token, self._region)
 
 
 def msk_token(region: str) -> str:
-    """The signed address of `kafka-cluster:Connect`, in base64 for addresses, without padding."""
+    """Return the signed URL of `kafka-cluster:Connect` in URL-safe base64 without padding."""
     import boto3
     from botocore.auth import SigV4QueryAuth
     from botocore.awsrequest import AWSRequest

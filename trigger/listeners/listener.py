@@ -1,4 +1,4 @@
-"""What a listener does, whatever it listens to."""
+"""What all listeners share: the protocol, the sink for their events, retries."""
 
 from __future__ import annotations
 
@@ -10,64 +10,64 @@ from typing import Protocol
 
 from icemirror.errors import IcemirrorError, Transient
 from icemirror.telemetry.logs import get_log
-from trigger.intake import Intake, Outcome
-from trigger.sources.refused import Refused
+from trigger.dispatch.ingest import Ingest, Outcome
+from trigger.sources.refusal import EventRefused
 
-_LONGEST_PAUSE_SECONDS = 30.0
+_MAX_BACKOFF_SECONDS = 30.0
 
 log = get_log(__name__)
 
 
 class Listener(Protocol):
-    """Hears events until it is told to stop; what it has heard by then it still stores and acknowledges."""
+    """Receives events until it is stopped. What it received by then is still stored and acknowledged."""
 
     name: str
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Listens. Comes back from what passes by itself; raises what needs a person."""
+        """Listen. Retry transient failures; raise errors that require action."""
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Takes what a listener has heard, off the event loop, and wakes whoever launches."""
+class EventSink:
+    """Ingests a listener's events off the event loop, and wakes the rounds."""
 
-    intake: Intake
+    ingest: Ingest
     wake: Callable[[], None]
     beat: Callable[[str, bool, str], None]
 
-    async def take(self, source: str, bodies: Sequence[bytes]) -> list[Outcome]:
-        """What became of each event; when this returns it is stored. A letter that cannot be kept is `Transient`."""
-        outcomes = await asyncio.to_thread(self._take, source, bodies)
+    async def accept(self, source: str, bodies: Sequence[bytes]) -> list[Outcome]:
+        """Return the outcome of each event, when it is stored. A dead letter that cannot be kept is `Transient`."""
+        outcomes = await asyncio.to_thread(self._accept, source, bodies)
         self.wake()
         return outcomes
 
-    def _take(self, source: str, bodies: Sequence[bytes]) -> list[Outcome]:
-        outcomes = self.intake.take(bodies)
+    def _accept(self, source: str, bodies: Sequence[bytes]) -> list[Outcome]:
+        outcomes = self.ingest.accept(bodies)
         for at, outcome in enumerate(outcomes):
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, EventRefused):
                 try:
-                    self.intake.bury(source, bodies[at], outcome)
+                    self.ingest.keep_dead_letter(source, bodies[at], outcome)
                 except Transient as error:
                     outcomes[at] = error
         return outcomes
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:
-    """Waits, but not when it is told to stop."""
+    """Wait this long, or until the listener is stopped."""
     with suppress(TimeoutError):
         await asyncio.wait_for(stop.wait(), seconds)
 
 
-def backoff(failures: int) -> float:
-    """Seconds to wait after the n-th failure in a row."""
-    return min(0.5 * 2.0 ** min(failures, 10), _LONGEST_PAUSE_SECONDS)
+def backoff_seconds(failures: int) -> float:
+    """Return how long to wait after the n-th failure in a row."""
+    return min(0.5 * 2.0 ** min(failures, 10), _MAX_BACKOFF_SECONDS)
 
 
-def reason_of(error: Exception) -> str:
-    """What to say of a failure."""
+def describe_failure(error: Exception) -> str:
+    """Return the message of a failure, with its type unless it is one of ours."""
     return str(error) if isinstance(error, IcemirrorError) else f"{type(error).__name__}: {error}"
 
 
-def say_failed(name: str, error: Exception) -> None:
-    """A listener goes on after a while; a person may want to know."""
-    log.warning("listening failed, trying again", listener=name, reason=reason_of(error))
+def log_listener_failure(name: str, error: Exception) -> None:
+    """Log a failure that is retried."""
+    log.warning("listening failed, trying again", listener=name, reason=describe_failure(error))

@@ -1,4 +1,4 @@
-"""Notifications from an SQS queue, by long polls. A message is deleted when its notice is stored."""
+"""Notifications of an SQS queue, by long polling. A message is deleted when its notice is stored."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from icemirror.aws_refusals import code_of, is_refused, making_client
+from icemirror.aws_errors import aws_error_code, creating_client, is_refused
 from icemirror.errors import BadConfig, Invalid, Transient
 from icemirror.settings.trigger import SqsSource
-from trigger.listeners.listener import Desk, backoff, pause, reason_of, say_failed
+from trigger.listeners.listener import (
+    EventSink,
+    backoff_seconds,
+    describe_failure,
+    log_listener_failure,
+    pause,
+)
 
 _WAIT_SECONDS = 5  # also how long a stop may take
 _BATCH = 10
 _NO_QUEUE = ("NonExistentQueue", "QueueDoesNotExist")
 
-Message = Mapping[str, Any]  # of boto3's making
+Message = Mapping[str, Any]  # created by boto3
 
 
 class SqsListener:
@@ -23,12 +29,12 @@ class SqsListener:
 
     name = "sqs"
 
-    def __init__(self, source: SqsSource, desk: Desk, client: Any = None) -> None:  # noqa: ANN401 (as above)
-        self._url, self._desk = source.queue_url, desk
+    def __init__(self, source: SqsSource, sink: EventSink, client: Any = None) -> None:  # noqa: ANN401 (as above)
+        self._url, self._sink = source.queue_url, sink
         self._client = client or _open_client(source)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Polls; where SQS is away, tries again."""
+        """Poll the queue; retry while SQS is unreachable."""
         failures = 0
         while not stop.is_set():
             try:
@@ -37,15 +43,15 @@ class SqsListener:
             except Invalid:
                 raise  # the state itself cannot be used
             except Exception as error:
-                code = code_of(error)
+                code = aws_error_code(error)
                 if is_refused(error) or any(word in code for word in _NO_QUEUE):
                     raise BadConfig(
                         f"trigger.sources.sqs: {code or error}: check queue_url and the permissions"
                     ) from error
-                self._desk.beat(self.name, False, reason_of(error))
-                say_failed(self.name, error)
+                self._sink.beat(self.name, False, describe_failure(error))
+                log_listener_failure(self.name, error)
                 failures += 1
-                await pause(stop, backoff(failures))
+                await pause(stop, backoff_seconds(failures))
 
     async def _poll(self) -> None:
         answer = await asyncio.to_thread(
@@ -54,15 +60,15 @@ class SqsListener:
             MaxNumberOfMessages=_BATCH,
             WaitTimeSeconds=_WAIT_SECONDS,
         )
-        self._desk.beat(self.name, True, "")
+        self._sink.beat(self.name, True, "")
         messages: Sequence[Message] = answer.get("Messages", [])
         if messages:
             bodies = [str(message["Body"]).encode("utf-8", "surrogatepass") for message in messages]
-            outcomes = await self._desk.take(self.name, bodies)
-            # What could not be stored comes again when it is visible again.
+            outcomes = await self._sink.accept(self.name, bodies)
+            # A message that could not be stored is delivered again when it becomes visible.
             pairs = zip(messages, outcomes, strict=True)
             await self._delete([message for message, outcome in pairs if not isinstance(outcome, Transient)])
-            # Without a pause a deep queue would be gone through, and each message counted as delivered, for nothing.
+            # Without a pause, every message of a deep queue would be received, and counted as received, in vain.
             if failed := [outcome for outcome in outcomes if isinstance(outcome, Transient)]:
                 raise failed[0]
 
@@ -80,11 +86,11 @@ def _open_client(source: SqsSource) -> Any:  # noqa: ANN401 (as above)
         from botocore.config import Config
     except ModuleNotFoundError:
         raise BadConfig("trigger.sources.sqs needs boto3: pip install 'icemirror[aws]'") from None
-    # One that does not answer is found out soon, and does not keep a stop waiting.
+    # Short timeouts: an unreachable service is detected soon and does not delay a stop.
     limits = Config(
         connect_timeout=3,
         read_timeout=_WAIT_SECONDS + 5,
         retries={"total_max_attempts": 1, "mode": "standard"},
     )
-    with making_client("trigger.sources.sqs", "region"):
+    with creating_client("trigger.sources.sqs", "region"):
         return boto3.client("sqs", region_name=source.region, endpoint_url=source.endpoint, config=limits)

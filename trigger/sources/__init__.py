@@ -1,1 +1,1 @@
-"""What the outside world says about changelogs and runs, one module per source."""
+"""Event formats: parse what catalogs, storage and platforms send, and return hints."""

@@ -1,25 +1,25 @@
-"""What an event can tell, whatever its source: that something happened at a place, to a table, or to a run."""
+"""Hints: what an event reports, independent of its source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trigger.sources.place import Place
+from trigger.sources.object_location import ObjectLocation
 
 
 @dataclass(frozen=True, slots=True)
 class LocationHint:
-    """A metadata file was written here: look at the table whose metadata are kept in that folder."""
+    """A metadata file was written here; the table that keeps its metadata in that folder may have moved."""
 
-    place: Place
+    location: ObjectLocation
 
 
 @dataclass(frozen=True, slots=True)
 class NameHint:
     """The table of this name changed.
 
-    `qualified`: the sender may have put its own name for the catalog before it. `or_mirror`: it may be the mirror's
-    name, as people call the table. In other events a mirror's name tells of our own commits.
+    `qualified`: the name may start with the sender's name of the catalog. `or_mirror`: the name may be the mirror's,
+    as users call the table. In other events a mirror's name only reports our own commits.
     """
 
     levels: tuple[str, ...]
@@ -29,7 +29,7 @@ class NameHint:
 
 @dataclass(frozen=True, slots=True)
 class RunHint:
-    """A run may have changed its state. Which state is asked of the launcher, not taken from the event."""
+    """A run may have changed its state. The launcher is asked for the state; the event is not trusted."""
 
     run_id: str
 

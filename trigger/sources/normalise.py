@@ -1,106 +1,121 @@
-"""From an event to hints: which source it is of shows in its shape."""
+"""From an event body to hints. The source is detected from the JSON's shape."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated
 
-from trigger.sources.body import Document, read_body
-from trigger.sources.commit_report import read_report
-from trigger.sources.emr_serverless import read_emr_event
-from trigger.sources.generic import KEYS, read_notice
-from trigger.sources.glue import read_glue_event
-from trigger.sources.hints import Hint
-from trigger.sources.lakekeeper import is_lakekeeper, read_lakekeeper_event
-from trigger.sources.nessie import is_nessie, read_nessie_event
-from trigger.sources.polaris import TYPE_PREFIX, read_polaris_event
-from trigger.sources.refused import Reason, Refused
-from trigger.sources.s3_eventbridge import read_s3_event
-from trigger.sources.s3_notification import read_s3_notification
-from trigger.sources.s3_tables import read_s3_tables_event
-from trigger.sources.spark_application import KIND, read_spark_application
+from pydantic import Field
 
-_BINARY = "ce_"
-_OF_EVENTBRIDGE: Mapping[str, Callable[[Document], tuple[Hint, ...]]] = {
+from trigger.sources.aws import (
+    read_glue_event,
+    read_s3_event,
+    read_s3_notification,
+    read_s3_tables_event,
+)
+from trigger.sources.catalogs import (
+    POLARIS_PREFIX,
+    is_lakekeeper_event,
+    is_nessie_event,
+    read_lakekeeper_event,
+    read_nessie_event,
+    read_polaris_event,
+    read_report,
+)
+from trigger.sources.event_json import (
+    MAX_RECORDS,
+    Document,
+    EventModel,
+    Text,
+    parse_event,
+    read_body,
+    split_name,
+)
+from trigger.sources.hints import Hint, LocationHint, NameHint
+from trigger.sources.object_location import checked_location, parse_location
+from trigger.sources.refusal import EventRefused, RefusalReason
+from trigger.sources.runs import SPARK_APPLICATION, read_emr_event, read_spark_application
+
+_EVENTBRIDGE_SOURCES: Mapping[str, Callable[[Document], tuple[Hint, ...]]] = {
     "aws.s3": read_s3_event,
     "aws.glue": read_glue_event,
     "aws.s3tables": read_s3_tables_event,
     "aws.emr-serverless": read_emr_event,
 }
+_PLAIN_KEYS = frozenset({"table", "tables", "location"})
 
 
 def normalise(body: bytes) -> tuple[Hint, ...]:
-    """What an event tells, none where it is of no interest; `Refused` where it cannot be understood."""
+    """Return an event's hints, none if it is irrelevant. Raise `EventRefused` if it cannot be parsed."""
     document = read_body(body)
     match document:
-        case {"Type": "Notification", "Message": str(message)}:  # SNS puts its envelope around the same
-            return read(read_body(message.encode("utf-8", "surrogatepass")))
+        case {"Type": "Notification", "Message": str(message)}:  # the envelope of SNS
+            return _read(read_body(message.encode("utf-8", "surrogatepass")))
         case _:
-            return read(document)
+            return _read(document)
 
 
-def read(document: Document) -> tuple[Hint, ...]:
-    """What a parsed event tells."""
+def _read(document: Document) -> tuple[Hint, ...]:
     match document:
         case {"Records": _}:
             return read_s3_notification(document)
         case {"Event": "s3:TestEvent"}:
             return ()
-        case {"detail-type": str(), "source": str(source)} if source in _OF_EVENTBRIDGE:
-            return _OF_EVENTBRIDGE[source](document)
+        case {"detail-type": str(), "source": str(source)} if source in _EVENTBRIDGE_SOURCES:
+            return _EVENTBRIDGE_SOURCES[source](document)
         case {"specversion": _}:
             return _read_cloud_event(document)
         case {"report-type": _}:
             return read_report(document)
-        case {"kind": kind} if kind == KIND:
+        case {"kind": kind} if kind == SPARK_APPLICATION:
             return read_spark_application(document)
-        case {"object": {"kind": kind} as application} if kind == KIND:
+        case {"object": {"kind": kind} as application} if kind == SPARK_APPLICATION:  # a line of a watch
             return read_spark_application(application)
         case _:
-            return _read_plain(document)
+            return _read_data(document)
 
 
 def _read_cloud_event(document: Document) -> tuple[Hint, ...]:
-    if is_lakekeeper(document):
+    if is_lakekeeper_event(document):
         return read_lakekeeper_event(document)
     match document:
-        case {"type": str(kind), "data": {} as data} if kind.startswith(TYPE_PREFIX):
+        case {"type": str(kind), "data": {} as data} if kind.startswith(POLARIS_PREFIX):
             return read_polaris_event(data)
         case {"data": {} as data}:
-            return _read_plain(data)
+            return _read_data(data)
         case _:
-            raise Refused(Reason.UNKNOWN_KIND, "a CloudEvent of no kind that icemirror knows")
+            raise EventRefused(RefusalReason.UNKNOWN_KIND, "a CloudEvent of an unknown kind")
 
 
-def _read_plain(document: Document) -> tuple[Hint, ...]:
-    """Forms that stand alone, or below `data` of a CloudEvent."""
-    if is_nessie(document):
+def _read_data(document: Document) -> tuple[Hint, ...]:
+    """Read a format that is sent alone or as the `data` of a CloudEvent."""
+    if is_nessie_event(document):
         return read_nessie_event(document)
     if "event_type" in document:
         return read_polaris_event(document)
-    if KEYS & document.keys():
-        return read_notice(document)
-    raise Refused(Reason.UNKNOWN_KIND, "an event of no kind that icemirror knows")
+    if _PLAIN_KEYS & document.keys():
+        return _read_plain(document)
+    raise EventRefused(RefusalReason.UNKNOWN_KIND, "an event of an unknown kind")
 
 
-def whole_event(headers: Mapping[str, bytes], value: bytes) -> bytes:
-    """A record of Kafka as one JSON text: a CloudEvent in binary mode has its attributes in the headers."""
-    attributes = {
-        name.removeprefix(_BINARY): text.decode("utf-8", "replace")
-        for name, text in headers.items()
-        if name.startswith(_BINARY) and text is not None
-    }
-    if "specversion" not in attributes:
-        return value
-    return json.dumps({**attributes, "data": _data(value)}, separators=(",", ":")).encode()
+class _PlainEvent(EventModel):
+    table: Text | None = None
+    tables: Annotated[list[Text], Field(max_length=MAX_RECORDS, default_factory=list)]
+    location: Annotated[str | None, Field(min_length=1, max_length=2048)] = None
 
 
-def _data(value: bytes) -> Any:  # noqa: ANN401 (JSON of any kind)
-    """The data of a binary event, which may be anything, null or nothing."""
-    try:
-        return read_body(value)
-    except Refused as refused:
-        if refused.reason is not Reason.MALFORMED:
-            raise
-        return None
+def _read_plain(document: Document) -> tuple[Hint, ...]:
+    """Read our own format: `{"table": "raw.orders_changelog"}` or `{"location": "s3://…"}`."""
+    event = parse_event(_PlainEvent, document, "notice")
+    names = [*([event.table] if event.table is not None else []), *event.tables]
+    hints: list[Hint] = [NameHint(split_name(name), or_mirror=True) for name in names]
+    if event.location is not None:
+        parsed = parse_location(event.location)
+        if parsed is None:
+            raise EventRefused(
+                RefusalReason.MALFORMED,
+                "the location is not an object's address; write it like s3://bucket/key",
+            )
+        location = checked_location(parsed.store, parsed.bucket, parsed.key)
+        hints += [LocationHint(location)] if location.is_metadata else []
+    return tuple(hints)

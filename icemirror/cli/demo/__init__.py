@@ -1,1 +1,1 @@
-"""The demo: a shop whose changelogs keep changing, and the oracles that judge its mirrors."""
+"""The demo: a shop whose changelogs keep changing, and the oracles that verify its mirrors."""

@@ -1,4 +1,4 @@
-"""Columns of made-up values, whole arrays at a time, from evenly spread 64-bit numbers."""
+"""Generates column values as arrays from uniform 64-bit numbers."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ EDGE_DOUBLES = (float("nan"), -0.0, 0.0, float("inf"), float("-inf"), 5e-324, 1.
 
 
 def below(bits: Bits, bound: int) -> npt.NDArray[np.int64]:
-    """Whole numbers from 0 to bound − 1."""
+    """Return integers from 0 to bound − 1."""
     return (bits % np.uint64(bound)).astype(np.int64)
 
 
 def one_in(bits: Bits, chance: int) -> npt.NDArray[np.bool_]:
-    """True for about one in `chance`; taken from other bits than `below` uses."""
+    """Return True for about one in `chance`; uses other bits than `below`."""
     chosen: npt.NDArray[np.bool_] = ((bits >> np.uint64(40)) % np.uint64(chance)) == 0
     return chosen
 
 
 def ints(values: npt.NDArray[np.int64], kind: Array, nulls: npt.NDArray[np.bool_] | None = None) -> Array:
-    """Numbers, dates, times or timestamps, by their count of units."""
+    """Return numbers, dates, times or timestamps from their count of units."""
     width = pa.int32() if kind.bit_width == 32 else pa.int64()
     return pa.array(values, mask=nulls).cast(width).cast(kind)
 
 
 def picks(choices: Sequence[Any], bits: Bits) -> Array:
-    """One of the choices each; a choice may be None."""
+    """Return one of the choices for each number; a choice may be None."""
     return pa.array(choices).take(pa.array(below(bits, len(choices))))
 
 
 def labels(prefix: str, values: npt.NDArray[np.int64]) -> Array:
-    """The prefix and a number."""
+    """Return the prefix followed by each number."""
     return pc.binary_join_element_wise(prefix, pa.array(values).cast(pa.string()), "")
 
 
 def decimals(unscaled: npt.NDArray[np.int64], precision: int, scale: int) -> Array:
-    """Exact decimals from whole numbers: 150 at scale 2 is 1.50."""
+    """Return exact decimals from integers: 150 at scale 2 is 1.50."""
     # Arrow keeps 128 bits, low half first; the high half repeats the sign.
     halves = np.stack([unscaled, unscaled >> 63], axis=1)
     buffer = pa.py_buffer(np.ascontiguousarray(halves).tobytes())
@@ -52,7 +52,7 @@ def decimals(unscaled: npt.NDArray[np.int64], precision: int, scale: int) -> Arr
 
 
 def uuids(high: Bits, low: Bits, nulls: npt.NDArray[np.bool_] | None = None) -> Array:
-    """UUIDs from their two halves, most significant first."""
+    """Return UUIDs from their halves, most significant first."""
     halves = np.stack([high, low], axis=1).astype(">u8")
     bitmap = None
     if nulls is not None:
@@ -62,7 +62,7 @@ def uuids(high: Bits, low: Bits, nulls: npt.NDArray[np.bool_] | None = None) -> 
 
 
 def doubles(bits: Bits) -> Array:
-    """Ordinary doubles, and among them NaN, −0.0, infinities, the extremes and NULL."""
+    """Return doubles, including NaN, −0.0, infinities, extremes and NULL."""
     values = below(bits, 2_000_001) / 1000.0 - 1000.0
     edges = one_in(bits, 5)
     values[edges] = np.array(EDGE_DOUBLES)[below(bits[edges] >> np.uint64(8), len(EDGE_DOUBLES))]
@@ -70,7 +70,7 @@ def doubles(bits: Bits) -> Array:
 
 
 def binaries(bits: Bits, longest: int) -> Array:
-    """Byte strings of 0 to `longest` bytes, cut from the bits themselves; some NULL."""
+    """Return byte strings of 0 to `longest` bytes of the input; some NULL."""
     lengths = below(bits, longest + 1)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     pool = np.resize(bits.view(np.uint8), int(offsets[-1]))
@@ -81,7 +81,7 @@ def binaries(bits: Bits, longest: int) -> Array:
 
 
 def lists(bits: Bits, elements: Array, longest: int) -> Array:
-    """Lists of 0 to `longest` neighbours from `elements`; some lists NULL."""
+    """Return lists of 0 to `longest` consecutive `elements`; some NULL."""
     lengths = below(bits, longest + 1)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     starts = below(bits >> np.uint64(11), len(elements))

@@ -1,4 +1,4 @@
-"""The demo from beginning to end: copy, watch, stream, catch up, judge."""
+"""The demo from start to end: copy, watch, stream changes, wait for the mirrors, verify."""
 
 from __future__ import annotations
 
@@ -13,41 +13,39 @@ from types import FrameType
 
 from pyiceberg.catalog import Catalog, load_catalog
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from icemirror.catalog_name import DEFAULT_CATALOG
-from icemirror.cli.console import err, out, print_hint
-from icemirror.cli.demo import closing
-from icemirror.cli.demo.jobs import end_leftovers
-from icemirror.cli.demo.ledger import TableProgress, measure_progress
-from icemirror.cli.demo.mirror_state import read_mirror_state
+from icemirror.catalogs.catalog_name import DEFAULT_CATALOG
+from icemirror.cli.demo import conclusion
 from icemirror.cli.demo.oracle.journal import Journal
+from icemirror.cli.demo.progress import MirrorProgress, measure_progress, read_mirror_state
 from icemirror.cli.demo.screen import Screen
-from icemirror.cli.demo.watching import Watch
-from icemirror.cli.demo.workspace import NAMESPACE, Marker, Workspace, prepare_workspace, read_marker
-from icemirror.cli.demo.writer import Lane, copy_tables, open_lanes, stream_changes
+from icemirror.cli.demo.watch_process import WatchProcess, end_leftovers
+from icemirror.cli.demo.workspace import NAMESPACE, DemoMarker, Workspace, prepare_workspace, read_marker
+from icemirror.cli.demo.writer import TableWriter, copy_tables, open_writers, stream_changes
+from icemirror.cli.terminal.console import err, out, print_hint
+from icemirror.cli.terminal.progress import open_progress
 from icemirror.errors import Exit, Transient
 
-_LOOK_SECONDS = 0.5
-_SPARK_START_SECONDS = 60.0  # so long the changes wait for the first merge
-_CATCH_UP_SECONDS = 120.0
+_POLL_SECONDS = 0.5
+_SPARK_START_SECONDS = 60.0  # the longest wait for the first merge
+_LAST_MERGE_SECONDS = 120.0
 _LEFTOVER_SECONDS = 10.0
 
 
-def run_demo(directory: Path, *, keep: bool, seconds: float, wanted: Marker) -> Exit:
-    """Runs it; whatever happens, nothing stays running."""
+def run_demo(directory: Path, *, keep: bool, seconds: float, wanted: DemoMarker) -> Exit:
+    """Run the demo; no process stays running in any case."""
     with _terminated_like_interrupted():
         if read_marker(directory) is not None:
             end_leftovers(directory, _LEFTOVER_SECONDS)
         elif keep:
-            print_hint(f"there is no demo in {directory} to continue: a new one begins")
+            print_hint(f"no demo to continue, starting a new one: {directory}")
         workspace = prepare_workspace(directory, keep=keep, wanted=wanted)
         journal = Journal.open(workspace.journal)
         try:
-            lanes = open_lanes(_catalog(workspace), journal, workspace.marker)
-            _copy(lanes, workspace)
-            with Watch(workspace) as watch:
-                _follow(workspace, lanes, seconds, watch)
+            writers = open_writers(_catalog(workspace), journal, workspace.marker)
+            _copy(writers, workspace)
+            with WatchProcess(workspace) as watch:
+                _follow(workspace, writers, seconds, watch)
             return _conclude(workspace, journal)
         finally:
             journal.close()
@@ -57,40 +55,39 @@ def _catalog(workspace: Workspace) -> Catalog:
     return load_catalog(DEFAULT_CATALOG, **workspace.catalog_properties)
 
 
-def _copy(lanes: list[Lane], workspace: Workspace) -> None:
-    total = workspace.marker.rows * len(lanes)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+def _copy(writers: list[TableWriter], workspace: Workspace) -> None:
+    total = workspace.marker.rows * len(writers)
     began = time.monotonic()
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+    with open_progress() as bar:
         task = bar.add_task("initial copy of the shop", total=total)
-        copy_tables(lanes, lambda _lane, events: bar.advance(task, events))
-    committed = sum(lane.ledger[-1].events_so_far for lane in lanes)
+        copy_tables(writers, lambda _writer, events: bar.advance(task, events))
+    committed = sum(writer.ledger[-1].events_so_far for writer in writers)
     took = time.monotonic() - began
-    made = f"{committed:,} events in {len(lanes)} tables ({took:.1f} s)"
+    made = f"{committed:,} events in {len(writers)} tables ({took:.1f} s)"
     err.print(f"changelogs in {workspace.root}: {made}", markup=False, soft_wrap=True)
 
 
-def _follow(workspace: Workspace, lanes: list[Lane], seconds: float, watch: Watch) -> None:
-    """Shows how the mirrors follow the changes, which end so long after the first merge."""
+def _follow(workspace: Workspace, writers: list[TableWriter], seconds: float, watch: WatchProcess) -> None:
+    """Show the mirrors' progress, until all changes are merged. Changes end `seconds` after the first merge."""
     catalog = _catalog(workspace)
 
-    def look() -> list[TableProgress]:
+    def measure() -> list[MirrorProgress]:
         return [
             measure_progress(
-                lane.name, tuple(lane.ledger), read_mirror_state(catalog, lane.name), time.time()
+                writer.name, tuple(writer.ledger), read_mirror_state(catalog, writer.name), time.time()
             )
-            for lane in lanes
+            for writer in writers
         ]
 
-    with Screen(err) as screen, _in_background(lambda stop: stream_changes(lanes, stop)) as (stream, stop):
-        merges_before = sum(progress.merges for progress in look())
+    with Screen(err) as screen, _in_background(lambda stop: stream_changes(writers, stop)) as (stream, stop):
+        merges_before = sum(progress.merges for progress in measure())
         ends, merged = time.monotonic() + _SPARK_START_SECONDS + seconds, False
         while True:
             if time.monotonic() >= ends:
                 stop.set()
             if ended := stream.done():
                 stream.result()  # raises what the writer raised
-            tables = look()  # after the last change was seen to be committed: it cannot be missed
+            tables = measure()  # after the stream's end, so that its last commit is included
             if not merged and sum(progress.merges for progress in tables) > merges_before:
                 merged, ends = True, min(ends, time.monotonic() + seconds)
             behind = [progress.table for progress in tables if not progress.caught_up]
@@ -99,23 +96,23 @@ def _follow(workspace: Workspace, lanes: list[Lane], seconds: float, watch: Watc
             if finished:
                 return
             watch.check()
-            if time.monotonic() - ends > _CATCH_UP_SECONDS:
-                late = f"not caught up {_CATCH_UP_SECONDS:.0f} s after the last change"
+            if time.monotonic() - ends > _LAST_MERGE_SECONDS:
+                late = f"not merged {_LAST_MERGE_SECONDS:.0f} s after the last change"
                 raise Transient(f"{', '.join(behind)}: {late}\n{watch.tail()}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
 
-def _phase(ended: bool, merged: bool, left: float, watch: Watch) -> str:
+def _phase(ended: bool, merged: bool, left: float, watch: WatchProcess) -> str:
     job = watch.describe_job(merged=merged)
     if ended:
         return f"no more changes; {job}"
-    return f"changes keep coming{f' for {max(0.0, left):.0f} s' if merged else ''}; {job}"
+    return f"changes continue{f' for {max(0.0, left):.0f} s' if merged else ''}; {job}"
 
 
 def _conclude(workspace: Workspace, journal: Journal) -> Exit:
-    """The verdict, a query and what to try; the exit code tells the verdict."""
+    """Print the verification, a query and commands to try; return the exit code."""
     catalog = _catalog(workspace)
-    findings = closing.judge_mirrors(catalog, journal)
+    findings = conclusion.judge_mirrors(catalog, journal)
     equal = True
     out.print()
     while (finding := _next_finding(findings)) is not None:
@@ -124,16 +121,16 @@ def _conclude(workspace: Workspace, journal: Journal) -> Exit:
         out.print(f"{mark}  {NAMESPACE}.{finding.table}, {finding.what}: ", end="")
         out.print(str(finding.verdict), markup=False, soft_wrap=True)
     out.print()
-    query, result = closing.query_products(catalog)
+    query, result = conclusion.query_products(catalog)
     out.print(query, style="dim", markup=False, soft_wrap=True)
-    out.print(closing.render_result(result))
+    out.print(conclusion.render_result(result))
     out.print("\n[bold]Try next[/]")
-    for command, does in closing.what_next(workspace):
+    for command, does in conclusion.what_next(workspace):
         out.print(f"  {escape(command)}\n      [dim]{does}[/]", soft_wrap=True)
     return Exit.DONE if equal else Exit.DIFFERENCE
 
 
-def _next_finding(findings: Iterator[closing.Finding]) -> closing.Finding | None:
+def _next_finding(findings: Iterator[conclusion.MirrorFinding]) -> conclusion.MirrorFinding | None:
     with err.status("the oracles replay the journal and the changelog files"):
         return next(findings, None)
 
@@ -142,7 +139,7 @@ def _next_finding(findings: Iterator[closing.Finding]) -> closing.Finding | None
 def _in_background(
     work: Callable[[threading.Event], None],
 ) -> Iterator[tuple[Future[None], threading.Event]]:
-    """Runs the work in a thread, which is told to stop by the event, at the latest at the end."""
+    """Run the work in a thread; the event stops it, at the latest when the context ends."""
     stop = threading.Event()
     with ThreadPoolExecutor(1, thread_name_prefix="shop") as pool:
         try:
@@ -153,7 +150,7 @@ def _in_background(
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """A `kill`, or a terminal that is closed, ends the demo as Ctrl-C does: with its children."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C, which also ends the child processes."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

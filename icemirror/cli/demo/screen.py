@@ -1,4 +1,4 @@
-"""How the demo looks while it runs: a live table on a terminal, a line now and then elsewhere."""
+"""Displays the running demo: a live table on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from icemirror.cli.demo.ledger import TableProgress
-from icemirror.cli.fitting import Column, fit
+from icemirror.cli.demo.progress import MirrorProgress
+from icemirror.cli.terminal.columns import Column, fit_columns
 
 _RATE_SECONDS = 10.0
 _LINE_SECONDS = 5.0
-_STEADY = 9
+_FIGURE_WIDTH = 9
 
 
 class Rates:
-    """Events merged per second, over the last ten."""
+    """Events merged per second, over the last ten seconds."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
-    def update(self, progress: TableProgress, now: float) -> float:
-        """The rate after one more look."""
+    def update(self, progress: MirrorProgress, now: float) -> float:
+        """Add a measurement and return the rate."""
         seen = self._seen.setdefault(progress.table, deque())
         seen.append((now, progress.merged_events))
         while now - seen[0][0] > _RATE_SECONDS:
@@ -38,7 +38,7 @@ class Rates:
 
 
 class Screen:
-    """Shows progress on a console; to be used as a context."""
+    """Shows progress on a console; a context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -60,8 +60,8 @@ class Screen:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, tables: Sequence[TableProgress], phase: str, *, final: bool = False) -> None:
-        """One more look."""
+    def show(self, tables: Sequence[MirrorProgress], phase: str, *, final: bool = False) -> None:
+        """Show a measurement."""
         now, elapsed = time.time(), time.monotonic() - self._began
         rates = [self._rates.update(progress, now) for progress in tables]
         if self._live is not None:
@@ -75,9 +75,9 @@ class Screen:
 
 
 def render_table(
-    tables: Sequence[TableProgress], rates: Sequence[float], now: float, width: int
+    tables: Sequence[MirrorProgress], rates: Sequence[float], now: float, width: int
 ) -> Table | Group:
-    """A row for each mirror."""
+    """Return a table with a row per mirror."""
     merged_at = [one.merged_at for one in tables]
     ago = ["" if at is None else f"{max(0.0, now - at):.1f} s ago" for at in merged_at]
     columns = [
@@ -90,22 +90,22 @@ def render_table(
         _figures("last merge", ago, 4),
         _figures("live rows", [f"{one.live_rows:,}" for one in tables]),
     ]
-    return fit(columns, width)
+    return fit_columns(columns, width)
 
 
 def _lag(seconds: float) -> Text:
     style = "green" if seconds == 0 else "yellow" if seconds < 5 else "red"
     text = "0 s" if seconds == 0 else f"{seconds:.1f} s"
-    return Text(text.rjust(_STEADY), style=style)
+    return Text(text.rjust(_FIGURE_WIDTH), style=style)
 
 
 def _figures(name: str, cells: Sequence[str], spare: int = 0) -> Column:
-    """As wide as figures usually are, so that the table stands still while they grow."""
-    return Column(name, [Text(cell.rjust(_STEADY)) for cell in cells], "right", spare)
+    """Return a column of constant width, so that the table does not move while figures grow."""
+    return Column(name, [Text(cell.rjust(_FIGURE_WIDTH)) for cell in cells], "right", spare)
 
 
-def render_line(tables: Sequence[TableProgress], rates: Sequence[float], phase: str, elapsed: float) -> str:
-    """The same in one line."""
+def render_line(tables: Sequence[MirrorProgress], rates: Sequence[float], phase: str, elapsed: float) -> str:
+    """Return the progress as one line."""
     merged, committed = (
         sum(getattr(one, f"{what}_events") for one in tables) for what in ("merged", "committed")
     )

@@ -1,4 +1,4 @@
-"""A small shop: three source tables, each with another kind of key, and their changelogs' schemas."""
+"""A small shop: three source tables with different kinds of keys, and their changelogs' schemas."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from pyiceberg.types import (
 )
 
 from icemirror.cli.demo import column_values as make
-from icemirror.cli.demo.events import Ints, Shape, scramble
-from icemirror.cli.demo.oracle.subject import OPERATION_COLUMN, SEQUENCE_COLUMN, Subject
+from icemirror.cli.demo.oracle.source_table import OPERATION_COLUMN, SEQUENCE_COLUMN, SourceTable
+from icemirror.cli.demo.traffic import Ints, Shape, scramble
 
 ITEMS_PER_ORDER = 4
 _EPOCH_MICROS = 1_735_689_600_000_000  # 2025-01-01
@@ -41,7 +41,7 @@ _LAST_NAMES = ("Nkemelu", "O’Neill", "Østergård", "Peña", "Quirke", "Romano
 
 
 def changelog_schema(columns: Sequence[tuple[str, IcebergType]], key: Sequence[str]) -> Schema:
-    """Source columns, then the two change columns; the source's key as identifier fields."""
+    """Return the source columns and the two change columns, with the source's key as identifier fields."""
     named = [*columns, (OPERATION_COLUMN, StringType()), (SEQUENCE_COLUMN, StringType())]
     required = {*key, OPERATION_COLUMN, SEQUENCE_COLUMN}
     fields = [
@@ -49,17 +49,17 @@ def changelog_schema(columns: Sequence[tuple[str, IcebergType]], key: Sequence[s
         for number, (name, kind) in enumerate(named, start=1)
     ]
     schema = Schema(*fields, identifier_field_ids=[f.field_id for f in fields if f.name in key])
-    # The ids that the catalog will give: files are written with them.
+    # The ids that the catalog will assign: files are written with them.
     return assign_fresh_schema_ids(schema)
 
 
 def _shape(name: str, columns: Sequence[tuple[str, IcebergType]], key: Sequence[str], rows: Any) -> Shape:  # noqa: ANN401
     schema = changelog_schema(columns, key)
-    return Shape(Subject.of(name, schema), schema, rows)
+    return Shape(SourceTable.of(name, schema), schema, rows)
 
 
 def customer_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
-    """Customers: an integer key."""
+    """Return customers: an integer key."""
     bits = [scramble(key, revision, column) for column in range(7)]
     born = scramble(key)
     return {
@@ -83,7 +83,7 @@ def customer_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
 
 
 def order_item_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
-    """Order items: a key of two columns, order and article."""
+    """Return order items: a key of two columns, order and article."""
     bits = [scramble(key, revision, column) for column in range(6)]
     return {
         "order_id": pa.array(key // ITEMS_PER_ORDER),
@@ -100,7 +100,7 @@ def order_item_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
 
 
 def product_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
-    """Products: a uuid key and one of everything."""
+    """Return products: a uuid key and a column of every type."""
     bits = [scramble(key, revision, column) for column in range(18)]
     words = pa.array(["new", "sale", "größe-l", "", None, "eco", "🎁", "b-ware"])
     return {

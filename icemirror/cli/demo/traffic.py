@@ -1,20 +1,105 @@
-"""What happens to one table of the shop: an initial copy, then flushes of changes, settled by the seed."""
+"""Generates the change events of one shop table: an initial copy, then flushes, determined by the seed."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
 
-from icemirror.cli.demo.events import DELETE, INSERT, UPDATE, Events, Ints
+from icemirror.cli.demo.oracle.source_table import OPERATION_COLUMN, SEQUENCE_COLUMN, SourceTable
+
+Ints = npt.NDArray[np.int64]
+Unsigned = npt.NDArray[np.uint64]
+INSERT, UPDATE, DELETE = range(3)
+OPERATIONS = ("INSERT", "UPDATE", "DELETE")
+
+
+@dataclass(frozen=True)
+class Events:
+    """Columns of equal length, one entry per event. Key and revision determine the row's values."""
+
+    key: Ints
+    revision: Ints
+    operation: Ints
+    lsn: Unsigned
+    ordinal: Unsigned
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def take(self, picked: Ints | npt.NDArray[np.bool_]) -> Events:
+        """Return the events at these positions, or under this mask."""
+        return Events(*(getattr(self, field.name)[picked] for field in fields(self)))
+
+    @staticmethod
+    def concat(parts: Sequence[Events]) -> Events:
+        """Concatenate events."""
+        parts = [Events.none(), *parts]
+        columns = ([getattr(part, field.name) for part in parts] for field in fields(Events))
+        return Events(*(np.concatenate(column) for column in columns))
+
+    @staticmethod
+    def none() -> Events:
+        """Return no events."""
+        ints, unsigned = np.empty(0, np.int64), np.empty(0, np.uint64)
+        return Events(ints, ints, ints, unsigned, unsigned)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A changelog's schema, and the function from keys and revisions to its rows."""
+
+    subject: SourceTable
+    schema: Schema
+    rows: Callable[[Ints, Ints], Mapping[str, Any]]
+
+    def to_arrow(self, events: Events) -> pa.Table:
+        """Return the events as changelog rows, with the types of the changelog's files."""
+        columns = dict(self.rows(events.key, events.revision))
+        columns[OPERATION_COLUMN] = pa.array(OPERATIONS).take(pa.array(events.operation))
+        columns[SEQUENCE_COLUMN] = pa.array(format_sequences(events.lsn, events.ordinal))
+        file_schema = schema_to_pyarrow(self.schema)
+        return pa.Table.from_arrays(
+            [_as_type(columns[field.name], field.type) for field in file_schema], schema=file_schema
+        )
+
+
+def format_sequences(lsn: Unsigned, ordinal: Unsigned) -> list[str]:
+    """Return `{commit_lsn:016x}/{tx_ordinal:016x}`, whose text order is the order of events."""
+    if not lsn.any() and not ordinal.any():
+        return [f"{0:016x}/{0:016x}"] * len(lsn)  # an initial copy
+    return [f"{one:016x}/{other:016x}" for one, other in zip(lsn.tolist(), ordinal.tolist(), strict=True)]
+
+
+def scramble(*parts: Ints | int) -> Unsigned:
+    """Return uniform 64-bit numbers from integers (splitmix64), equal on every machine."""
+    with np.errstate(over="ignore"):
+        mixed = np.zeros(1, np.uint64)
+        for part in parts:
+            mixed = mixed + np.asarray(part, np.int64).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            mixed = mixed ^ (mixed >> np.uint64(31))
+    return mixed
+
+
+def _as_type(array: Any, expected: Any) -> Any:  # noqa: ANN401  (pyarrow ships no types)
+    return array if array.type == expected else array.cast(expected)
+
 
 _RECENT_FLUSHES = 4
 _LATEST_DELAY = 3
 
 
 class Traffic:
-    """Knows which keys are alive and what comes next. The n-th flush is the same in every run."""
+    """Tracks live keys and generates the next flush. The n-th flush is the same in every run."""
 
     def __init__(self, seed: int, rows: int, flush_events: int) -> None:
         self._random = np.random.default_rng(seed)
@@ -22,43 +107,43 @@ class Traffic:
         self._flush_events = flush_events
         self._alive = np.ones(rows, np.bool_)
         self._revision: Ints = np.zeros(rows, np.int64)
-        self._lsn = 0x16B374D848  # as if the server had run for a while
+        self._lsn = 0x16B374D848  # like that of a server that has run for a while
         self._recent: deque[Events] = deque(maxlen=_RECENT_FLUSHES)
         self._held: list[tuple[int, Events]] = []
         self.flushes = 0
 
     @property
     def live_keys(self) -> Ints:
-        """The keys whose rows are there once every event has arrived."""
+        """The keys with a row once every event has arrived."""
         return np.flatnonzero(self._alive)
 
     def initial_copy(self, parts: int) -> list[Events]:
-        """The rows that were there before: inserts, all with the sequence 0/0."""
+        """Return the initial rows as inserts with the sequence 0/0."""
         zeros = np.zeros(self._rows, np.int64)
         sequence = np.zeros(self._rows, np.uint64)
         copy = Events(np.arange(self._rows), zeros, zeros, sequence, sequence)
         return [copy.take(part) for part in np.array_split(np.arange(self._rows), parts)]
 
     def next_flush(self) -> Events:
-        """Changes in the order in which they arrive: late ones first, then new ones, then repetitions."""
+        """Return changes in order of arrival: late ones, new ones, then duplicates."""
         new, held_back = self._new_changes()
         late = [events for due, events in self._held if due <= self.flushes]
         self._held = [(due, events) for due, events in self._held if due > self.flushes]
-        repeated = self._repetitions()
+        duplicates = self._duplicates()
         self._recent.append(new)
         if len(held_back):
             delay = int(self._random.integers(1, _LATEST_DELAY + 1))
             self._held.append((self.flushes + delay, held_back))
         self.flushes += 1
-        return Events.concat([*late, new, repeated])
+        return Events.concat([*late, new, duplicates])
 
     def _new_changes(self) -> tuple[Events, Events]:
-        """This flush's changes, and some older ones of keys that change twice, held back to arrive late."""
+        """Return this flush's changes, and older ones of keys that change twice, held back to arrive late."""
         size = self._flush_events
         updated = self._pick_alive(size * 50 // 100)
         inserted = np.arange(len(self._alive), len(self._alive) + size * 20 // 100)
-        gone_before = np.flatnonzero(~self._alive)
-        returned = self._pick(gone_before, size * 4 // 100)
+        deleted_before = np.flatnonzero(~self._alive)
+        returned = self._pick(deleted_before, size * 4 // 100)
         first = [
             self._apply(updated, UPDATE),
             self._apply(inserted, INSERT),
@@ -78,7 +163,7 @@ class Traffic:
         return changes.take(on_time), changes.take(late)
 
     def _apply(self, keys: Ints, operation: int) -> Events:
-        """The events of one operation on different keys; a DELETE shows the row that it removes."""
+        """Return events of one operation on distinct keys; a DELETE contains the row that it removes."""
         if len(keys) and keys.max() >= len(self._alive):
             grown = int(keys.max()) + 1 - len(self._alive)
             self._alive = np.append(self._alive, np.zeros(grown, np.bool_))
@@ -90,7 +175,7 @@ class Traffic:
         return Events(keys, self._revision[keys], np.full(len(keys), operation), unset, unset)
 
     def _with_sequences(self, changes: Events) -> Events:
-        """Cuts the changes into transactions of a few events: one commit LSN each, ordinals from 0."""
+        """Group the changes into transactions of a few events: one commit LSN each, ordinals from 0."""
         begins: npt.NDArray[np.bool_] = self._random.integers(0, 8, len(changes)) == 0
         if len(begins):
             begins[0] = True
@@ -101,13 +186,13 @@ class Traffic:
         self._lsn = int(lsn[-1]) if len(lsn) else self._lsn
         return Events(changes.key, changes.revision, changes.operation, lsn, ordinal)
 
-    def _repetitions(self) -> Events:
-        """Events that were delivered before, delivered again with the sequence they had."""
+    def _duplicates(self) -> Events:
+        """Return events that were delivered before, with the same sequence."""
         before = Events.concat(list(self._recent))
         return before.take(self._pick(np.arange(len(before)), self._flush_events * 2 // 100))
 
     def _pick_alive(self, count: int) -> Ints:
-        """Living keys; half of them among the newest tenth, as in life."""
+        """Pick live keys; half of them among the newest tenth."""
         alive = self.live_keys
         newest = alive[-max(1, len(alive) // 10) :]
         return np.union1d(self._pick(alive, count // 2), self._pick(newest, count - count // 2))

@@ -1,4 +1,4 @@
-"""The demo's folder: recognised by its marker, made anew or continued, with a normal configuration in it."""
+"""The demo's folder, identified by a marker file: recreated or continued, with an ordinary configuration."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NAMESPACE = "shop"
 TABLES = ("customers", "order_items", "products")
 _VERSION = 1
 _CONFIG_HEAD = """\
-# Made by `icemirror demo`: an ordinary configuration, for every command (-c {path}).
+# Created by `icemirror demo`: an ordinary configuration, for every command (-c {path}).
 """
 
 
 @dataclass(frozen=True)
-class Marker:
-    """How the data in the folder were made; whoever continues them must do the same."""
+class DemoMarker:
+    """The parameters of the data in the folder; a run that continues uses the same."""
 
     seed: int
     rows: int
@@ -31,14 +31,14 @@ class Marker:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The folder and what is where in it."""
+    """The folder and its files."""
 
     root: Path
-    marker: Marker
+    marker: DemoMarker
 
     @property
     def config(self) -> Path:
-        """The configuration of the watch, and of every command that a person tries."""
+        """The configuration file."""
         return self.root / "icemirror.yaml"
 
     @property
@@ -48,12 +48,12 @@ class Workspace:
 
     @property
     def state(self) -> Path:
-        """The trigger's rows."""
+        """The trigger's state."""
         return self.root / "state.db"
 
     @property
     def watch_log(self) -> Path:
-        """What the watch says."""
+        """The log of the watch."""
         return self.root / "watch.log"
 
     @property
@@ -66,15 +66,15 @@ class Workspace:
         }
 
 
-def prepare_workspace(directory: Path, *, keep: bool, wanted: Marker) -> Workspace:
-    """The folder, emptied if it was the demo's own and is not kept. Another's folder is left alone."""
+def prepare_workspace(directory: Path, *, keep: bool, wanted: DemoMarker) -> Workspace:
+    """Return the folder, emptied unless `keep`. Refuses a folder that the demo did not create."""
     root = directory.absolute()
     if any(character in str(root) for character in "?#%"):
         raise click.UsageError(f"{root}: choose a --dir without ? # % in its path")
     found = read_marker(root)
     if found is None and root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise click.UsageError(
-            f"{root} is not empty and was not made by `icemirror demo` (no {MARKER_NAME} in it): "
+            f"{root} is not empty and was not created by `icemirror demo` (no {MARKER_NAME} in it): "
             "choose another --dir"
         )
     if found is not None and keep:
@@ -90,7 +90,7 @@ def prepare_workspace(directory: Path, *, keep: bool, wanted: Marker) -> Workspa
 
 
 def _write(workspace: Workspace) -> None:
-    """The folder, its marker and the configuration."""
+    """Create the folder, its marker and the configuration."""
     root = workspace.root
     root.mkdir(parents=True, exist_ok=True)
     (root / MARKER_NAME).write_text(json.dumps(asdict(workspace.marker)) + "\n")
@@ -101,8 +101,8 @@ def _unusable(root: Path, error: OSError) -> click.UsageError:
     return click.UsageError(f"{root}: cannot be used ({error.strerror}): choose another --dir")
 
 
-def read_marker(root: Path) -> Marker | None:
-    """The marker of a folder that the demo made, else None."""
+def read_marker(root: Path) -> DemoMarker | None:
+    """Return the marker of a folder that the demo created, else None."""
     try:
         content = json.loads((root / MARKER_NAME).read_text())
     except (FileNotFoundError, NotADirectoryError):
@@ -113,9 +113,9 @@ def read_marker(root: Path) -> Marker | None:
         content = None
     if not isinstance(content, dict) or content.get("version") != _VERSION:
         raise click.UsageError(
-            f"{root} was made by another version of the demo: delete it, or choose another --dir"
+            f"{root} was created by another version of the demo: delete it, or choose another --dir"
         )
-    return Marker(**content)
+    return DemoMarker(**content)
 
 
 def _config_text(workspace: Workspace) -> str:
@@ -127,7 +127,7 @@ def _config_text(workspace: Workspace) -> str:
             {"namespace": NAMESPACE, "changelog_table": f"{name}_changelog", "mirror_table": name}
             for name in TABLES
         ],
-        # Its tables are small: without this it would show a job that never needs its Spark.
+        # The tables are small: without this, no merge would need Spark.
         "job": {"linger": "20s", "spark_from_events": 0, "spark": {"spark.driver.memory": "1g"}},
         "trigger": {
             "state": {"type": "sqlite", "path": str(workspace.state)},

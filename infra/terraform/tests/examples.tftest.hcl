@@ -1,4 +1,4 @@
-# The first plan of whole configurations, in which most names are not known yet.
+# The first plan of complete configurations, in which most names are still unknown.
 mock_provider "aws" {
   mock_data "aws_caller_identity" {
     defaults = { account_id = "123456789012" }
@@ -14,7 +14,7 @@ mock_provider "aws" {
   }
 }
 
-run "the_example_production_can_be_planned" {
+run "production_example_can_be_planned" {
   command = plan
 
   module {
@@ -25,23 +25,23 @@ run "the_example_production_can_be_planned" {
     trigger_image   = "1.example/function@sha256:0000000000000000000000000000000000000000000000000000000000000000"
     job_image       = "1.example/job@sha256:0000000000000000000000000000000000000000000000000000000000000000"
     msk_cluster_arn = "arn:aws:kafka:us-east-1:123456789012:cluster/c/u-1"
-    alarm_email     = "people@example.com"
+    alarm_email     = "oncall@example.com"
   }
 
   assert {
     condition     = length(aws_subnet.private) == 2
-    error_message = "Jobs have subnets in two zones."
+    error_message = "Jobs must have subnets in two zones."
   }
   assert {
-    condition     = contains(data.aws_availability_zones.here.exclude_zone_ids, "use1-az3")
-    error_message = "EMR Serverless is not in every zone: a subnet elsewhere is refused."
+    condition     = contains(data.aws_availability_zones.available.exclude_zone_ids, "use1-az3")
+    error_message = "Zones without EMR Serverless must be excluded."
   }
 }
 
-run "a_lake_and_a_network_may_be_made_in_the_same_configuration" {
+run "lake_and_network_can_be_created_in_the_same_configuration" {
   command = plan
 
   module {
-    source = "./tests/own_lake"
+    source = "./tests/created_lake"
   }
 }

@@ -1,7 +1,7 @@
-# What a plan must say of each resource; nothing of it needs an account.
+# Resources of each module, planned without an account.
 mock_provider "aws" {}
 
-run "spark_is_capped_private_and_pinned" {
+run "spark_application_is_capped_and_private" {
   module {
     source = "./modules/spark"
   }
@@ -21,33 +21,33 @@ run "spark_is_capped_private_and_pinned" {
   }
 
   override_data {
-    target = data.aws_subnet.of_workers
+    target = data.aws_subnet.workers
     values = { map_public_ip_on_launch = false }
   }
 
   assert {
     condition     = aws_emrserverless_application.this.maximum_capacity[0].cpu == "16 vCPU" && aws_emrserverless_application.this.maximum_capacity[0].memory == "64 GB"
-    error_message = "What it may cost has a cap."
+    error_message = "The application must have capacity limits."
   }
   assert {
     condition     = aws_emrserverless_application.this.auto_stop_configuration[0].enabled && aws_emrserverless_application.this.auto_stop_configuration[0].idle_timeout_minutes == 5
-    error_message = "It stops by itself."
+    error_message = "The application must stop when idle."
   }
   assert {
     condition     = aws_emrserverless_application.this.architecture == "ARM64" && length(aws_emrserverless_application.this.initial_capacity) == 2
-    error_message = "Architecture and warm workers are those that were asked for."
+    error_message = "Architecture and warm workers must match the variables."
   }
   assert {
     condition     = aws_emrserverless_application.this.network_configuration[0].subnet_ids == toset(["subnet-1"])
-    error_message = "It is in the private network."
+    error_message = "The application must be in the private network."
   }
   assert {
     condition     = one(one(aws_s3_bucket_server_side_encryption_configuration.this.rule).apply_server_side_encryption_by_default).sse_algorithm == "aws:kms"
-    error_message = "Code and logs are encrypted with the key."
+    error_message = "The key must encrypt code and logs."
   }
 }
 
-run "a_public_subnet_is_refused" {
+run "public_subnet_is_refused" {
   command = plan
 
   module {
@@ -68,14 +68,14 @@ run "a_public_subnet_is_refused" {
   }
 
   override_data {
-    target = data.aws_subnet.of_workers
+    target = data.aws_subnet.workers
     values = { map_public_ip_on_launch = true }
   }
 
   expect_failures = [aws_emrserverless_application.this]
 }
 
-run "the_trigger_keeps_and_encrypts" {
+run "trigger_encrypts_state_and_queues" {
   command = plan
 
   module {
@@ -98,39 +98,39 @@ run "the_trigger_keeps_and_encrypts" {
 
   assert {
     condition     = aws_dynamodb_table.state.point_in_time_recovery[0].enabled && aws_dynamodb_table.state.ttl[0].attribute_name == "expires_at"
-    error_message = "The state can be recovered, and forgets dead letters."
+    error_message = "The state must have point-in-time recovery and a TTL for dead letters."
   }
   assert {
     condition     = aws_dynamodb_table.state.hash_key == "kind" && aws_dynamodb_table.state.range_key == "key"
-    error_message = "The state's keys are those of icemirror."
+    error_message = "The table's keys must be those that icemirror uses."
   }
   assert {
     condition     = alltrue([for key in [aws_dynamodb_table.state.server_side_encryption[0].kms_key_arn, aws_sqs_queue.events.kms_master_key_id, aws_sqs_queue.dead.kms_master_key_id, aws_lambda_function.this.kms_key_arn] : key == var.kms_key_arn])
-    error_message = "State, queues and environment are encrypted with the key."
+    error_message = "The key must encrypt state, queues and environment."
   }
   assert {
     condition     = aws_sqs_queue.events.visibility_timeout_seconds >= 6 * aws_lambda_function.this.timeout
-    error_message = "A message stays hidden for six times the function's time-out."
+    error_message = "The visibility timeout must be six times the function's timeout."
   }
   assert {
     condition     = tolist(jsondecode(aws_sqs_queue.events.policy).Statement[0].Condition.ArnEquals["aws:SourceArn"]) == var.sender_arns && jsondecode(aws_sqs_queue.events.policy).Statement[0].Condition.StringEquals["aws:SourceAccount"] == "123456789012"
-    error_message = "Only our rules of our account send to the queue."
+    error_message = "Only the given rules of this account can send to the queue."
   }
   assert {
     condition     = aws_lambda_function.this.architectures == tolist(["arm64"])
-    error_message = "The function runs on the processors that were asked for."
+    error_message = "The function must have the given architecture."
   }
   assert {
     condition     = aws_lambda_event_source_mapping.queue.function_response_types == toset(["ReportBatchItemFailures"])
-    error_message = "A message that fails, fails alone."
+    error_message = "One failed message must not fail its batch."
   }
   assert {
     condition     = aws_cloudwatch_event_rule.sweep.schedule_expression == "rate(5 minutes)" && aws_cloudwatch_event_target.sweep.input == "{\"icemirror\":\"sweep\"}"
-    error_message = "It looks at all changelogs every five minutes."
+    error_message = "A sweep must run every five minutes."
   }
 }
 
-run "the_function_has_no_other_processors" {
+run "function_architecture_is_validated" {
   command = plan
 
   module {
@@ -142,7 +142,7 @@ run "the_function_has_no_other_processors" {
     account         = { id = "123456789012", partition = "aws", region = "eu-central-1" }
     sender_arns     = []
     package         = { zip = "versions.tf", runtime = "python3.12" }
-    architecture    = "ARM64" # as EMR writes it
+    architecture    = "ARM64" # EMR's spelling
     configuration   = "{}"
     role_arn        = "arn:aws:iam::123456789012:role/shop-trigger"
     log_group_name  = "/aws/lambda/shop"
@@ -153,7 +153,7 @@ run "the_function_has_no_other_processors" {
   expect_failures = [var.architecture]
 }
 
-run "jobs_have_no_other_processors" {
+run "job_architecture_is_validated" {
   command = plan
 
   module {
@@ -175,7 +175,7 @@ run "jobs_have_no_other_processors" {
   expect_failures = [var.architecture]
 }
 
-run "jobs_may_not_write_what_is_not_theirs" {
+run "mirror_must_not_be_a_changelog" {
   command = plan
 
   module {
@@ -200,7 +200,7 @@ run "jobs_may_not_write_what_is_not_theirs" {
   expect_failures = [var.mirror_tables]
 }
 
-run "bad_rows_go_into_no_changelog" {
+run "rejects_table_must_not_be_a_changelog" {
   command = plan
 
   module {
@@ -226,7 +226,7 @@ run "bad_rows_go_into_no_changelog" {
   expect_failures = [var.rejects_tables]
 }
 
-run "each_folder_has_a_rule_of_its_own" {
+run "each_changelog_folder_has_its_own_rule" {
   command = plan
 
   module {
@@ -234,12 +234,12 @@ run "each_folder_has_a_rule_of_its_own" {
   }
 
   variables {
-    name                     = "icemirror-of-a-long-named-place1"
+    name                     = "icemirror-with-a-very-long-name1"
     account_id               = "123456789012"
     queue_arn                = "arn:aws:sqs:eu-central-1:123456789012:shop-events"
     function_arn             = "arn:aws:lambda:eu-central-1:123456789012:function:shop"
     application_id           = "00f1"
-    changelogs               = [for at in range(50) : { bucket = "company-data-lake-of-production-${at % 2}", prefix = "raw/of/a/place/with/a/long/name/${at}/" }]
+    changelogs               = [for at in range(50) : { bucket = "company-data-lake-in-production-${at % 2}", prefix = "raw/in/a/folder/with/a/long/name/${at}/" }]
     databases                = ["raw"]
     s3                       = true
     own_bucket_notifications = false
@@ -248,30 +248,30 @@ run "each_folder_has_a_rule_of_its_own" {
 
   assert {
     condition     = length(distinct([for rule in aws_cloudwatch_event_rule.this : rule.name])) == 51
-    error_message = "A rule with another's name replaces it."
+    error_message = "Rule names must be unique."
   }
   assert {
     condition     = alltrue([for rule in aws_cloudwatch_event_rule.this : length(rule.name) <= 64])
-    error_message = "A rule's name has 64 letters at most."
+    error_message = "A rule name has at most 64 characters."
   }
   assert {
-    condition = alltrue([for at, one in var.changelogs : jsondecode(aws_cloudwatch_event_rule.this["s3-${at}"].event_pattern).detail == {
-      bucket = { name = [one.bucket] }
-      object = { key = [{ wildcard = "${one.prefix}*.metadata.json" }] }
+    condition = alltrue([for at, folder in var.changelogs : jsondecode(aws_cloudwatch_event_rule.this["s3-${at}"].event_pattern).detail == {
+      bucket = { name = [folder.bucket] }
+      object = { key = [{ wildcard = "${folder.prefix}*.metadata.json" }] }
     }])
-    error_message = "A key of one and a bucket of another do not go together."
+    error_message = "A rule must combine the bucket and the prefix of the same folder."
   }
   assert {
     condition     = alltrue([for rule in aws_cloudwatch_event_rule.this : length(rule.event_pattern) <= 2048])
-    error_message = "EventBridge takes patterns of 2,048 letters."
+    error_message = "An EventBridge pattern has at most 2,048 characters."
   }
   assert {
     condition     = length(aws_s3_bucket_notification.this) == 0
-    error_message = "Notifications of a bucket are left alone, unless asked for."
+    error_message = "Bucket notifications must stay untouched by default."
   }
 }
 
-run "maintenance_that_fails_is_told_of" {
+run "failed_maintenance_is_reported" {
   module {
     source = "./modules/maintenance"
   }
@@ -303,27 +303,27 @@ run "maintenance_that_fails_is_told_of" {
 
   assert {
     condition     = jsondecode(aws_cloudwatch_event_rule.failed.event_pattern).detail.createdBy[0].prefix == "arn:aws:sts::123456789012:assumed-role/shop-scheduler/" && jsondecode(aws_cloudwatch_event_rule.failed.event_pattern).detail.applicationId[0] == "00f1"
-    error_message = "It is a run that the scheduler asked for, of this application: other jobs have alarms of their own."
+    error_message = "Only runs that the scheduler started on this application count: other jobs have their own alarms."
   }
   assert {
     condition     = toset(jsondecode(aws_cloudwatch_event_rule.failed.event_pattern).detail.state) == toset(["FAILED", "CANCELLED"])
-    error_message = "A run that took too long ends as cancelled."
+    error_message = "Failed runs count, and cancelled ones, because a timeout cancels a run."
   }
   assert {
     condition     = aws_cloudwatch_event_target.failed.arn == aws_sqs_queue.failures.arn && aws_scheduler_schedule.this.target[0].dead_letter_config[0].arn == aws_sqs_queue.failures.arn
-    error_message = "What failed, and what could not be started, goes to one place."
+    error_message = "Failed runs and failed starts must go to the same queue."
   }
   assert {
     condition     = jsondecode(aws_sqs_queue_policy.failures.policy).Statement[0].Condition.ArnEquals["aws:SourceArn"] == aws_cloudwatch_event_rule.failed.arn && jsondecode(aws_sqs_queue_policy.failures.policy).Statement[0].Condition.StringEquals["aws:SourceAccount"] == "123456789012"
-    error_message = "Only our rule of our account sends to it."
+    error_message = "Only the rule of this account can send to the queue."
   }
   assert {
     condition     = aws_sqs_queue.failures.kms_master_key_id == var.kms_key_arn && aws_sqs_queue.failures.message_retention_seconds >= (24 + jsondecode(aws_scheduler_schedule.this.target[0].input).ExecutionTimeoutMinutes / 60) * 3600
-    error_message = "It is encrypted with the key, and keeps a failure until the next night's run has ended."
+    error_message = "The key must encrypt the queue, and a failure must stay until the next nightly run has ended."
   }
 }
 
-run "a_bucket_with_two_folders_has_its_notifications_switched_on_once" {
+run "bucket_with_two_folders_has_one_notification" {
   command = plan
 
   module {
@@ -345,11 +345,11 @@ run "a_bucket_with_two_folders_has_its_notifications_switched_on_once" {
 
   assert {
     condition     = keys(aws_s3_bucket_notification.this) == ["lake"]
-    error_message = "The document of a bucket is one."
+    error_message = "A bucket has a single notification document."
   }
 }
 
-run "alarms_see_what_is_seldom_told" {
+run "alarms_cover_slow_sweeps" {
   command = plan
 
   module {
@@ -368,33 +368,33 @@ run "alarms_see_what_is_seldom_told" {
     kms_key_arn        = "arn:aws:kms:eu-central-1:123456789012:key/k"
   }
 
-  # Where fewer points are there than an alarm wants, `ignore` keeps the state that it had.
+  # With too few data points, `ignore` keeps the alarm's state.
   assert {
     condition     = alltrue([for name in ["lag", "quarantine", "turn"] : aws_cloudwatch_metric_alarm.this[name].treat_missing_data == "ignore" && aws_cloudwatch_metric_alarm.this[name].period >= 20 * 60])
-    error_message = "What each sweep tells is there in each period."
+    error_message = "Each period must contain the data of a sweep."
   }
   assert {
     condition     = aws_cloudwatch_metric_alarm.this["sweep"].metric_name == "lag_seconds" && aws_cloudwatch_metric_alarm.this["sweep"].statistic == "SampleCount" && aws_cloudwatch_metric_alarm.this["sweep"].treat_missing_data == "breaching"
-    error_message = "Calls of the function are no sweeps: one that was told of commits may never have looked."
+    error_message = "The alarm must count sweeps, not invocations: a function that only receives events does not sweep."
   }
   assert {
     condition     = alltrue([for name in ["errors"] : aws_cloudwatch_metric_alarm.this[name].dimensions.FunctionName == "shop-function"]) && strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "shop-function")
-    error_message = "The function is the one that was made."
+    error_message = "Alarm and dashboard must name the created function."
   }
   assert {
     condition     = aws_cloudwatch_metric_alarm.this["maintenance"].dimensions.QueueName == "shop-failures" && aws_cloudwatch_metric_alarm.this["maintenance"].threshold == 0 && strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "shop-failures")
-    error_message = "One failure of maintenance is enough."
+    error_message = "One failure of maintenance must raise the alarm."
   }
   assert {
     condition     = aws_cloudwatch_metric_alarm.cost.evaluation_periods * one(aws_cloudwatch_metric_alarm.cost.metric_query).period == 3 * 3600 && aws_cloudwatch_metric_alarm.cost.datapoints_to_alarm < aws_cloudwatch_metric_alarm.cost.evaluation_periods
-    error_message = "EMR's metric falls to nothing now and then, while workers work."
+    error_message = "The alarm must tolerate gaps: EMR's metric drops to zero at times."
   }
   assert {
     condition     = strcontains(aws_cloudwatch_dashboard.this.dashboard_body, "{AWS/EMRServerless,ApplicationId,ApplicationName}")
-    error_message = "A search that names no set of dimensions finds the metrics of every job that ever was."
+    error_message = "The search must name its dimensions, else it finds the metrics of every past job."
   }
   assert {
     condition     = aws_cloudwatch_log_group.trigger.kms_key_id == var.kms_key_arn && aws_cloudwatch_log_group.trigger.retention_in_days == 30
-    error_message = "Logs are encrypted with the key, and kept for as long as was said."
+    error_message = "The key must encrypt the logs, and their retention must match the variable."
   }
 }

@@ -1,4 +1,4 @@
-"""What becomes of a file that storage does not keep."""
+"""Damages a file as storage might."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sim.engine.memory_io import MemoryIO
 
 
 def damage(io: MemoryIO, path: str, dice: random.Random) -> str:
-    """Damages a file; how."""
+    """Damage a file; return how."""
     content = bytearray(io.files[path])
     how = dice.choice(["removed", "cut", "flipped"])
     match how:

@@ -1,4 +1,4 @@
-"""The changelog as its writer remembers it: every event of every file of every commit, outside of Iceberg."""
+"""The changelog as its writer remembers it: every event of every file of every commit, outside Iceberg."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from icemirror.cursor import Source
-from spark_job.iceberg.v3_fields import delete_key
+from icemirror.tables.cursor import CursorSource
+from spark_job.pyiceberg_private.v3_fields import delete_key
 from tests.sim.engine import snapshots
 from tests.sim.engine.setting import SAME, Key, Setting, arrow_schema
 
 Order = tuple[int, int, int]  # the two parts of the sequence, and the changelog's commit
 Place = tuple[int, int, int, int, int]  # and the file in it, and the row
-# v, c, x as text (NaN equals NaN), and whether it is flagged as deleted, where deletes keep their rows
+# v, c, x as text (NaN equals NaN), and with soft deletes whether it is flagged as deleted
 Row = tuple[int, str | None, str, bool | None]
 
 _OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "T": "TRUNCATE"}
@@ -27,7 +27,7 @@ _NUMBERS = (0.0, -0.0, float("nan"), None)
 
 
 def row_of(v: int, c: str | None, x: float | None, flag: bool | None = None) -> Row:
-    """A row's values, comparable exactly."""
+    """Return the values of a row in an exactly comparable form."""
     return v, c, repr(x), flag
 
 
@@ -42,22 +42,22 @@ class Event:
     v: int
     c: str | None
     x: float | None
-    old: Key | None = None  # the key before, where the event changes it
+    old: Key | None = None  # the old key, if the event changes it
     bad: str = ""  # why it cannot be merged
 
     @property
     def moves(self) -> bool:
-        """It changes the key of its row."""
+        """Whether the event changes the key of its row."""
         return self.old is not None and self.operation != "D" and self.old != self.key
 
     @property
     def truncates(self) -> bool:
-        """It says that all rows are gone, and has no key itself."""
+        """Whether the event is a truncation, which has no key."""
         return self.operation == "T"
 
     @property
     def row(self) -> Row | None:
-        """What the mirror should have, if this event wins."""
+        """The row that the mirror should have if this event wins."""
         return None if self.operation == "D" else row_of(self.v, self.c, self.x)
 
 
@@ -72,7 +72,7 @@ class File:
 
     @property
     def good(self) -> Iterator[tuple[Place, Event]]:
-        """Those that can be merged, with their places in the order of events."""
+        """The events that can be merged, with their positions in the order of events."""
         for row, event in enumerate(self.events):
             if not event.bad:
                 yield (event.lsn, event.ordinal, self.commit, self.number, row), event
@@ -91,19 +91,19 @@ class Journal:
     clock: int = 1000
     revision: int = 0
     snapshot_ids: dict[int, int] = field(default_factory=dict)  # commit number → snapshot
-    rewritten: bool = False  # some of the changelog's own memory of orders is gone
+    rewritten: bool = False  # some orders can no longer be recovered from the changelog
     compacted: list[File] = field(default_factory=list)  # files that hold the same events once more
     deleted: dict[Key, tuple[int, int]] = field(default_factory=dict)  # the newest delete of each key
 
-    def merged(self, source: Source) -> int:
-        """How many files a cursor stands behind."""
+    def merged(self, source: CursorSource) -> int:
+        """Return how many files are merged up to a cursor."""
         if source.files_done is None:
             return sum(file.commit <= source.sequence_number for file in self.files)
         before = sum(file.commit < source.sequence_number for file in self.files)
         return before + source.files_done
 
-    def tell(self, table: Table, setting: Setting, dice: random.Random) -> str:
-        """A commit of a few files: inserts, updates, deletes, ties, late events, repetitions, key reuse."""
+    def append(self, table: Table, setting: Setting, dice: random.Random) -> str:
+        """Commit a few files: inserts, updates, deletes, ties, late events, duplicates, key reuse."""
         number = table.metadata.next_sequence_number()
         files = [self._events(setting, dice) for _ in range(dice.randint(1, setting.most_files))]
         if len(files) > 1 and dice.random() < 0.5:
@@ -122,7 +122,7 @@ class Journal:
         return f"append {[[f'{one.operation}{one.key}@{one.lsn}.{one.ordinal}' for one in file] for file in files]}"
 
     def compact(self, table: Table, setting: Setting) -> str:
-        """All events in one file, by a snapshot that changes no rows."""
+        """Compact all events into one file, with a snapshot that changes no rows."""
         head = table.current_snapshot()
         old = {
             delete_key(entry.data_file)
@@ -138,7 +138,7 @@ class Journal:
         return "compact the changelog"
 
     def _put_in_order(self, event: Event) -> Event:
-        """The event; a newer one if it is older than a delete of its key."""
+        """Return the event, made newer if it is older than a delete of its key."""
         if event.truncates:
             return event
         if (event.lsn, event.ordinal) < self.deleted.get(event.key, (0, 0)):
@@ -150,7 +150,7 @@ class Journal:
         return event
 
     def _tie(self, files: list[list[Event]], dice: random.Random) -> None:
-        """An event of one file has a rival in each later one, of the same key and sequence."""
+        """Add an event with the same key and sequence to each later file."""
         rival = dice.choice(files[0])
         for file in files[1:]:
             self.revision += 1
@@ -181,14 +181,14 @@ class Journal:
 
 
 def _made_partial(event: Event, setting: Setting, dice: random.Random) -> Event:
-    """Now and then without a value, or with another key before."""
+    """Sometimes omit a value, or change the key."""
     if event.operation == "U" and dice.random() < 0.6:
         event = replace(event, c=SAME)
     return replace(event, old=dice.choice(setting.pool)) if dice.random() < 0.2 else event
 
 
 def as_arrow(setting: Setting, events: list[Event]) -> pa.Table:
-    """A file of these events."""
+    """Return these events as an Arrow table."""
     columns: dict[str, list[object]] = {
         name: [
             None if event.truncates or (event.bad == "null-key" and not at) else event.key[at]

@@ -1,4 +1,4 @@
-"""Holds every snapshot of the mirror against the oracle, and the key index against the mirror."""
+"""Compares every snapshot of the mirror with the oracle, and the key index with the mirror."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from icemirror.cursor import Cursor
+from icemirror.tables.cursor import Cursor
 from spark_job.changelog.shape import resolve_shape
-from spark_job.iceberg.ancestors import walk_ancestors
-from spark_job.iceberg.v3_fields import delete_key
-from spark_job.key_index.root import Root, read_root
-from spark_job.key_index.scan import read_entries
-from spark_job.key_index.segment import SegmentInfo
+from spark_job.iceberg.ancestry import walk_ancestors
+from spark_job.index.root import Root, read_root
+from spark_job.index.scan import read_segment_entries
+from spark_job.index.segment import SegmentInfo
+from spark_job.pyiceberg_private.v3_fields import delete_key
 from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Journal, Order
 from tests.sim.engine.memory_io import MemoryIO
@@ -29,20 +29,17 @@ from tests.sim.engine.unchanged import effects
 CURSOR, EPOCH, LIVE_ROWS, ROOT, REPLAY = (
     f"icemirror.{name}" for name in ("cursor", "epoch", "live-rows", "index-root", "replay")
 )
-FULL = "full-"  # how requests of rebuilds begin
-BY_POLICY = "resync-"  # and those that nobody made
+FULL = "full-"  # prefix of requested rebuilds
+RESYNC_PREFIX = "resync-"  # prefix of rebuilds by policy
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A change of the mirror's metadata; `healed`: made by a merge that rebuilt a part of the index.
-
-    `late`: it had been on its way for long.
-    """
+    """A change of the mirror's metadata. `rebuilt_index`: by a merge that rebuilt segments. `late`: it was delayed."""
 
     before: TableMetadata
     after: TableMetadata
-    healed: bool
+    rebuilt_index: bool
     late: bool = False
 
 
@@ -60,7 +57,7 @@ class Judge:
     index: set[str] = field(default_factory=set)
     epoch: int = 0
     checked: int = 0
-    known: int = 0  # files that were there when the merge began to look
+    known: int = 0  # changelog files when the merge started
     _journals: dict[str, Journal] = field(default_factory=dict)  # by the uuid of the changelog
     _parents: dict[int, int | None] = field(default_factory=dict)
     _added: set[tuple[str, int | None]] = field(default_factory=set)
@@ -70,16 +67,16 @@ class Judge:
     def __post_init__(self) -> None:
         self.reader = Reader(self.io, self.setting.key_names)
 
-    def look(self, commit: Commit) -> None:
-        """A commit was made on the mirror: its head is judged, once."""
+    def judge(self, commit: Commit) -> None:
+        """Judge the head after a commit on the mirror, once."""
         head, before = commit.after.current_snapshot(), commit.before.current_snapshot()
         if head is None or head.snapshot_id in self.states:
             return
         if head.parent_snapshot_id != (before.snapshot_id if before else None):
-            raise Divergence(f"snapshot {head.snapshot_id} was committed on a head that it did not know")
+            raise Divergence(f"snapshot {head.snapshot_id} was committed on an unknown head")
         contents = self.reader.read(head)
         self.referenced |= contents.paths
-        self._no_path_twice(head)
+        self._require_new_paths(head)
         if head.snapshot_id in self.by_others:
             state = self.by_others[head.snapshot_id]
             _compare_rows(state, contents)
@@ -90,7 +87,7 @@ class Judge:
         self.checked += 1
 
     def follow(self, uuid: str, journal: Journal) -> None:
-        """A changelog was made, in the place of the one before."""
+        """Follow a new changelog."""
         self.journal = self._journals[uuid] = journal
         self.known = 0
 
@@ -98,26 +95,26 @@ class Judge:
         return list(self._journals).index(uuid)
 
     def waits(self, state: State) -> bool:
-        """Whether the mirror lacks something of the changelog that is there, or has something of another."""
+        """Return whether the mirror lacks files of the current changelog, or was merged from another."""
         if not state.uuid:
             return bool(self.journal.files)
         return self._journals[state.uuid] is not self.journal or state.merged != len(self.journal.files)
 
     def before(self, head: Snapshot | None) -> State:
-        """The state that a commit on this head builds on."""
+        """Return the state that a commit on this head builds on."""
         return self.states[head.snapshot_id] if head else State(soft=self.setting.soft)
 
     def _judge_merge(self, commit: Commit, head: Snapshot, contents: Contents) -> State:
         if head.summary is None or CURSOR not in head.summary.additional_properties:
-            raise Divergence(f"nobody made snapshot {head.snapshot_id}")
+            raise Divergence(f"snapshot {head.snapshot_id} is not a merge")
         summary = head.summary.additional_properties
         replayed, moved = summary.get(REPLAY, ""), head.summary.operation is Operation.REPLACE
         parent = self._built_on(commit.before)
-        healed = commit.healed or parent.unseen
+        rebuilt_index = commit.rebuilt_index or parent.unseen
         uuid, position, merged = self._position(summary[CURSOR], sure=not moved and not commit.late)
         journal, told = self._journals.get(uuid, Journal()), truncation_of(summary[CURSOR])
         stays = position == parent.position if replayed or moved else position <= parent.position
-        if replayed.startswith((FULL, BY_POLICY)):
+        if replayed.startswith((FULL, RESYNC_PREFIX)):
             if merged < parent.merged and uuid == parent.uuid:
                 raise Divergence(f"rebuilt up to {merged} files, although {parent.merged} were merged")
             if uuid and parent.uuid and self._age(uuid) < self._age(parent.uuid):
@@ -125,7 +122,7 @@ class Judge:
             floor = floor_after_rebuild(parent, told, journal.files[:merged], same=uuid == parent.uuid)
             state = replace(self.before(None), floor=floor, followed=told)
             state = state.after_merge(journal.files[:merged], merged, position)
-            healed |= journal.rewritten
+            rebuilt_index |= journal.rewritten
         elif parent.uuid not in ("", uuid):
             raise Divergence(f"merged from {uuid} on what was of {parent.uuid}")
         elif parent.merged > merged or (
@@ -138,7 +135,7 @@ class Judge:
             files = journal.files[parent.merged : merged]
             history = journal.files[: parent.merged]
             state = parent.after_merge(files, merged, position, history)
-            if healed and (unsure := _unsure(parent, state, contents)):
+            if rebuilt_index and (unsure := _unsure(parent, state, contents)):
                 state = parent.with_newest(unsure).after_merge(files, merged, position, history)
         state = replace(state, uuid=uuid)
         _compare_rows(state, contents)
@@ -146,10 +143,10 @@ class Judge:
             raise Divergence(
                 f"{summary[LIVE_ROWS]} live rows in the summary, {len(contents.rows)} in the table"
             )
-        # The last slice of a stage may have been one of deletes, and who moves rows looks at few files.
-        if not replayed.startswith((FULL, BY_POLICY)) and not moved:
-            _no_dead_files(summary, contents)
-        # What was on its way lands on its head after all, if what came instead was rolled back.
+        # The last slice of a stage may only delete, and a compaction rewrites few files.
+        if not replayed.startswith((FULL, RESYNC_PREFIX)) and not moved:
+            _require_no_empty_files(summary, contents)
+        # A delayed commit still succeeds if the commit in its place was rolled back.
         epoch, last = (
             int(summary[EPOCH]),
             max(_epochs(commit.before), default=0) if commit.late else self.epoch,
@@ -161,16 +158,16 @@ class Judge:
         self.index = {summary[ROOT], *(segment.path for segment in root.segments)}
         self.referenced |= self.index
         if root.snapshot_id != head.snapshot_id:
-            raise Divergence("the root is that of another snapshot")
+            raise Divergence("the root belongs to another snapshot")
         missing = {one.path for one in root.segments if one.path not in self.io.files} - self.damaged
         if missing:
-            raise Divergence(f"the root names {missing}, which are gone")
+            raise Divergence(f"the root references {missing}, which are missing")
         if not self.damaged.isdisjoint(one.path for one in root.segments):
             return replace(state, unseen=True)
-        return self._judge_index(commit.after, root, contents, state, healed)
+        return self._judge_index(commit.after, root, contents, state, rebuilt_index)
 
     def _position(self, told: str, *, sure: bool) -> tuple[str, tuple[int, float], int]:
-        """Of which changelog, where in it, and how many files that is."""
+        """Return the uuid of the changelog, the position in it, and how many files are merged."""
         cursor = Cursor.model_validate_json(told)
         if not cursor.sources:
             if self.known and sure:
@@ -181,14 +178,14 @@ class Judge:
         return source.uuid, (source.sequence_number, done), self._journals[source.uuid].merged(source)
 
     def _built_on(self, metadata: TableMetadata) -> State:
-        """What a merge builds on: the head.
+        """Return the state that a merge builds on: that of the head.
 
-        Where nothing ties that to a merge any more, it is taken for one after the last merge, if that changed no row:
-        who rolled the table back, and wrote on, did so after it.
+        If no merge is left in the history of the head, the head counts as after the last merge if that changed no
+        row: the rollback came after it.
         """
         head = metadata.current_snapshot()
         state = self.before(head)
-        if head is None or CURSOR not in metadata.properties or snapshots.standing(metadata):
+        if head is None or CURSOR not in metadata.properties or snapshots.own_snapshots(metadata):
             return state
         last = self.states[json.loads(metadata.properties[CURSOR])["snapshot_id"]]
         at: int | None = head.snapshot_id
@@ -198,9 +195,9 @@ class Judge:
         return last.after_others(state.rows) if same else state
 
     def _judge_index(
-        self, metadata: TableMetadata, root: Root, contents: Contents, state: State, healed: bool
+        self, metadata: TableMetadata, root: Root, contents: Contents, state: State, rebuilt_index: bool
     ) -> State:
-        """Every live key → its exact place, nothing extra; and of every key the order."""
+        """Check that the index has every live key with its exact location and order, and nothing else."""
         codes = self._key_of_codes(metadata, root)
         if codes is None:
             return state
@@ -219,16 +216,18 @@ class Judge:
         if counted != expected:
             raise Divergence(f"the root counts {counted}, the table has {expected}")
         orders = {key: order for key, (_, order) in index.items()}
-        state = self._let_go(state, orders, root.expired)
-        if healed:
-            self._judge_healed(state, orders)
+        state = self._expire_tombstones(state, orders, root.expired)
+        if rebuilt_index:
+            self._judge_rebuilt(state, orders)
             return replace(state, orders=orders, unseen=False)
         if orders != state.orders:
             raise Divergence(f"key → order (index, oracle): {_differences(orders, state.orders)}")
         return state
 
-    def _let_go(self, state: State, orders: dict[Key, Order], newest: tuple[int, ...] | None) -> State:
-        """Tombstones that are not in the index any more, none newer than the root says: the changelog tells of them."""
+    def _expire_tombstones(
+        self, state: State, orders: dict[Key, Order], newest: tuple[int, ...] | None
+    ) -> State:
+        """Move expired tombstones, none newer than the root records: the changelog has their orders."""
         gone = {
             key
             for key, order in state.orders.items()
@@ -242,19 +241,19 @@ class Judge:
         return replace(state, orders=kept, expired={**state.expired, **told})
 
     def _history(self, state: State) -> dict[Key, Order]:
-        """The greatest event of each key that is merged."""
+        """Return the greatest merged order of each key."""
         history: dict[Key, Order] = {}
         files = self._journals[state.uuid].files[: state.merged] if state.uuid else []
         for one in effects(files, state.floor):
             history[one.key] = max(history.get(one.key, NOTHING), one.order)
         return history
 
-    def _judge_healed(self, state: State, orders: dict[Key, Order]) -> None:
-        """A rebuilt order is the same, where the changelog tells; else it lies between what it told and the newest."""
+    def _judge_rebuilt(self, state: State, orders: dict[Key, Order]) -> None:
+        """Check rebuilt orders: equal if the changelog has the event, else between that event and the newest."""
         history = self._history(state)
         for key in orders.keys() | state.orders.keys():
             got, true = orders.get(key), state.orders.get(key)
-            came_back = true is None and got == state.expired.get(key)  # a tombstone that was forgotten
+            came_back = true is None and got == state.expired.get(key)  # an expired tombstone
             if got == true or came_back:
                 continue
             loose = key in state.touched or self._journals.get(state.uuid, self.journal).rewritten
@@ -270,13 +269,13 @@ class Judge:
             )
 
     def _read_index(self, codes: dict[int, Key], root: Root) -> dict[Key, tuple[Place | None, Order]]:
-        """The newest entry of each key, by reading all segments."""
+        """Read the newest entry of each key from all segments."""
         index: dict[Key, tuple[Place | None, Order]] = {}
         for segment in root.segments:
             for code, ordinal, pos, order in self._entries_of(segment):
                 if ordinal >= 0 and segment.files[ordinal] >= len(root.files):
                     raise Divergence(
-                        f"{segment.path} names data file {segment.files[ordinal]} of {len(root.files)}"
+                        f"{segment.path} references data file {segment.files[ordinal]} of {len(root.files)}"
                     )
                 file = root.files[segment.files[ordinal]] if ordinal >= 0 else None
                 place = None if file is None or file.gone else (file.path, pos)
@@ -286,7 +285,7 @@ class Judge:
     def _entries_of(self, segment: SegmentInfo) -> list[tuple[int, int, int, Order]]:
         key = segment.path, segment.first_key, segment.last_key
         if key not in self._entries:
-            entries = read_entries(self.io, segment)
+            entries = read_segment_entries(self.io, segment)
             orders: list[list[int]] = entries.orders.tolist()
             self._entries[key] = [
                 (entries.keys.at(at), int(entries.file[at]), int(entries.pos[at]), (one, two, commit))
@@ -295,10 +294,10 @@ class Judge:
         return self._entries[key]
 
     def _key_of_codes(self, metadata: TableMetadata, root: Root) -> dict[int, Key] | None:
-        """What each code stands for; None where two keys share one, because the hash was made too short."""
+        """Return the key of each code; None if two keys share a code, because the hash was shortened."""
         if not self._codes:
             shape = resolve_shape(self.setting.settings.tables[0], self.setting.schema)
-            codec = shape.of_mirror(metadata.table_uuid).codec
+            codec = shape.with_mirror_salt(metadata.table_uuid).codec
             if root.segments:
                 codec = replace(codec, hash_bits=root.segments[0].hash_bits)
             keys = list(self.setting.pool)
@@ -306,7 +305,7 @@ class Judge:
             self._codes = {codes.at(at): key for at, key in enumerate(keys)}
         return self._codes if len(self._codes) == len(self.setting.pool) else None
 
-    def _no_path_twice(self, head: Snapshot) -> None:
+    def _require_new_paths(self, head: Snapshot) -> None:
         for manifest in snapshots.manifests_of(self.io, head):
             if manifest.added_snapshot_id != head.snapshot_id:
                 continue
@@ -322,14 +321,14 @@ class Judge:
 
 
 def _unsure(parent: State, state: State, contents: Contents) -> set[Key]:
-    """What others wrote or deleted and was not turned back: once its order is lost it may count as the newest."""
+    """Return keys that other writers changed: once their order is lost, they may count as the newest."""
     rows = contents.by_key()
     kept = {key for key in parent.touched if rows.get(key) == parent.rows.get(key)}
     return {key for key in kept if rows.get(key) != state.rows.get(key)}
 
 
 def _epochs(metadata: TableMetadata) -> list[int]:
-    """Of icemirror's snapshots on main."""
+    """Return the epochs of icemirror's snapshots on main."""
     line = walk_ancestors(metadata.snapshots, metadata.current_snapshot_id)
     told = (one.summary.additional_properties for one in line if one.summary)
     return [int(one[EPOCH]) for one in told if EPOCH in one]
@@ -350,12 +349,12 @@ def _differences(left: object, right: object) -> dict[object, tuple[object, obje
     }
 
 
-def _no_dead_files(summary: Mapping[str, str], contents: Contents) -> None:
-    """A commit that adds rows takes those files out that have none left."""
+def _require_no_empty_files(summary: Mapping[str, str], contents: Contents) -> None:
+    """Check that a commit which adds rows removed all empty files."""
     dead = [
         path
         for path, file in contents.data.items()
         if file.record_count == len(contents.deleted.get(path, ()))
     ]
     if dead and "added-data-files" in summary:
-        raise Divergence(f"data files without a row were kept: {dead}")
+        raise Divergence(f"empty data files were kept: {dead}")

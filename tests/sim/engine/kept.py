@@ -1,4 +1,4 @@
-"""What the row of a key is where deletes keep their rows: event after event, in plain Python."""
+"""The row of a key with soft deletes: event after event, in plain Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sim.engine.unchanged import Effect
 def kept_row(
     winner: Effect, counting: Sequence[Effect], before: Row | None, everything: Sequence[Effect]
 ) -> Row:
-    """The row after those of the events that count, on what was there before."""
+    """Return the row after the counting events, applied to the row before."""
     mine = [one for one in counting if one.key == winner.key]
     row = before
     for one in sorted(mine, key=lambda one: (one.order, one.arrival)):
@@ -24,8 +24,8 @@ def kept_row(
 def _after(one: Effect, row: Row | None, everything: Sequence[Effect]) -> Row:
     event = one.event
     if one.ends:
-        told = row or row_of(event.v, None if event.c == SAME else event.c, event.x)
-        return (*told[:3], True)
+        kept = row or row_of(event.v, None if event.c == SAME else event.c, event.x)
+        return (*kept[:3], True)
     c = event.c
     if c == SAME:
         c = None if event.moves else row[1] if row else _by_history(one, everything)
@@ -33,7 +33,7 @@ def _after(one: Effect, row: Row | None, everything: Sequence[Effect]) -> Row:
 
 
 def _by_history(winner: Effect, everything: Sequence[Effect]) -> str | None:
-    """Of a key without a row: by all that is merged, as far as it came before."""
+    """Return the value for a key without a row from all merged events before."""
     known = [one for one in everything if one.key == winner.key and one.order[:2] <= winner.order[:2]]
     known.sort(key=lambda one: (one.order[:2], everything.index(one)))
     row: Row | None = None

@@ -1,4 +1,4 @@
-"""Worlds of a table without a key: what was told is there, as often as it was told, at every snapshot."""
+"""Worlds with a table without a key: at every snapshot each row occurs as often as in the changelog."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.table.snapshots import Snapshot
 
-from spark_job.iceberg.v3_fields import delete_key
-from spark_job.key_index.root import read_root
+from spark_job.index.root import read_root
+from spark_job.pyiceberg_private.v3_fields import delete_key
 from tests.sim.engine import snapshots
-from tests.sim.engine.bugs import Bug
 from tests.sim.engine.journal import Event, File, Journal, Row
-from tests.sim.engine.judge import BY_POLICY, CURSOR, EPOCH, LIVE_ROWS, REPLAY, ROOT, Commit, Judge
+from tests.sim.engine.judge import CURSOR, EPOCH, LIVE_ROWS, REPLAY, RESYNC_PREFIX, ROOT, Commit, Judge
 from tests.sim.engine.oracle import State
+from tests.sim.engine.planted import PlantedMistake
 from tests.sim.engine.reader import Contents, Divergence
 from tests.sim.engine.resyncs import ResyncedWorld
 from tests.sim.engine.setting import Key, Setting
@@ -23,37 +23,37 @@ Bag = Counter[tuple[Key, Row | None]]
 
 
 class Inserts(Journal):
-    """Every event adds a row; the same one may be told again, and is then another row."""
+    """Every event inserts a row; a duplicate event inserts another one."""
 
     def _events(self, setting: Setting, dice: random.Random) -> list[Event]:
         return [replace(event, operation="I") for event in super()._events(setting, dice)]
 
     def _tie(self, files: list[list[Event]], dice: random.Random) -> None:
-        """Nothing decides between rows."""
+        """Rows without a key have no ties."""
 
 
 @dataclass(frozen=True)
 class BagState(State):
-    """One snapshot: how often each row is there."""
+    """One snapshot: how often each row occurs."""
 
     bag: Bag = field(default_factory=Counter)
 
 
 class KeylessJudge(Judge):
-    """Holds every snapshot against what was told."""
+    """Compares every snapshot with the events."""
 
-    def look(self, commit: Commit) -> None:
-        """A commit was made on the mirror: its head is judged, once."""
+    def judge(self, commit: Commit) -> None:
+        """Judge the head after a commit on the mirror, once."""
         head, before = commit.after.current_snapshot(), commit.before.current_snapshot()
         if head is None or head.snapshot_id in self.states:
             return
         if head.parent_snapshot_id != (before.snapshot_id if before else None):
-            raise Divergence(f"snapshot {head.snapshot_id} was committed on a head that it did not know")
+            raise Divergence(f"snapshot {head.snapshot_id} was committed on an unknown head")
         contents = self.reader.read(head)
         self.referenced |= contents.paths
-        self._no_path_twice(head)
-        theirs = self.by_others.get(head.snapshot_id)
-        state = theirs if theirs is not None else self._judge_merge(commit, head, contents)
+        self._require_new_paths(head)
+        foreign = self.by_others.get(head.snapshot_id)
+        state = foreign if foreign is not None else self._judge_merge(commit, head, contents)
         bag: Bag = Counter(contents.rows.values())
         if not isinstance(state, BagState) or bag != state.bag:
             raise Divergence(f"snapshot {head.snapshot_id}: {bag}, not {state}")
@@ -66,17 +66,17 @@ class KeylessJudge(Judge):
 
     def _judge_merge(self, commit: Commit, head: Snapshot, contents: Contents) -> State:
         if head.summary is None or CURSOR not in head.summary.additional_properties:
-            raise Divergence(f"nobody made snapshot {head.snapshot_id}")
+            raise Divergence(f"snapshot {head.snapshot_id} is not a merge")
         summary = head.summary.additional_properties
         parent = self.before(commit.before.current_snapshot())
         uuid, position, merged = self._position(summary[CURSOR], sure=not commit.late)
         files = self._journals[uuid].files if uuid else []
-        if summary.get(REPLAY, "").startswith(BY_POLICY):
-            bag = _told(files[:merged])
+        if summary.get(REPLAY, "").startswith(RESYNC_PREFIX):
+            bag = _inserted(files[:merged])
         elif parent.uuid not in ("", uuid) or merged < parent.merged or not isinstance(parent, BagState):
             raise Divergence(f"merged from {uuid} up to {merged}, on {parent.uuid} up to {parent.merged}")
         else:
-            bag = parent.bag + _told(files[parent.merged : merged])
+            bag = parent.bag + _inserted(files[parent.merged : merged])
         if int(summary[LIVE_ROWS]) != len(contents.rows):
             raise Divergence(
                 f"{summary[LIVE_ROWS]} live rows in the summary, {len(contents.rows)} in the table"
@@ -92,15 +92,15 @@ class KeylessJudge(Judge):
         return BagState(merged=merged, position=position, uuid=uuid, bag=bag)
 
 
-def _told(files: list[File]) -> Bag:
+def _inserted(files: list[File]) -> Bag:
     return Counter((event.key, event.row) for file in files for event in file.events)
 
 
 class KeylessWorld(ResyncedWorld):
-    """Another writer only takes data files out: rows have no key to be changed by."""
+    """Another writer only removes data files: rows have no key to update by."""
 
-    def __init__(self, seed: int, bug: Bug | None = None) -> None:
-        super().__init__(seed, bug)
+    def __init__(self, seed: int, mistake: PlantedMistake | None = None) -> None:
+        super().__init__(seed, mistake)
         self.setting = replace(self.setting, keyless=True, soft=False)
         self.story = [repr(self.setting)]
         self.journal = Inserts()

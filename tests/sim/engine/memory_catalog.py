@@ -1,4 +1,4 @@
-"""A catalog in memory whose commits may be lost before or after their effect, or land late."""
+"""A catalog in memory whose commits may be lost before or after their effect, or be delayed."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSnapshotUpdate, _apply_table_update, _TableMetadataUpdateContext
 
-from spark_job.iceberg.tables import Catalogs
+from spark_job.iceberg.catalogs import Catalogs
 from tests.sim.engine.memory_io import MemoryIO
 
 _EARLIER = 3  # metadata that a stale read may show
 
 
 class Fault(StrEnum):
-    """What happens to one commit on the mirror, or to the look at the changelog before it."""
+    """What happens to one commit on the mirror, or to the read of the changelog before it."""
 
-    LOST_BEFORE = "lost before"  # no effect, an error that does not say so
-    LOST_AFTER = "lost after"  # done, but the answer is lost
-    BLIND_AFTER = "blind after"  # done, the answer is lost, and the look as well
-    LATE = "late"  # no effect yet; it is done some steps later
-    REFUSED_AFTER = "refused after"  # done, and a transport's second try is refused
-    STALE = "made from a changelog as it was"  # a cache or a replica shows some commits less
+    LOST_BEFORE = "lost before"  # no effect, and an ambiguous error
+    LOST_AFTER = "lost after"  # committed, but the response is lost
+    BLIND_AFTER = "blind after"  # committed, the response is lost, and so is the check
+    LATE = "late"  # committed some steps later
+    REFUSED_AFTER = "refused after"  # committed, and the retry of the transport is refused
+    STALE = "made from a changelog as it was"  # a cache or a replica shows fewer commits
 
 
 class MemoryCatalog(NoopCatalog):
-    """Tables by name; metadata stays an object. `fault` meets the next commit that a merge makes."""
+    """Tables in a dictionary; metadata stays an object. `fault` applies to the next commit of a merge."""
 
     def __init__(self, io: MemoryIO, observe: Callable[[TableMetadata, TableMetadata], None]) -> None:
         super().__init__("memory")
@@ -55,10 +55,10 @@ class MemoryCatalog(NoopCatalog):
         self._versions = count()
 
     def create_namespace_if_not_exists(self, namespace: Any, properties: Any = None) -> None:
-        """All namespaces are there."""
+        """All namespaces exist."""
 
     def drop_table(self, identifier: Any) -> None:
-        """Its files stay, and a stale read may show it yet."""
+        """Drop a table; its files stay, and a stale read may still show it."""
         self.tables.pop(self.identifier_to_tuple(identifier))
 
     def create_table(
@@ -93,7 +93,7 @@ class MemoryCatalog(NoopCatalog):
         return Table(name, metadata, version, self.io, self)
 
     def put(self, name: tuple[str, ...], metadata: TableMetadata) -> None:
-        """Makes this the table's metadata."""
+        """Set the metadata of a table."""
         self.earlier.setdefault(name, deque(maxlen=_EARLIER)).append(self.tables.get(name, (metadata,))[0])
         self.tables[name] = (metadata, f"file:///meta/{next(self._versions)}")
 
@@ -119,7 +119,7 @@ class MemoryCatalog(NoopCatalog):
         return CommitTableResponse(metadata=metadata, **{"metadata-location": version})
 
     def land_late(self) -> int:
-        """What was on its way arrives, if the catalog still takes it; how many did."""
+        """Apply delayed commits that the catalog still accepts; return how many."""
         landed = 0
         waiting, self.late = self.late, []
         self.landing = True
@@ -148,13 +148,13 @@ class MemoryCatalog(NoopCatalog):
             requirement.validate(metadata)
         try:
             self.put(name, _updated(metadata, updates))
-        except ValueError as error:  # a sequence number that others have used meanwhile
+        except ValueError as error:  # another writer used the sequence number
             raise CommitFailedException(str(error)) from error
         self._observe(metadata, self.tables[name][0])
 
 
 def _updated(metadata: TableMetadata, updates: Any) -> TableMetadata:
-    """What `update_table_metadata` gives, without its deep copies."""
+    """Like `update_table_metadata`, without its deep copies."""
     changes = _TableMetadataUpdateContext()
     for update in updates:
         metadata = _apply_table_update(update, metadata, changes)
@@ -162,7 +162,7 @@ def _updated(metadata: TableMetadata, updates: Any) -> TableMetadata:
 
 
 class OneCatalog(Catalogs):
-    """Not the file that the configuration names."""
+    """Catalogs that always return the one in memory."""
 
     def existing(self, name: str | None) -> Catalog:
         return self.get(name)

@@ -1,4 +1,4 @@
-"""Files in memory, which a process that has died cannot write or delete any more."""
+"""Files in memory, which a dead process can neither write nor delete."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 
 class Died(BaseException):
-    """The process ended here: whoever catches this to tidy up finds that it cannot."""
+    """The process was killed: handlers that catch this cannot clean up."""
 
 
 class MemoryIO(FileIO):
-    """Path → bytes. `dead`: of a process that was killed."""
+    """Maps paths to bytes. `dead`: the process was killed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class MemoryIO(FileIO):
         del self.files[path]
 
     def read(self, path: str) -> bytes:
-        """The content of a file."""
+        """Return the content of a file."""
         try:
             return self.files[path]
         except KeyError:
@@ -59,7 +59,7 @@ class _Input(InputFile):
 
 
 class _Reader(pa.BufferReader):
-    """Like a local file: whoever seeks beyond the end finds nothing there."""
+    """Like a local file: seeking beyond the end is allowed."""
 
     def seek(self, position: int, whence: int = 0) -> int:
         return int(super().seek(min(position, self.size()) if whence == 0 else position, whence))

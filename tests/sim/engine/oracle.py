@@ -1,8 +1,8 @@
-"""What the mirror must hold at each of its snapshots: the journal replayed row by row, and what others did to it.
+"""The state that the mirror must have at each snapshot: the journal replayed row by row, plus foreign writes.
 
-A row that another writer adds has the order that its key had when the merge last committed, live or deleted; one of
-a key that was never there counts as the greatest change merged so far. A row that another writer deletes leaves a
-tombstone of the row's order, unless the merge never saw it. An update by another writer keeps the row's order.
+A row that another writer adds gets the order that its key had at the last merge, live or deleted; a new key gets the
+greatest order merged so far. A row that another writer deletes leaves a tombstone with the row's order, unless no
+merge has indexed it. An update by another writer keeps the row's order.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from icemirror.cursor import Truncation
+from icemirror.tables.cursor import Truncation
 from tests.sim.engine.journal import File, Order, Place, Row
 from tests.sim.engine.kept import kept_row
 from tests.sim.engine.setting import SAME, Key
-from tests.sim.engine.unchanged import Effect, effects, look_back
+from tests.sim.engine.unchanged import Effect, effects, find_value
 
 NOTHING: Order = (0, 0, 0)
 
 
 @dataclass(frozen=True)
 class State:
-    """One snapshot. `orders` are those of the last merge at or before it, of live rows and tombstones alike.
+    """One snapshot. `orders`: those of the last merge at or before it, of live rows and tombstones.
 
-    `touched`: keys whose order is not the changelog's, because others wrote or deleted their rows. `expired`: orders of
-    tombstones that the index has let go, and of which the changelog still tells. `unseen`: damage hid from the judge
-    which tombstones the last merge let go. `uuid`: the changelog that was merged; none where nothing of any is. `soft`:
-    deletes keep their rows. `floor`: the truncation before which no event counts, and `followed` as the cursor has it.
+    `touched`: keys whose rows another writer changed. `expired`: orders of expired tombstones that the changelog still
+    has. `unseen`: damage hid from the judge which tombstones the last merge expired. `uuid`: the merged changelog;
+    empty before the first merge. `soft`: soft deletes. `floor`: the truncation before which no event counts;
+    `followed`: the same as the cursor records it.
     """
 
     merged: int = 0
@@ -47,12 +47,12 @@ class State:
         return max(self.orders.values(), default=NOTHING)
 
     def after_others(self, rows: Mapping[Key, Row]) -> State:
-        """Another writer made these the rows."""
+        """Return the state after another writer changed the rows to these."""
         changed = {key for key in rows.keys() | self.rows.keys() if rows.get(key) != self.rows.get(key)}
         return replace(self, rows=rows, touched=self.touched | changed)
 
     def with_newest(self, keys: Iterable[Key]) -> State:
-        """The rows of these keys count as the greatest change merged so far."""
+        """Return the state in which these keys have the greatest order."""
         return replace(self, orders={**self.orders, **dict.fromkeys(keys, self.greatest)})
 
     def after_merge(
@@ -62,13 +62,13 @@ class State:
         position: tuple[int, float],
         history: Sequence[File] = (),
     ) -> State:
-        """A merge took in these files, after those of the history."""
+        """Return the state after a merge of these files, which follow those of the history."""
         greatest = self.greatest
         orders = {**dict.fromkeys(self.rows, greatest), **self.orders}
-        standing = {**self.expired, **orders}
+        known_orders = {**self.expired, **orders}
         rows, touched, expired = dict(self.rows), set(self.touched), dict(self.expired)
-        told, partial = effects(files, self.floor), set[Effect]()
-        for one in told:
+        applied, partial = effects(files, self.floor), set[Effect]()
+        for one in applied:
             if one.order < orders.get(one.key, expired.get(one.key, NOTHING)):
                 continue
             orders[one.key] = one.order
@@ -86,15 +86,15 @@ class State:
                 partial |= {one} if row[1] == SAME else set()
         for one in partial:
             if self.soft:
-                counting = [other for other in told if other.order >= standing.get(one.key, NOTHING)]
+                counting = [other for other in applied if other.order >= known_orders.get(one.key, NOTHING)]
                 rows[one.key] = kept_row(
-                    one, counting, self.rows.get(one.key), [*effects(history, self.floor), *told]
+                    one, counting, self.rows.get(one.key), [*effects(history, self.floor), *applied]
                 )
                 continue
             v, _, x, flag = rows[one.key]
             rows[one.key] = (
                 v,
-                self._unchanged(one, told, effects([*history, *files], self.floor), standing),
+                self._unchanged(one, applied, effects([*history, *files], self.floor), known_orders),
                 x,
                 flag,
             )
@@ -109,17 +109,21 @@ class State:
         )
 
     def _unchanged(
-        self, winner: Effect, slice_: list[Effect], everything: list[Effect], standing: Mapping[Key, Order]
+        self,
+        winner: Effect,
+        slice_: list[Effect],
+        everything: list[Effect],
+        known_orders: Mapping[Key, Order],
     ) -> str | None:
-        """The value of a row whose event leaves it as it was: by the slice, then the mirror's row, then all events."""
-        least = standing.get(winner.key, NOTHING)
+        """Return an unchanged value: from the slice, else from the mirror's row, else from all events."""
+        least = known_orders.get(winner.key, NOTHING)
         counting = [one for one in slice_ if one.key == winner.key and one.order >= least]
         counting.sort(key=lambda one: (one.order, one.arrival), reverse=True)
-        found = look_back(winner.event, counting[1:])
-        if found.told or found.ended:
+        found = find_value(winner.event, counting[1:])
+        if found.found or found.ended:
             return found.value
         if winner.key in self.rows:
             return self.rows[winner.key][1]
         known = [one for one in everything if one.key == winner.key and one.order[:2] <= winner.order[:2]]
         known.sort(key=lambda one: (one.order[:2], one.arrival), reverse=True)
-        return look_back(winner.event, known[1:]).value
+        return find_value(winner.event, known[1:]).value

@@ -1,4 +1,4 @@
-"""What other writers do to the mirror: appends, deletes of both kinds, updates, compactions."""
+"""Writes of another engine to the mirror: appends, deletes of both kinds, updates, compactions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyroaring import BitMap64
 
-from spark_job.iceberg.v3_fields import content_span, delete_key, referenced_data_file
-from spark_job.key_index.puffin import Blob, write_puffin
+from spark_job.index.puffin import Blob, write_puffin
+from spark_job.pyiceberg_private.v3_fields import content_span, delete_key, referenced_data_file
 from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Row, row_of
 from tests.sim.engine.reader import FLAG, Contents, Place
@@ -33,7 +33,7 @@ _DELETES = pa.schema(
 
 
 class Other:
-    """Another engine, at work on one head of the mirror."""
+    """Another engine that writes on one head of the mirror."""
 
     def __init__(self, table: Table, contents: Contents, setting: Setting, dice: random.Random) -> None:
         self.table, self.contents, self.setting, self.dice = table, contents, setting, dice
@@ -43,7 +43,7 @@ class Other:
         self._dead: dict[str, set[int]] = {}
 
     def write(self) -> str:
-        """Does something; what. `rows` are then what the mirror holds."""
+        """Do something and return what; `rows` are then the rows of the mirror."""
         live = [key for key in self.setting.pool if key in self.rows]
         absent = [key for key in self.setting.pool if key not in self.rows]
         doings = [self._compact]
@@ -55,7 +55,7 @@ class Other:
         return doing(live, absent)
 
     def commit(self, snapshot_id: int) -> None:
-        """Makes it a snapshot."""
+        """Commit a snapshot."""
         deletes = self._write_deletes()
         kind = "overwrite" if self._gone or deletes else "append"
         snapshots.commit(self.table, kind, self._data, deletes, self._gone, first_id=snapshot_id)
@@ -105,7 +105,7 @@ class Other:
         return "merge-on-read"
 
     def _rewrite(self, paths: set[str], without: set[Key]) -> None:
-        """The live rows of these files in new ones, but for some."""
+        """Rewrite the live rows of these files, without some keys."""
         kept = [
             (key, row)
             for (path, _), (key, row) in self.contents.rows.items()

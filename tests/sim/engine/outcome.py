@@ -1,4 +1,4 @@
-"""What became of a seed."""
+"""The outcome of a seed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a seed was about: judged snapshots, what happened, and the points at which a merge died."""
+    """Judged snapshots, what happened, and the crash points at which a merge died."""
 
     snapshots: int
     story: list[str]

@@ -1,4 +1,4 @@
-"""How a mistake is planted around the product while a seed runs, never in it."""
+"""Plants mistakes in the product while a seed runs, by patching its functions."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ Change = tuple[Any, str, Callable[[Any], Any]]
 
 
 @dataclass(frozen=True)
-class Bug:
-    """What is changed: an attribute of the product, by a function of what it was."""
+class PlantedMistake:
+    """Attributes of the product, each with a function that turns the right one into a wrong one."""
 
     changes: tuple[Change, ...]
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """The product with the mistake in it."""
+        """Run the product with the mistake."""
         with ExitStack() as stack:
             for owner, name, change in self.changes:
                 stack.enter_context(patch.object(owner, name, change(getattr(owner, name))))
             yield
 
 
-BUGS: dict[str, Bug] = {}
+PLANTED: dict[str, PlantedMistake] = {}
 
 
 def plant(*places: tuple[Any, str], name: str = "") -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Registers a mistake under the name of the function that makes it."""
+    """Register a mistake under the name of the function that makes it."""
 
     def register(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
         called = name or change.__name__.replace("_", " ")
-        BUGS[called] = Bug(tuple((owner, attribute, change) for owner, attribute in places))
+        PLANTED[called] = PlantedMistake(tuple((owner, attribute, change) for owner, attribute in places))
         return change
 
     return register
 
 
 def instead(value: Any) -> Callable[[Any], Any]:
-    """Always this value."""
+    """Return a mistake that always returns this value."""
     return lambda _old: lambda *_arguments, **_named: value

@@ -1,4 +1,4 @@
-"""The merge as one process of many: it can be stopped at its named points, die there, and start again forgetful."""
+"""The merge as a process: it can be paused at its crash points, die there, and restart with empty caches."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
-from spark_job import commit_slice, merge_slice, pipeline
-from spark_job.compaction import choose, compact
-from spark_job.files import immutable
-from spark_job.files.immutable import forget_everything
-from spark_job.index_upkeep import catch_up
-from spark_job.key_index import blocks, compaction, lookup, scan, segment, tiers, whole
+from spark_job import pipeline
+from spark_job.commit import commit_slice
+from spark_job.index import blocks, lookup, scan, segment, tiers
+from spark_job.index import merge_segments as compaction
+from spark_job.index import segment_cache as whole
+from spark_job.maintenance import choose_files, compact, index_foreign_writes
+from spark_job.storage import immutable_cache as immutable
+from spark_job.storage.immutable_cache import clear_file_caches
 from tests.sim.engine.setting import Setting
 
 _WITH_BLOCKS = (blocks, lookup, scan, segment)
-_FEW = 4  # that are remembered, in a quarter of the seeds
+_SMALL_CACHE = 4  # entries of each cache, in a quarter of the seeds
 
 
 NAMES = (
     "create-mirror",
     "mirror-created",
-    "healed",
-    "caught-up",
+    "segments-rebuilt",
+    "foreign-writes-indexed",
     "index-merged",
     "write-data",
     "data-written",
@@ -50,7 +52,7 @@ COMPACTION_NAMES = ("write-moved", "moved-written", "moved-indexed")
 
 
 class Points:
-    """Knows the points that were passed; `act` is called once, at the one that was asked for."""
+    """Records the crash points that were passed, and calls `act` once at the expected one."""
 
     def __init__(self) -> None:
         self.passed: list[str] = []
@@ -58,15 +60,15 @@ class Points:
         self._act: Callable[[str], None] | None = None
 
     def expect(self, name: str, time: int, act: Callable[[str], None] | None) -> None:
-        """Act when this point is passed so many times from now."""
+        """Call `act` when this point has been passed `time` times."""
         self.passed, self._name, self._left, self._act = [], name, time, act
 
     def expect_nothing(self) -> None:
-        """Let all pass."""
+        """Expect no point."""
         self.expect("", 0, None)
 
     def reach(self, name: str) -> None:
-        """Stands in for the product's own."""
+        """Replace the product's own function."""
         self.passed.append(name)
         self._left -= name == self._name
         if self._act is not None and name == self._name and self._left <= 0:
@@ -75,7 +77,7 @@ class Points:
 
 
 class _Inline:
-    """A pool that does everything at once, in this thread: quick, and the same every time."""
+    """A pool that runs everything in this thread: fast and deterministic."""
 
     def __init__(self, _workers: int, **_named: object) -> None: ...
 
@@ -97,12 +99,12 @@ class _Inline:
 
 
 def restart() -> None:
-    """Another process, which remembers nothing of the files."""
-    forget_everything()
+    """Simulate a new process with empty caches."""
+    clear_file_caches()
 
 
 class Clock:
-    """Wall time as machines have it: up to an hour off, now this way, now that."""
+    """Wall time that is up to an hour off, in either direction."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice, self._now = dice, 1_800_000_000.0
@@ -117,7 +119,7 @@ class Clock:
 
 @contextmanager
 def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
-    """Everything around the product that a seed needs: points, no threads, known identifiers, small sizes."""
+    """Set up the product for a seed: crash points, no threads, known identifiers, small sizes."""
     dice = random.Random(seed)
     clock = Clock(random.Random(seed + 1))
     with ExitStack() as stack:
@@ -134,23 +136,21 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
                     set_to(module, name, value)
         for module in _WITH_BLOCKS:
             set_to(module, "BLOCK_ROWS", setting.block_rows)
-        for module in (commit_slice, catch_up, compact, merge_slice, pipeline):
+        for module in (commit_slice, index_foreign_writes, compact, pipeline):
             set_to(module, "time", clock)
         set_to(uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
-        set_to(choose, "FAN_IN", setting.data_fan_in)
-        set_to(choose, "_MOST_FILES", setting.data_most)
+        set_to(choose_files, "FAN_IN", setting.data_fan_in)
+        set_to(choose_files, "_MAX_FILES", setting.data_most)
         set_to(tiers, "FAN_IN", setting.fan_in)
         set_to(tiers, "_SMALLEST_TIER", setting.smallest_tier)
         set_to(tiers, "_LEAST_WORK", setting.least_work)
         set_to(tiers, "_WORK_FOR_ENTRY", 1)
         for module in (tiers, compaction):
             set_to(module, "PIECE_ENTRIES", setting.piece_entries)
-        for limit in (
-            ("_SMALL_BYTES", "_LARGE_BYTES") if seed % 2 else ()
-        ):  # segments are asked by their blocks
+        for limit in ("_SMALL_BYTES", "_LARGE_BYTES") if seed % 2 else ():  # segments are read by block
             set_to(whole, limit, 0)
-        for cache in list(immutable._every) if seed % 4 == 1 else ():
-            set_to(cache, "_most", _FEW)
+        for cache in list(immutable._caches) if seed % 4 == 1 else ():
+            set_to(cache, "_max_weight", _SMALL_CACHE)
         restart()
         yield
     restart()

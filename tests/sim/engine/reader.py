@@ -1,4 +1,4 @@
-"""Reads a snapshot of the mirror straight from its manifests and files, without the product's view of them."""
+"""Reads a snapshot of the mirror from its manifests and files, without the product's readers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.snapshots import Snapshot
 from pyroaring import BitMap64
 
-from spark_job.iceberg.v3_fields import content_span, referenced_data_file
+from spark_job.pyiceberg_private.v3_fields import content_span, referenced_data_file
 from tests.sim.engine import snapshots
 from tests.sim.engine.journal import Row, row_of
 from tests.sim.engine.memory_io import MemoryIO
@@ -23,12 +23,12 @@ FLAG = "_is_deleted"
 
 
 class Divergence(AssertionError):
-    """Something that must hold does not."""
+    """An invariant is violated."""
 
 
 @dataclass
 class Contents:
-    """What a reader finds: each live row with its place; the files; deleted places by data file."""
+    """What a reader finds: live rows by location, the files, and deleted positions by data file."""
 
     rows: dict[Place, tuple[Key, Row]] = field(default_factory=dict)
     data: dict[str, DataFile] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Contents:
     paths: set[str] = field(default_factory=set)
 
     def by_key(self) -> dict[Key, Row]:
-        """The rows, of which each key has one."""
+        """Return the rows by key; raises if a key has two."""
         found: dict[Key, Row] = {}
         for key, row in self.rows.values():
             if key in found:
@@ -46,12 +46,12 @@ class Contents:
         return found
 
     def places(self) -> dict[Key, Place]:
-        """Where the row of each key is."""
+        """Return the location of each key's row."""
         return {key: place for place, (key, _) in self.rows.items()}
 
 
 class Reader:
-    """Remembers files, which never change."""
+    """Caches files, which never change."""
 
     def __init__(self, io: MemoryIO, key_names: list[str]) -> None:
         self._io, self._names = io, key_names
@@ -59,17 +59,19 @@ class Reader:
         self._deletes: dict[tuple[str, int | None], list[Place]] = {}
 
     def read(self, snapshot: Snapshot | None) -> Contents:
-        """All of a snapshot; every file that it names must be there."""
+        """Read a snapshot; every file that it references must exist."""
         contents = Contents()
         if snapshot is None:
             return contents
         try:
             self._name_files(snapshot, contents)
         except FileNotFoundError as error:
-            raise Divergence(f"{error} is gone, although snapshot {snapshot.snapshot_id} needs it") from error
+            raise Divergence(
+                f"{error} is missing, although snapshot {snapshot.snapshot_id} references it"
+            ) from error
         for path in contents.paths:
             if path not in self._io.files:
-                raise Divergence(f"{path} is gone, although snapshot {snapshot.snapshot_id} names it")
+                raise Divergence(f"{path} is missing, although snapshot {snapshot.snapshot_id} references it")
         self._apply_deletes(contents)
         for path, file in contents.data.items():
             rows = self._read_rows(path)
@@ -106,10 +108,10 @@ class Reader:
             for path, at in places:
                 if path not in contents.data:
                     if vector:
-                        raise Divergence(f"a deletion vector for {path}, which is not there")
+                        raise Divergence(f"a deletion vector for {path}, which is not in the snapshot")
                     continue
                 if not 0 <= at < contents.data[path].record_count:
-                    raise Divergence(f"{path}: row {at} is deleted, but there is none")
+                    raise Divergence(f"{path}: row {at} is deleted, but does not exist")
                 if vector or path not in ruled:
                     gone = contents.deleted.setdefault(path, set())
                     if at in gone:

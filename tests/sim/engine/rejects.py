@@ -1,7 +1,7 @@
-"""Worlds whose changelog has bad rows, told by a random stream of their own, and what must hold for the rejects table.
+"""Worlds whose changelog has bad rows, drawn from a separate random stream, and what must hold for the rejects table.
 
-Every bad row of what is merged is there, once, and nothing else is: whatever died, was lost or landed late, whoever
-else merged the same files, and however often they are replayed. Somebody may compact the table meanwhile.
+The rejects table has every bad row of the merged files once, and nothing else: through crashes, lost responses,
+delayed commits, concurrent merges and replays. Another writer may compact the table meanwhile.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from spark_job.iceberg.v3_fields import delete_key
+from spark_job.pyiceberg_private.v3_fields import delete_key
 from tests.sim.engine import snapshots
-from tests.sim.engine.bugs import Bug
 from tests.sim.engine.journal import Event, File, Journal
 from tests.sim.engine.judge import FULL, REPLAY
 from tests.sim.engine.memory_io import MemoryIO
+from tests.sim.engine.planted import PlantedMistake
 from tests.sim.engine.reader import Divergence, Place
 from tests.sim.engine.replays import ReplayedWorld
 from tests.sim.engine.setting import Setting
@@ -43,7 +43,7 @@ KINDS = ("null-key", "null-operation", "unknown-operation", "null-sequence", "un
 
 @dataclass
 class SpoiltJournal(Journal):
-    """Some events cannot be merged."""
+    """A journal in which some events cannot be merged."""
 
     luck: random.Random = field(default_factory=random.Random)
 
@@ -57,21 +57,21 @@ class SpoiltJournal(Journal):
 
 @dataclass
 class RejectsJudge:
-    """Holds every snapshot of the rejects table, and every merge, against the journal."""
+    """Compares every snapshot of the rejects table, and every merge, with the journal."""
 
     io: MemoryIO
     journal: Journal
     places: Counter[Place] = field(default_factory=Counter)
     referenced: set[str] = field(default_factory=set)
 
-    def look(self, metadata: TableMetadata) -> None:
-        """The table has a new head: what is there is bad, is what the changelog has, and is there once."""
+    def judge(self, metadata: TableMetadata) -> None:
+        """Judge a new head: every row is bad, equals the changelog's, and occurs once."""
         self.places = Counter()
-        told = {file.path: file for file in (*self.journal.files, *self.journal.compacted)}
+        files = {file.path: file for file in (*self.journal.files, *self.journal.compacted)}
         for row in self._read(metadata):
             place = row["icemirror_file"], row["icemirror_position"]
             self.places[place] += 1
-            event = told[place[0]].events[place[1]] if place[0] in told else None
+            event = files[place[0]].events[place[1]] if place[0] in files else None
             if event is None or not event.bad:
                 raise Divergence(f"{place} was rejected, but can be merged")
             found = row["icemirror_reason"], row["v"], row["c"], repr(row["x"])
@@ -82,13 +82,13 @@ class RejectsJudge:
             raise Divergence(f"rejected twice: {twice}")
 
     def require(self, merged: int) -> None:
-        """So many files are merged: their bad rows are there."""
+        """Check that the bad rows of the merged files are recorded."""
         if missing := self.bad(self.journal.files[:merged]) - self.places.keys():
-            raise Divergence(f"merged past bad rows that were not put aside: {sorted(missing)}")
+            raise Divergence(f"merged past bad rows that were not rejected: {sorted(missing)}")
 
     @staticmethod
     def bad(files: list[File]) -> set[Place]:
-        """The places of the bad rows."""
+        """Return file and position of the bad rows."""
         return {(file.path, at) for file in files for at, event in enumerate(file.events) if event.bad}
 
     def _read(self, metadata: TableMetadata) -> list[dict[str, Any]]:
@@ -106,18 +106,18 @@ class RejectsJudge:
 
 
 def read_file(io: MemoryIO, path: str) -> pa.Table:
-    """A data file, as it is."""
+    """Read a data file."""
     try:
         return pq.ParquetFile(pa.BufferReader(io.read(path))).read()
     except FileNotFoundError as error:
-        raise Divergence(f"{path} is gone, although the rejects table names it") from error
+        raise Divergence(f"{path} is missing, although the rejects table references it") from error
 
 
 class SpoiltWorld(World):
-    """Some rows of the changelog are bad, and are put aside."""
+    """A world in which some rows of the changelog are bad and rejected."""
 
-    def __init__(self, seed: int, bug: Bug | None = None) -> None:
-        super().__init__(seed, bug)
+    def __init__(self, seed: int, mistake: PlantedMistake | None = None) -> None:
+        super().__init__(seed, mistake)
         self.setting = self.setting.with_rejects()
         self.story[0] = repr(self.setting)
         self.fortune = random.Random(seed ^ 0xBAD)
@@ -139,10 +139,10 @@ class SpoiltWorld(World):
         super()._observe(before, after)
         try:
             if after.location.endswith("/world_rejects"):
-                self.rejects.look(after)
+                self.rejects.judge(after)
             elif after.location.endswith("/world"):
                 self._require(before, after)
-        except Divergence as error:  # told below: whoever commits would take it for an answer that was lost
+        except Divergence as error:  # raised later: the committer would take it for a lost response
             self._found.append(error)
 
     def _judge(self) -> None:
@@ -151,28 +151,28 @@ class SpoiltWorld(World):
         super()._judge()
 
     def _require(self, before: TableMetadata, after: TableMetadata) -> None:
-        """Now, not when the mirror is judged: by then more may have been put aside."""
+        """Check at once: when the mirror is judged, more rows may have been rejected."""
         head = after.current_snapshot()
         source = snapshots.cursors_of(after).get(head.snapshot_id) if head else None
         if head is None or source is None or head.summary is None or before.snapshot_by_id(head.snapshot_id):
             return
         merged = self.journal.merged(source)
-        told = head.summary.additional_properties
-        if told.get(REPLAY, "").startswith(FULL) and self.journal.rewritten:
-            return  # what it read were other files
+        summary = head.summary.additional_properties
+        if summary.get(REPLAY, "").startswith(FULL) and self.journal.rewritten:
+            return  # the rebuild read other files
         self.rejects.require(merged)
-        if REPLAY in told or REJECTED not in told:
+        if REPLAY in summary or REJECTED not in summary:
             return
-        ours = snapshots.standing(before)[:1]
+        ours = snapshots.own_snapshots(before)[:1]
         if not ours and before.current_snapshot() is not None:
-            return  # nobody knows how much was merged
+            return  # unknown how much was merged
         first = self.journal.merged(snapshots.cursors_of(before)[ours[0]]) if ours else 0
         expected = len(self.rejects.bad(self.journal.files[first:merged]))
-        if int(told[REJECTED]) != expected:
-            raise Divergence(f"{told[REJECTED]} rejected rows in the summary, not {expected}")
+        if int(summary[REJECTED]) != expected:
+            raise Divergence(f"{summary[REJECTED]} rejected rows in the summary, not {expected}")
 
     def _compact_rejects(self) -> str | None:
-        """By somebody else: all of its rows in one file."""
+        """Let another writer compact the table into one file."""
         table = self.catalog.load_table(REJECTS) if REJECTS in self.catalog.tables else None
         head = table.current_snapshot() if table else None
         if table is None or head is None or self.io.dead:
@@ -204,4 +204,4 @@ class SpoiltWorld(World):
 
 
 class SpoiltReplayedWorld(SpoiltWorld, ReplayedWorld):
-    """With replays and rebuilds as well."""
+    """A world with bad rows, replays and rebuilds."""

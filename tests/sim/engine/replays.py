@@ -1,6 +1,6 @@
-"""Worlds in which people also ask for replays and rebuilds, told by a random stream of their own.
+"""Worlds with requested replays and rebuilds, drawn from a separate random stream.
 
-What happens besides is what happens without them, so a seed's story changes only where the replays change it.
+So the rest of a seed's story changes only where a replay changes it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from icemirror.errors import CommitUnknown, Conflict, Corrupt, Invalid, Transient
-from icemirror.state.replay import Replay, ReplayStep
-from spark_job.replays.replay import replay_step
-from spark_job.staging.stage import read_stage
-from tests.sim.engine.bugs import Bug
+from icemirror.protocol.replay import Replay, ReplayStep
+from spark_job.iceberg.stage import read_stage
+from spark_job.rebuild.replay import replay_step
 from tests.sim.engine.judge import FULL
 from tests.sim.engine.memory_catalog import Fault
 from tests.sim.engine.memory_io import Died
+from tests.sim.engine.planted import PlantedMistake
 from tests.sim.engine.process import NAMES, restart
 from tests.sim.engine.world import World
 
@@ -29,14 +29,14 @@ OWN_NAMES = (
     "swapped",
     "stage-removed",
 )
-_MOST_STEPS = 200
+_MAX_STEPS = 200
 
 
 class ReplayedWorld(World):
-    """Before each step, now and then: a replay of some range, or a rebuild, in trouble or not."""
+    """A world in which some steps are preceded by a replay or a rebuild, with or without faults."""
 
-    def __init__(self, seed: int, bug: Bug | None = None) -> None:
-        super().__init__(seed, bug)
+    def __init__(self, seed: int, mistake: PlantedMistake | None = None) -> None:
+        super().__init__(seed, mistake)
         self.setting = self.judge.setting = self.setting.with_rebuilds()
         self.luck = random.Random(seed ^ 0x5EED)
         self._asked = 0
@@ -55,7 +55,7 @@ class ReplayedWorld(World):
     def _end(self) -> None:
         self.points.expect_nothing()
         if self._full is not None:
-            self.story.append(self._advance_replay("the rebuild ends", self._full, _MOST_STEPS))
+            self.story.append(self._advance_replay("the rebuild ends", self._full, _MAX_STEPS))
         super()._end()
 
     def _replay(self) -> str:
@@ -72,7 +72,7 @@ class ReplayedWorld(World):
         if self._full is None:
             self._asked += 1
             self._full = Replay(f"{FULL}{self._asked}", 0.0, full=True)
-        self._leaky |= self._depth > 0  # two at the same stage: one of them works in vain
+        self._leaky |= self._depth > 0  # two at the same stage: the work of one is lost
         return self._in_trouble(f"rebuild {self._full.id}", self._full, self.luck.choice([1, 2, 50]))
 
     def _in_trouble(self, what: str, asked: Replay, steps: int) -> str:
@@ -80,7 +80,7 @@ class ReplayedWorld(World):
         kind = self.luck.choice(kinds)
         point, time = self.luck.choice(self.luck.choice([NAMES, OWN_NAMES])), self.luck.choice([1, 1, 2])
         acts: dict[str, Callable[[str], None]] = {"die": self._die, "interlude": self._interlude}
-        if self._depth:  # whatever the one that stands still expects
+        if self._depth:  # the paused merge expects a point
             return self._advance_replay(what, asked, steps)
         if kind in acts:
             self.points.expect(point, time, acts[kind])
@@ -110,13 +110,13 @@ class ReplayedWorld(World):
             restart()
             return f"{what}: died at {self.points.passed[-1]}"
         except Invalid as error:
-            # A changelog that is shown as it was does not have the snapshots yet: somebody has to ask once more.
+            # A stale changelog does not have the snapshots yet: the user has to request the replay again.
             if asked.full or self.catalog.fault is not Fault.STALE or "has no snapshot" not in str(error):
                 raise
             return f"{what}: {error}"
         except Corrupt as error:
-            # A file of the stage was damaged: the mirror stays as it is, and somebody asks once more.
-            if "written for the rebuild, is gone" not in str(error) or not self.judge.damaged:
+            # A file of the stage was damaged: the mirror is unchanged, and the user requests it again.
+            if "a file of the rebuild is missing" not in str(error) or not self.judge.damaged:
                 raise
             self._full, self._leaky = None, True
             return f"{what}: {error}"
@@ -129,10 +129,10 @@ class ReplayedWorld(World):
         return f"{what}: not done yet"
 
     def _note(self, asked: Replay, step: ReplayStep) -> Replay:
-        """As the table's row does."""
+        """Record the progress, like the row in the state store."""
         before, after = asked.progress.mark if asked.progress else None, step.progress.mark
         if asked.full and before is not None and after is not None:
-            # Where it does not follow on the last one it was begun anew, and what was staged is left.
+            # A stage that does not follow the last one was restarted, and left the old files behind.
             self._leaky |= after not in self.io.files or read_stage(self.io, after)[0].before != before
         asked = replace(asked, progress=step.progress)
         if asked.full and self._full is not None and asked.id == self._full.id:

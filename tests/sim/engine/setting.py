@@ -15,7 +15,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, StringType, UUIDType
 
-from icemirror.settings import Settings, load_settings
+from icemirror.config_file.load import load_settings
+from icemirror.settings import Settings
 from tests.mirrors import write_config
 from tests.unit.merge.lab import changelog_schema
 
@@ -39,10 +40,10 @@ _KINDS: dict[str, tuple[tuple[tuple[str, IcebergType], ...], tuple[Key, ...]]] =
         tuple((number, text) for number in (1, 12, 123) for text in ("", "2", "23", "3", "x", "y", "z")),
     ),
 }
-FIRST_WITH_COMPACTION = 7000  # stories of the seeds before that are told without
+FIRST_WITH_COMPACTION = 7000  # earlier seeds keep their stories without it
 FIRST_WITH_PARTIAL_EVENTS = 20_000
 FIRST_WITH_SOFT_DELETES = 60_002
-SAME = "~"  # stands for a value that has not changed
+SAME = "~"  # marks an unchanged value
 _PARTIAL = """profile: generic
 operation_column: op
 sequence_column: [file, lsn]
@@ -68,29 +69,27 @@ class Setting:
     piece_entries: int
     block_rows: int
     most_files: int
-    calm: bool  # nobody dies, nothing is lost or damaged: then no file may be left behind
+    calm: bool  # no crash, no lost response, no damage: no file may be left behind
     pool: tuple[Key, ...]
-    data_fan_in: int = 0  # how many small data files are put together at least; 0: none
+    data_fan_in: int = 0  # how many small data files are compacted at least; 0: none
     data_most: int = 0  # and at most
-    partial: bool = (
-        False  # events may leave values as they are, and change keys; their order is numbers in text
-    )
-    resync: bool = False  # also where the cursor has expired the mirror is rebuilt
+    partial: bool = False  # events may omit unchanged values and change keys; their sequence is text
+    resync: bool = False  # the mirror is also rebuilt if the cursor has expired
     keyless: bool = False
-    rejects: bool = False  # bad rows are among the events, and are put aside
-    soft: bool = False  # deletes keep their rows
-    orderly: bool = False  # and nothing comes that is older than a delete of its key
+    rejects: bool = False  # bad rows are among the events, and are rejected
+    soft: bool = False  # soft deletes
+    orderly: bool = False  # no event is older than a delete of its key
     truncates: bool = False  # truncations of the source are among the events
 
     @classmethod
     def of_seed(cls, seed: int, dice: random.Random) -> Setting:
-        """What a seed chooses by its dice, and what it is about by its number."""
+        """Return the setting of a seed: drawn from its dice, with features chosen by its number."""
         chosen = cls.choose(dice).with_compaction(seed).with_partial_events(seed)
         return replace(chosen, soft=seed >= FIRST_WITH_SOFT_DELETES and seed % 5 == 2)
 
     @classmethod
     def choose(cls, dice: random.Random) -> Setting:
-        """The setting of a seed."""
+        """Draw the setting of a seed."""
         kind = dice.choice(sorted(_KINDS))
         keys = list(_KINDS[kind][1])
         dice.shuffle(keys)
@@ -111,22 +110,22 @@ class Setting:
         )
 
     def with_compaction(self, seed: int) -> Setting:
-        """By the seed alone, so that the rest of its story is what it was."""
+        """Choose by the seed alone, so that the rest of its story stays the same."""
         if seed < FIRST_WITH_COMPACTION:
             return self
         least = (2, 3, 8, 0)[seed % 4]
         return replace(self, data_fan_in=least, data_most=least if seed // 4 % 2 else 256)
 
     def with_partial_events(self, seed: int) -> Setting:
-        """By the seed alone, and never where replays are: their slices decide what an event that is late finds."""
+        """Choose by the seed alone, and never with replays: their slices decide what a late event finds."""
         return replace(self, partial=seed >= FIRST_WITH_PARTIAL_EVENTS and seed % 6 == 3)
 
     def with_rebuilds(self) -> Setting:
-        """Their slices decide what a delete finds before it, unless all that it may find came before it."""
+        """Keep events orderly with soft deletes: slices of a rebuild decide what a delete finds before it."""
         return replace(self, orderly=self.soft)
 
     def with_rejects(self) -> Setting:
-        """With bad rows among the events."""
+        """Add bad rows to the events."""
         return replace(self, rejects=True)
 
     @property
@@ -139,7 +138,7 @@ class Setting:
 
     @property
     def schema(self) -> Schema:
-        """Of the changelog: key, a number that tells revisions apart, a category, a value with NULL and NaN."""
+        """The changelog's schema: key, a revision number, a category, a value with NULL and NaN."""
         if self.partial:
             return _partial_schema(self.kind)
         return _schema(self.kind, self.keyless, self.rejects or self.truncates)
@@ -166,7 +165,7 @@ class Setting:
         return _settings(options, f"batch_size: {self.batch_size}\n")
 
     def key_arrays(self, keys: list[Key]) -> list[pa.Array]:
-        """Key columns as the merge reads them from Parquet."""
+        """Return key columns as the merge reads them from Parquet."""
         types = {"long": pa.int64(), "uuid": pa.binary(16), "string": pa.large_string()}
         kinds = [pa.int64(), pa.large_string()] if self.kind == "composite" else [types[self.kind]]
         return [pa.array([key[at] for key in keys], kind) for at, kind in enumerate(kinds)]
@@ -188,7 +187,7 @@ def _schema(kind: str, keyless: bool = False, loose: bool = False) -> Schema:
 
 @cache
 def _partial_schema(kind: str) -> Schema:
-    """The same columns, then the key before the change, and what says operation and order."""
+    """Return the same columns, then the old key, the operation and the sequence."""
     *fields, _, _ = _schema(kind).fields
     more = [(f"old_{name}", key_type) for name, key_type in _KINDS[kind][0]]
     more += [(name, StringType()) for name in ("op", "file", "lsn")]
@@ -206,7 +205,7 @@ _arrow: dict[tuple[str, bool, bool, bool, bool, int], pa.Schema] = {}
 
 
 def arrow_schema(setting: Setting, schema: Schema, *, mirror: bool = False) -> pa.Schema:
-    """A schema with field ids, converted once for each kind of key."""
+    """Return an Arrow schema with field ids, converted once for each kind of key."""
     loose = setting.rejects or setting.truncates
     key = setting.kind, setting.partial, setting.keyless, loose, mirror, len(schema.fields)
     if key not in _arrow:

@@ -1,4 +1,4 @@
-"""Snapshots as any writer may make them: manifests by hand, without the product's commit and without PyIceberg's."""
+"""Commits as any writer may make them: manifests by hand, without the commit of the product or of PyIceberg."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record
 
-from icemirror.cursor import Cursor, Source
+from icemirror.tables.cursor import Cursor, CursorSource
 from spark_job.iceberg.mirror import CURSOR
-from spark_job.iceberg.seams import (
-    NewList,
+from spark_job.pyiceberg_private.manifest_files import (
     NewManifest,
+    NewManifestList,
     _Writer,
-    allow_v3_metadata,
+    enable_v3_metadata,
     next_row_id,
-    read_entries,
-    write_added,
-    write_list,
+    read_manifest_entries,
+    write_added_manifest,
+    write_manifest_list,
 )
-from spark_job.iceberg.v3_fields import delete_key, manifest_first_row_id
+from spark_job.pyiceberg_private.v3_fields import delete_key, manifest_first_row_id
 from tests.manifests import list_manifests
 from tests.sim.engine.memory_io import MemoryIO
 
@@ -43,13 +43,13 @@ _lists: dict[str, list[ManifestFile]] = {}
 
 
 def forget() -> None:
-    """Another seed."""
+    """Clear the caches for another seed."""
     _entries.clear()
     _lists.clear()
 
 
 def manifests_of(io: MemoryIO, snapshot: Snapshot | None) -> list[ManifestFile]:
-    """The manifests of a snapshot."""
+    """Return the manifests of a snapshot."""
     if snapshot is None:
         return []
     if snapshot.manifest_list not in _lists:
@@ -58,15 +58,15 @@ def manifests_of(io: MemoryIO, snapshot: Snapshot | None) -> list[ManifestFile]:
 
 
 def entries_of(io: MemoryIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """The live entries of a manifest."""
+    """Return the live entries of a manifest."""
     key = manifest.manifest_path, manifest_first_row_id(manifest)
     if key not in _entries:
-        _entries[key] = read_entries(io, manifest)
+        _entries[key] = read_manifest_entries(io, manifest)
     return _entries[key]
 
 
 def write_parquet(table: Table, rows: pa.Table, partition: Record) -> DataFile:
-    """A data file, which no snapshot names yet."""
+    """Write a data file that no snapshot references yet."""
     io = table.io
     path = f"{table.metadata.location}/data/{uuid.uuid4()}.parquet"
     with io.new_output(path).create() as stream:
@@ -94,11 +94,11 @@ def commit(
     first_id: int | None = None,
     summary: Mapping[str, str] | None = None,
 ) -> Snapshot:
-    """A snapshot on the table's head that adds these files and takes out those of `gone` (path and offset)."""
+    """Commit a snapshot on the head that adds these files and removes those of `gone` (path and offset)."""
     io, metadata, head = table.io, table.metadata, table.current_snapshot()
     assert isinstance(io, MemoryIO)
     if metadata.format_version >= 3:
-        allow_v3_metadata()
+        enable_v3_metadata()
     snapshot_id = first_id or metadata.new_snapshot_id()
     sequence_number = metadata.next_sequence_number()
     manifests: list[ManifestFile] = []
@@ -110,14 +110,14 @@ def commit(
 
     for content, files in ((ManifestContent.DATA, data), (ManifestContent.DELETES, deletes)):
         if files:
-            manifests.append(write_added(new(content), list(files)))
+            manifests.append(write_added_manifest(new(content), list(files)))
     for manifest in manifests_of(io, head):
         entries = entries_of(io, manifest)
         if not any(delete_key(entry.data_file) in gone for entry in entries):
             manifests.append(manifest)
             continue
         with _Writer(new(manifest.content)) as writer:
-            for entry in read_entries(io, manifest):
+            for entry in read_manifest_entries(io, manifest):
                 if delete_key(entry.data_file) in gone:
                     writer.delete(entry)
                 else:
@@ -126,8 +126,8 @@ def commit(
     path = f"{metadata.location}/metadata/snap-{snapshot_id}.avro"
     parent = head.snapshot_id if head else None
     first_row = next_row_id(metadata)
-    listed = NewList(io.new_output(path), snapshot_id, parent, sequence_number, "null", first_row)
-    after = write_list(listed, manifests)
+    listed = NewManifestList(io.new_output(path), snapshot_id, parent, sequence_number, "null", first_row)
+    after = write_manifest_list(listed, manifests)
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": snapshot_id,
@@ -149,8 +149,8 @@ def commit(
     return snapshot
 
 
-def standing(metadata: TableMetadata) -> list[int]:
-    """The merge's own snapshots in the history of the head, newest first."""
+def own_snapshots(metadata: TableMetadata) -> list[int]:
+    """Return the merge's own snapshots in the history of the head, newest first."""
     by_id = {one.snapshot_id: one for one in metadata.snapshots}
     at, ours = metadata.current_snapshot(), list[int]()
     while at is not None:
@@ -160,30 +160,30 @@ def standing(metadata: TableMetadata) -> list[int]:
     return ours
 
 
-def cursors(table: Table) -> dict[int, Source]:
-    """Where each of the merge's own snapshots stands."""
+def cursors(table: Table) -> dict[int, CursorSource]:
+    """Return the cursor of each of the merge's own snapshots."""
     return cursors_of(table.metadata)
 
 
-def cursors_of(metadata: TableMetadata) -> dict[int, Source]:
-    """Where each of the merge's own snapshots stands."""
-    told = {
+def cursors_of(metadata: TableMetadata) -> dict[int, CursorSource]:
+    """Return the cursor of each of the merge's own snapshots."""
+    found = {
         one.snapshot_id: Cursor.model_validate_json(one.summary.additional_properties[CURSOR])
         for one in metadata.snapshots
         if one.summary and CURSOR in one.summary.additional_properties
     }
-    return {snapshot_id: cursor.source for snapshot_id, cursor in told.items() if cursor.sources}
+    return {snapshot_id: cursor.source for snapshot_id, cursor in found.items() if cursor.sources}
 
 
 def without(metadata: TableMetadata, ids: Sequence[int]) -> TableMetadata:
-    """The table after these snapshots expired, as Iceberg Java leaves it: others still name them as parents."""
+    """Return the table after these snapshots expired, as Iceberg Java leaves it: others still have them as parents."""
     kept = [one for one in metadata.snapshots if one.snapshot_id not in ids]
     log = [one for one in metadata.snapshot_log if one.snapshot_id not in ids]
     return metadata.model_copy(update={"snapshots": kept, "snapshot_log": log})
 
 
 def upgraded(metadata: TableMetadata) -> TableMetadata:
-    """A table of format v2 as one of v3."""
-    allow_v3_metadata()
+    """Return a table of format v2 upgraded to v3."""
+    enable_v3_metadata()
     document = metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
     return TableMetadataUtil.parse_obj(document | {"format-version": 3, "next-row-id": 0})

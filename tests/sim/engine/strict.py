@@ -1,4 +1,4 @@
-"""The pipeline, in which a compaction that finds fault with what nobody damaged is not forgiven."""
+"""A pipeline that reports every compaction failure, unless files were damaged on purpose."""
 
 from __future__ import annotations
 
@@ -6,46 +6,49 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from icemirror.errors import Corrupt, IcemirrorError, Invalid
-from icemirror.result import Merged, UpToDate
+from icemirror.result import StepResult
 from icemirror.settings import TableSettings
-from spark_job.compaction.compact import Compacted
-from spark_job.compaction.left_alone import LeftAlone
-from spark_job.iceberg.failures import name_error
-from spark_job.iceberg.view import LiveFile
+from spark_job.iceberg.live_files import LiveFile
+from spark_job.maintenance.compact import Compacted
+from spark_job.maintenance.skipped_files import SkippedFiles
 from spark_job.pipeline import Pipeline
-from spark_job.planning.stock import Prepared
+from spark_job.plan.table_plan import TablePlan
+from spark_job.storage.translate_errors import translate_error
 from tests.sim.engine.reader import Divergence
 
 
 @dataclass(frozen=True)
 class Strict(Pipeline):
-    """`damaged` are the files of the index that somebody damaged: that may show in any way."""
+    """`damaged`: index files that the world damaged; they may cause any failure."""
 
     run_id: str = "sim"
     key_check_rows: int | None = None
     damaged: Set[str] = frozenset()
     _faults: list[str] = field(default_factory=list)
 
-    def advance(self, table: TableSettings) -> Merged | UpToDate:
+    def advance(self, table: TableSettings) -> StepResult:
         result = super().advance(table)
-        faults = [*self._faults, *(self.left_alone.reasons if isinstance(self.left_alone, Noted) else ())]
+        faults = [
+            *self._faults,
+            *(self.skipped_files.reasons if isinstance(self.skipped_files, RecordedSkips) else ()),
+        ]
         if faults and not self.damaged:
-            raise Divergence(f"a compaction found fault: {faults[0]}")
+            raise Divergence(f"a compaction failed: {faults[0]}")
         return result
 
-    def compact(self, prepared: Prepared) -> Compacted | None:
-        """Notes what a merge would forgive."""
+    def compact(self, prepared: TablePlan) -> Compacted | None:
+        """Record failures that a merge would only log."""
         try:
             return super().compact(prepared)
         except Exception as error:
-            known = error if isinstance(error, IcemirrorError) else name_error(error, "")
+            known = error if isinstance(error, IcemirrorError) else translate_error(error, "")
             if known is None or isinstance(known, Corrupt | Invalid):
                 self._faults.append(repr(error))
             raise
 
 
-class Noted(LeftAlone):
-    """Remembers why."""
+class RecordedSkips(SkippedFiles):
+    """Skipped files with the reasons."""
 
     def __init__(self) -> None:
         super().__init__()

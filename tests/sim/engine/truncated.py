@@ -1,10 +1,10 @@
-"""Which truncation a mirror must have followed: by the journal, in plain Python."""
+"""The truncation that a mirror must have followed, from the journal, in plain Python."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from icemirror.cursor import Cursor, Truncation
+from icemirror.tables.cursor import Cursor, Truncation
 from tests.sim.engine.journal import File, Journal, Place
 from tests.sim.engine.oracle import State
 from tests.sim.engine.reader import Divergence
@@ -12,64 +12,70 @@ from tests.sim.engine.unchanged import effects
 
 
 def truncation_of(cursor: str) -> Truncation | None:
-    """The one that a cursor has."""
+    """Return the truncation that a cursor records."""
     sources = Cursor.model_validate_json(cursor).sources
     return sources[0].truncated if sources else None
 
 
 def floor_of(files: Sequence[File]) -> Place | None:
-    """The last truncation that these files tell of."""
+    """Return the last truncation in these files."""
     return max((file.truncation for file in files if file.truncation is not None), default=None)
 
 
-def same_sequence(told: Truncation | None, place: Place | None) -> bool:
-    """Whether a cursor may mean this one: who compacts a changelog moves its events to other commits."""
-    return (told is None) == (place is None) and (not told or not place or told.sequence == place[:2])
+def same_sequence(recorded: Truncation | None, place: Place | None) -> bool:
+    """Return whether a cursor may mean this truncation; a changelog compaction moves events to other commits."""
+    return (recorded is None) == (place is None) and (
+        not recorded or not place or recorded.sequence == place[:2]
+    )
 
 
 def floor_after_rebuild(
-    parent: State, told: Truncation | None, files: Sequence[File], *, same: bool
+    parent: State, recorded: Truncation | None, files: Sequence[File], *, same: bool
 ) -> Place | None:
-    """The last that is merged, or one after it that the mirror of the same changelog had followed already."""
+    """Return the last merged truncation, or a later one that the mirror already followed."""
     floor = floor_of(files)
     ahead = (
         parent.floor
         if same and parent.floor is not None and (floor is None or parent.floor > floor)
         else None
     )
-    if ahead is not None and same_sequence(told, ahead):
+    if ahead is not None and same_sequence(recorded, ahead):
         return ahead
-    if not same_sequence(told, floor):
-        raise Divergence(f"rebuilt from the truncation {told} on, although the last one is {floor}")
+    if not same_sequence(recorded, floor):
+        raise Divergence(f"rebuilt from truncation {recorded}, although the last one is {floor}")
     return floor
 
 
-def floor_after_merge(parent: State, told: Truncation | None, journal: Journal, merged: int) -> Place | None:
-    """The truncation before which no event counts after a slice. A mirror that is there never moves it."""
+def floor_after_merge(
+    parent: State, recorded: Truncation | None, journal: Journal, merged: int
+) -> Place | None:
+    """Return the truncation before which no event counts after a slice. A merge never moves it."""
     passed = floor_of(journal.files[:merged])
     if parent.uuid:
-        floor = parent.floor if told == parent.followed else _told_again(parent, told, journal, merged)
+        floor = parent.floor if recorded == parent.followed else _repeated(parent, recorded, journal, merged)
     else:
-        known = [one for file in journal.files if (one := file.truncation) and same_sequence(told, one)]
-        if told is not None and not journal.rewritten:
-            known = [one for one in known if one == told.order]
+        known = [one for file in journal.files if (one := file.truncation) and same_sequence(recorded, one)]
+        if recorded is not None and not journal.rewritten:
+            known = [one for one in known if one == recorded.order]
         floor = max(known, default=None)
-        if not same_sequence(told, floor):
-            raise Divergence(f"nobody told of the truncation {told}")
+        if not same_sequence(recorded, floor):
+            raise Divergence(f"unknown truncation {recorded}")
     if passed is not None and (floor is None or passed > floor):
         raise Divergence(f"merged past the truncation {passed}, from {floor} on")
     return floor
 
 
-def _told_again(parent: State, told: Truncation | None, journal: Journal, merged: int) -> Place:
-    """The same truncation in a later commit: the mirror may move on to it where it takes nothing away."""
-    known = [one for file in journal.files[:merged] if (one := file.truncation) and same_sequence(told, one)]
+def _repeated(parent: State, recorded: Truncation | None, journal: Journal, merged: int) -> Place:
+    """Return the same truncation in a later commit; the mirror may follow it if no event lies between."""
+    known = [
+        one for file in journal.files[:merged] if (one := file.truncation) and same_sequence(recorded, one)
+    ]
     floor = max(known, default=None)
     if floor is None or parent.floor is None or floor[:2] != parent.floor[:2] or floor < parent.floor:
-        raise Divergence(f"the truncation {told} was followed without a rebuild, after {parent.followed}")
+        raise Divergence(f"the truncation {recorded} was followed without a rebuild, after {parent.followed}")
     for effect in effects(journal.files[:merged], parent.floor):
         if effect.place < floor and effect.place[:2] == floor[:2]:
             raise Divergence(
-                f"{effect} lies before the truncation {told}, which was followed without a rebuild"
+                f"{effect} lies before the truncation {recorded}, which was followed without a rebuild"
             )
     return floor

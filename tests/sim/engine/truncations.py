@@ -1,8 +1,7 @@
-"""Worlds in which the source is truncated now and then, beside re-syncs, or beside replays and rebuilds.
+"""Worlds with truncations of the source, together with resyncs, or with replays and rebuilds.
 
-Truncations are told by a random stream of their own: late ones, ties, repetitions, and some that nothing comes after.
-In later seeds commits of the changelog that the mirror has not merged are rolled back now and then, truncations that a
-first merge or a rebuild goes by among them.
+Truncations are drawn from a separate random stream: late ones, ties, duplicates, and some without later events. Later
+seeds also roll back unmerged commits of the changelog, among them truncations that a first merge or a rebuild follows.
 """
 
 from __future__ import annotations
@@ -13,32 +12,31 @@ from dataclasses import dataclass, field, replace
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from icemirror.cursor import Source
 from icemirror.errors import Invalid
+from icemirror.protocol.replay import Replay
 from icemirror.result import Rebuilt
-from icemirror.state.replay import Replay
-from spark_job.iceberg.ancestors import walk_ancestors
-from spark_job.replays.rebuild import StageDamaged
-from spark_job.replays.resync import advance
+from icemirror.tables.cursor import CursorSource
+from spark_job.iceberg.ancestry import walk_ancestors
+from spark_job.rebuild.swap_stage import StageDamaged
 from tests.sim.engine import snapshots
-from tests.sim.engine.bugs import Bug
 from tests.sim.engine.journal import Event, Journal
 from tests.sim.engine.judge import FULL
+from tests.sim.engine.planted import PlantedMistake
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.replays import ReplayedWorld
 from tests.sim.engine.resyncs import ResyncedWorld
 from tests.sim.engine.setting import Setting
 from tests.sim.engine.world import CHANGELOG, World
 
-FIRST_WITH_COMMITS_TAKEN_BACK = 90_004
+FIRST_WITH_ROLLED_BACK_COMMITS = 90_004
 
 
 @dataclass
 class TruncatingJournal(Journal):
-    """Some rows say that the source was truncated. `salt`: of the seed; one that is made anew has the story's."""
+    """A journal with truncations. `salt`: of the seed; a recreated journal continues from the clock."""
 
     salt: int = 0
-    sure: bool = False  # the next files all have one
+    sure: bool = False  # every next file has a truncation
     fortune: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,10 +56,10 @@ class TruncatingJournal(Journal):
 
 
 class _Truncating(World):
-    """The journal tells of truncations."""
+    """A world whose journal has truncations."""
 
-    def __init__(self, seed: int, bug: Bug | None = None) -> None:
-        super().__init__(seed, bug)
+    def __init__(self, seed: int, mistake: PlantedMistake | None = None) -> None:
+        super().__init__(seed, mistake)
         self.setting = replace(self.setting, truncates=True, partial=False)
         self.story[0] = repr(self.setting)
         self.journal = TruncatingJournal(salt=seed << 8)
@@ -69,20 +67,20 @@ class _Truncating(World):
         self.mishaps = random.Random(seed ^ 0x0DD5)
 
     def step(self) -> None:
-        if self.seed >= FIRST_WITH_COMMITS_TAKEN_BACK and self.mishaps.random() < 0.1:
+        if self.seed >= FIRST_WITH_ROLLED_BACK_COMMITS and self.mishaps.random() < 0.1:
             self._judge()
-            if said := self.mishaps.choice([self._roll_back_some, self._tell_by_mistake])():
+            if said := self.mishaps.choice([self._roll_back_some, self._truncate_by_mistake])():
                 self.story.append(f"{'  ' * self._depth}{said}")
         super().step()
 
     def _roll_back_some(self) -> str | None:
-        """Some commits of the changelog."""
+        """Roll back some commits of the changelog."""
         metadata = self.changelog.metadata
         line = list(walk_ancestors(metadata.snapshots, metadata.current_snapshot_id))
-        return self._take_back(self.mishaps.choice(line[1:])) if line[1:] else None
+        return self._roll_back_to(self.mishaps.choice(line[1:])) if line[1:] else None
 
-    def _tell_by_mistake(self) -> str | None:
-        """A truncation, which is rolled back once somebody goes by it."""
+    def _truncate_by_mistake(self) -> str | None:
+        """Append a truncation, let a merge follow it, then roll it back."""
         target = self.changelog.current_snapshot()
         if (
             target is None
@@ -93,56 +91,60 @@ class _Truncating(World):
             return None
         self.points.expect_nothing()
         self.journal.sure = True
-        said = self.journal.tell(self.changelog, self.setting, self.mishaps)
+        said = self.journal.append(self.changelog, self.setting, self.mishaps)
         self.journal.sure = False
-        return f"by mistake {said}, {self._go_by_it()}, {self._take_back(target) or 'which is too late'}"
+        return (
+            f"by mistake {said}, {self._follow_ahead()}, {self._roll_back_to(target) or 'which is too late'}"
+        )
 
-    def _go_by_it(self) -> str:
-        """Begins what looks ahead."""
+    def _follow_ahead(self) -> str:
+        """Start a merge that follows the truncation ahead."""
         return self._advance("merge")
 
-    def _take_back(self, target: Snapshot) -> str | None:
-        """Rolls the changelog back, but not behind what is merged; a mirror that goes by what is gone is refused."""
+    def _roll_back_to(self, target: Snapshot) -> str | None:
+        """Roll the changelog back, not behind the cursor; a mirror that followed a removed truncation is refused."""
         table, mirror = self.changelog, self.mirror
         if self._depth or self.catalog.late:
             return None
         line = list(walk_ancestors(table.metadata.snapshots, table.metadata.current_snapshot_id))
-        told = snapshots.cursors(mirror) if mirror else {}
-        known = {one: source for one, source in told.items() if source.uuid == str(table.metadata.table_uuid)}
+        cursors = snapshots.cursors(mirror) if mirror else {}
+        known = {
+            one: source for one, source in cursors.items() if source.uuid == str(table.metadata.table_uuid)
+        }
         least = max((source.sequence_number for source in known.values()), default=0)
         if (target.sequence_number or 0) < least:
             return None
-        lacking = {one for one, source in known.items() if _goes_by_what_is_after(source, target)}
-        standing = snapshots.standing(mirror.metadata)[:1] if mirror else []
+        lacking = {one for one, source in known.items() if _follows_truncation_after(source, target)}
+        last = snapshots.own_snapshots(mirror.metadata)[:1] if mirror else []
         if not lacking:
             return self._roll_changelog_back(target)
-        if lacking != {*standing} or known[standing[0]].snapshot_id not in {one.snapshot_id for one in line}:
+        if lacking != {*last} or known[last[0]].snapshot_id not in {one.snapshot_id for one in line}:
             return None
         before, files = table.metadata, list(self.journal.files)
         said = self._roll_changelog_back(target)
         try:
-            advance(self.pipeline, self.pipeline.settings.tables[0])
+            self.pipeline.advance(self.pipeline.settings.tables[0])
         except Invalid as error:
-            if "told of a truncation" not in str(error):
+            if "contained a truncation of the source" not in str(error):
                 raise
             self.catalog.put(CHANGELOG, before)
             self.journal.files = files
-            return f"{said}: refused, and put back"
-        raise Divergence("a merge goes by a truncation that is in the changelog no more")
+            return f"{said}: refused, and restored"
+        raise Divergence("a merge follows a truncation that is no longer in the changelog")
 
     def _roll_changelog_back(self, target: Snapshot) -> str:
-        """As if what came after that had never been, except that its numbers are not given again."""
+        """Remove all commits after the target; their numbers are not reused."""
         to_main = {"ref-name": "main", "snapshot-id": target.snapshot_id, "type": "branch"}
         self.catalog.commit_table(self.changelog, (), (SetSnapshotRefUpdate.model_validate(to_main),))
         number = target.sequence_number or 0
         rolled = self.changelog.metadata
         gone = [one.snapshot_id for one in rolled.snapshots if (one.sequence_number or 0) > number]
         self.catalog.put(CHANGELOG, snapshots.without(rolled, gone))
-        self.catalog.earlier[CHANGELOG].clear()  # a replica that shows what is gone would be another story
+        self.catalog.earlier[CHANGELOG].clear()  # no stale reads of removed commits
         self.catalog.earlier[CHANGELOG].append(self.changelog.metadata)
         self.journal.files = [file for file in self.journal.files if file.commit <= number]
         self.points.expect_nothing()
-        self._leaky = True  # what was staged is begun anew
+        self._leaky = True  # stages restart
         return f"roll the changelog back to {target.snapshot_id}, without {len(gone)} commits"
 
     def _is_up_to_date(self) -> bool:
@@ -153,27 +155,27 @@ class _Truncating(World):
                 raise
             return False
         if isinstance(self.last, Rebuilt):
-            self._staged = self._stuck = 0  # the next one begins anew
+            self._staged = self._stuck = 0  # the next rebuild starts from scratch
         return done
 
 
-def _goes_by_what_is_after(source: Source, target: Snapshot) -> bool:
+def _follows_truncation_after(source: CursorSource, target: Snapshot) -> bool:
     return source.truncated is not None and source.truncated.commit > (target.sequence_number or 0)
 
 
 class TruncatedWorld(_Truncating, ResyncedWorld):
-    """With changelogs that are dropped and made anew, or lose their history."""
+    """Truncations with recreated changelogs and expired history."""
 
 
 class TruncatedReplayedWorld(_Truncating, ReplayedWorld):
-    """With replays and rebuilds that people ask for."""
+    """Truncations with requested replays and rebuilds."""
 
-    def _go_by_it(self) -> str:
+    def _follow_ahead(self) -> str:
         if self.mirror is None:
-            return super()._go_by_it()
+            return super()._follow_ahead()
         self._asked += 1
         self._full = self._full or Replay(f"{FULL}{self._asked}", 0.0, full=True)
         return self._advance_replay(f"rebuild {self._full.id}", self._full, 1)
 
     def _nothing_left_behind(self) -> None:
-        """Two kinds of rebuilds at once leave some of what they staged: cleaners take it."""
+        """Two kinds of rebuilds at once leave files of their stages behind, for orphan removal."""

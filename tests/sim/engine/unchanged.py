@@ -1,4 +1,4 @@
-"""What events mean that leave values as they are, or change the key of their row: told one by one, in plain Python."""
+"""The effects of events that leave values unchanged or change the key of their row, in plain Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sim.engine.setting import SAME, Key
 
 @dataclass(frozen=True)
 class Effect:
-    """What an event does to one key; `ends`: the key has no row then."""
+    """What an event does to one key; `ends`: the key has no row afterwards."""
 
     key: Key
     event: Event
@@ -22,7 +22,7 @@ class Effect:
 
 
 def effects_of(file: File, arrival: int = 0) -> Iterator[Effect]:
-    """Those of a file's events: one that changes a key is the end of the old one."""
+    """Yield the effects of a file; an event that changes a key also ends the old one."""
     for place, event in file.good:
         if event.truncates:
             continue
@@ -34,7 +34,7 @@ def effects_of(file: File, arrival: int = 0) -> Iterator[Effect]:
 
 
 def effects(files: Iterable[File], floor: Place | None = None) -> list[Effect]:
-    """Those of many files, in the order in which they came; none before the truncation that is followed."""
+    """Return the effects of many files in order of arrival; none before the followed truncation."""
     found: list[Effect] = []
     for file in files:
         found += effects_of(file, found[-1].arrival + 1 if found else 0)
@@ -42,23 +42,23 @@ def effects(files: Iterable[File], floor: Place | None = None) -> list[Effect]:
 
 
 @dataclass(frozen=True)
-class Searched:
-    """`told`: some event says what the value is. `ended`: nothing before counts."""
+class FoundValue:
+    """`found`: an event has the value. `ended`: earlier events do not count."""
 
     value: str | None = None
-    told: bool = False
+    found: bool = False
     ended: bool = False
 
 
-def look_back(winner: Event, earlier: Sequence[Effect]) -> Searched:
-    """The value that an event leaves as it was, by those before it, the last of them first."""
+def find_value(winner: Event, earlier: Sequence[Effect]) -> FoundValue:
+    """Find the value that an event leaves unchanged in earlier effects, newest first."""
     if winner.moves:
-        return Searched(ended=True)
+        return FoundValue(ended=True)
     for effect in earlier:
         if effect.ends:
-            return Searched(ended=True)
+            return FoundValue(ended=True)
         if effect.event.c != SAME:
-            return Searched(effect.event.c, told=True)
+            return FoundValue(effect.event.c, found=True)
         if effect.event.moves:
-            return Searched(ended=True)
-    return Searched()
+            return FoundValue(ended=True)
+    return FoundValue()

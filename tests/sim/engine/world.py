@@ -1,4 +1,4 @@
-"""One seed: a changelog, a mirror, the merge between them, and everything that may happen to them."""
+"""The world of one seed: a changelog, a mirror, the merge, and everything that may happen to them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate
 
 from icemirror.errors import CommitUnknown, Invalid, Transient
-from icemirror.result import UpToDate
-from spark_job.replays.resync import advance
-from spark_job.runtime.engine import InProcess, LazyEngine
+from icemirror.result import NothingToMerge
+from spark_job.engine.engine import InProcessEngine, LazyEngine
 from tests.sim.engine import snapshots
-from tests.sim.engine.bugs import Bug
 from tests.sim.engine.damage import damage
 from tests.sim.engine.journal import Journal
 from tests.sim.engine.judge import CURSOR, Commit, Judge
@@ -25,21 +23,22 @@ from tests.sim.engine.memory_catalog import Fault, MemoryCatalog, OneCatalog
 from tests.sim.engine.memory_io import Died, MemoryIO
 from tests.sim.engine.others import Other
 from tests.sim.engine.outcome import Outcome
+from tests.sim.engine.planted import PlantedMistake
 from tests.sim.engine.process import COMPACTION_NAMES, NAMES, Points, restart, stage
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.setting import Setting
-from tests.sim.engine.strict import Noted, Strict
+from tests.sim.engine.strict import RecordedSkips, Strict
 
 CHANGELOG, MIRROR = ("lab", "world_changelog"), ("lab", "world")
 STEPS = 60
 
 
 class World:
-    """`run` tells the whole story, or raises what does not hold."""
+    """`run` plays the whole story, or raises the invariant that is violated."""
 
-    def __init__(self, seed: int, bug: Bug | None = None) -> None:
+    def __init__(self, seed: int, mistake: PlantedMistake | None = None) -> None:
         self.seed = seed
-        self.bug = bug or Bug(())
+        self.mistake = mistake or PlantedMistake(())
         self.dice = random.Random(seed)
         self.setting = Setting.of_seed(seed, self.dice)
         self.story = [repr(self.setting)]
@@ -52,18 +51,20 @@ class World:
         self._unjudged: list[Commit] = []
         self._deaths: list[str] = []
         self._depth = 0
-        self._leaky = False  # somebody died, or nobody knows: files may be left behind
-        self._forgetful = False  # snapshots expired beside a merge: it may not learn what became of it
+        self._leaky = False  # after a crash or an unknown outcome files may be left behind
+        self._forgetful = False  # snapshots expired during a merge: it may not learn its outcome
 
     def run(self, steps: int = STEPS) -> Outcome:
-        """Up to so many steps, then a quiet end."""
+        """Run up to `steps` steps, then merge without faults."""
         snapshots.forget()
-        with stage(self.setting, self.points, self.seed), self.bug.planted():
+        with stage(self.setting, self.points, self.seed), self.mistake.planted():
             settings = self.setting.settings
             catalogs = OneCatalog(settings)
             catalogs._open[None] = self.catalog
-            engine = LazyEngine(lambda: InProcess(self.setting.shards))
-            self.pipeline = Strict(settings, catalogs, engine, left_alone=Noted(), damaged=self.judge.damaged)
+            engine = LazyEngine(lambda: InProcessEngine(self.setting.shards))
+            self.pipeline = Strict(
+                settings, catalogs, engine, skipped_files=RecordedSkips(), damaged=self.judge.damaged
+            )
             self._create_changelog()
             for _ in range(self.dice.choice([steps // 3, steps, steps])):
                 self.step()
@@ -75,10 +76,10 @@ class World:
         self.judge.follow(str(made.metadata.table_uuid), self.journal)
 
     def step(self) -> None:
-        """One thing happens."""
+        """Do one random thing."""
         self._judge()
         doings: list[tuple[Callable[[], str | None], int]] = [
-            (self._tell, 30),
+            (self._append, 30),
             (self._merge, 26),
             (self._merge_with_trouble, 16),
             (self._write_by_others, 10),
@@ -87,7 +88,7 @@ class World:
             (self._expire_changelog, 3),
             (self._compact_changelog, 2),
             (self._roll_back, 2),
-            (self._begin_elsewhere, 1),
+            (self._continue_elsewhere, 1),
             (self._restart, 3),
             (self._land, 2),
             (self._upgrade, 1),
@@ -109,28 +110,28 @@ class World:
 
     def _observe(self, before: TableMetadata, after: TableMetadata) -> None:
         if after.location.endswith("/world"):
-            healed = "healed" in self.points.passed
-            self._unjudged.append(Commit(before, after, healed, self.catalog.landing))
+            rebuilt = "segments-rebuilt" in self.points.passed
+            self._unjudged.append(Commit(before, after, rebuilt, self.catalog.landing))
 
     def _judge(self) -> None:
         waiting, self._unjudged = self._unjudged, []
         for commit in waiting:
-            self.judge.look(commit)
+            self.judge.judge(commit)
 
-    def _tell(self) -> str:
-        return self.journal.tell(self.changelog, self.setting, self.dice)
+    def _append(self) -> str:
+        return self.journal.append(self.changelog, self.setting, self.dice)
 
     def _merge(self) -> str:
-        told = self._something_to_merge()
+        appended = self._something_to_merge()
         self.points.expect_nothing()
-        return self._advance(f"{told}merge")
+        return self._advance(f"{appended}merge")
 
     def _something_to_merge(self) -> str:
-        """A commit on the changelog, mostly, if there is nothing to merge."""
+        """Commit to the changelog, usually, if there is nothing to merge."""
         table = self.mirror
-        ours = snapshots.standing(table.metadata)[:1] if table else []
+        ours = snapshots.own_snapshots(table.metadata)[:1] if table else []
         behind = self.judge.waits(self.judge.states[ours[0]]) if ours else bool(self.journal.files)
-        return "" if behind or self.dice.random() < 0.1 else f"{self._tell()}; "
+        return "" if behind or self.dice.random() < 0.1 else f"{self._append()}; "
 
     def _advance(self, what: str) -> str:
         slices, faulty = 0, self.catalog.fault is not None
@@ -152,43 +153,43 @@ class World:
                 raise
             self._leaky = True
             return f"{what}: {slices} slices, then {error}"
-        # A compaction that does not learn what became of it says nothing.
+        # A compaction with an unknown outcome raises nothing.
         self._leaky |= bool(self.setting.data_fan_in) and (faulty or self._forgetful)
         return f"{what}: {slices} slices"
 
     def _is_up_to_date(self) -> bool:
-        """After one step of a merge, before which so many files are known, unless it is shown less than that."""
+        """Do one step of a merge; return whether nothing is left. A stale read knows fewer files."""
         if not self._depth:
             self.judge.known = 0 if self.catalog.fault is Fault.STALE else len(self.journal.files)
-        self.last = advance(self.pipeline, self.pipeline.settings.tables[0])
+        self.last = self.pipeline.advance(self.pipeline.settings.tables[0])
         self._judge()
-        return isinstance(self.last, UpToDate)
+        return isinstance(self.last, NothingToMerge)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The points at which a merge may be stopped."""
+        """The crash points at which a merge may be stopped."""
         return (*NAMES, *COMPACTION_NAMES) if self.setting.data_fan_in else NAMES
 
     def _merge_with_trouble(self) -> str | None:
         kind = "interlude" if self.setting.calm else self.dice.choice(["die", "fault", "interlude"])
-        told = self._something_to_merge()
+        appended = self._something_to_merge()
         point, time = self.dice.choice(self.names), self.dice.choice([1, 1, 2])
         match kind:
             case "die":
                 self.points.expect(point, time, self._die)
-                return self._advance(f"{told}merge to die at {point} {time}")
+                return self._advance(f"{appended}merge to die at {point} {time}")
             case "fault":
                 self.points.expect_nothing()
                 fault = self.dice.choice(list(Fault))
                 self.catalog.fault = fault
-                said = self._advance(f"{told}merge whose commit is {fault}")
+                said = self._advance(f"{appended}merge whose commit is {fault}")
                 self.catalog.fault = None
                 return said
             case _:
                 if self._depth:
                     return None
                 self.points.expect(point, time, self._interlude)
-                return self._advance(f"{told}merge with an interlude at {point} {time}")
+                return self._advance(f"{appended}merge with an interlude at {point} {time}")
 
     def _die(self, name: str) -> None:
         self._deaths.append(name)
@@ -196,7 +197,7 @@ class World:
         raise Died(name)
 
     def _interlude(self, name: str) -> None:
-        """Others are at work while this merge stands still."""
+        """Let other things happen while this merge is paused."""
         passed, fault = self.points.passed, self.catalog.fault
         self.story.append(f"  at {name}:")
         began = len(self.story)
@@ -204,9 +205,9 @@ class World:
         for _ in range(self.dice.randint(1, 4)):
             self.step()
         self._depth -= 1
-        told = "\n".join(self.story[began:])
-        # A log of the main branch that was cut off does not tell who was quicker.
-        self._leaky |= "expire" in told and "roll the mirror back" in told
+        text = "\n".join(self.story[began:])
+        # With a shortened log of the main branch, a merge cannot know which commit was first.
+        self._leaky |= "expire" in text and "roll the mirror back" in text
         self.points.expect_nothing()
         self.points.passed, self.catalog.fault = passed, fault
 
@@ -224,7 +225,7 @@ class World:
     def _damage(self) -> str | None:
         table = self.mirror
         head = table.current_snapshot() if table else None
-        # An order that was lost with the index may be any: then nobody can say which events still tell a value.
+        # After an index rebuild orders may differ, so unchanged values cannot be predicted.
         if head is None or self.setting.calm or self.setting.partial:
             return None
         files = sorted(
@@ -248,14 +249,14 @@ class World:
         head = table.current_snapshot() if table else None
         if table is None or head is None:
             return None
-        ours = snapshots.standing(table.metadata)
+        ours = snapshots.own_snapshots(table.metadata)
         anchored = str(ours[0]) in table.metadata.properties[CURSOR] if ours else False
         order = [one.snapshot_id for one in table.metadata.snapshots]
         until = ours[0] if ours and (anchored or self._depth) else head.snapshot_id
         last = order.index(until) + (1 if anchored else 0) if ours else 0
         held = {one.snapshot_id: self.judge.reader.read(one).paths for one in table.metadata.snapshots}
         said = self._expire(table, [one for one in order[:last] if one != head.snapshot_id], "mirror")
-        if said and not anchored and not snapshots.standing(self.catalog.load_table(MIRROR).metadata):
+        if said and not anchored and not snapshots.own_snapshots(self.catalog.load_table(MIRROR).metadata):
             return self._merge_cut_off(table.metadata, said)
         self._forgetful |= said is not None
         if said is None or self._depth or self.catalog.late or self.dice.random() < 0.4:
@@ -268,18 +269,18 @@ class World:
         return f"{said}, and {len(gone)} files"
 
     def _merge_cut_off(self, before: TableMetadata, said: str) -> str:
-        """Nobody knows how far this history is merged: it is refused, unless its rows are those of the last merge."""
+        """Merge a history without a cursor: it is refused, unless its rows are those of the last merge."""
         self.points.expect_nothing()
         try:
             return self._advance(f"{said}, merge")
         except Invalid as error:
-            if "leads back to none" not in str(error):
+            if "none of its ancestors is" not in str(error):
                 raise
             self.catalog.put(MIRROR, before)
-            return f"{said}: refused, and taken back"
+            return f"{said}: refused, and restored"
 
     def _expire_changelog(self) -> str | None:
-        """Up to the cursor, or anything before the first merge began."""
+        """Expire snapshots up to the cursor, or any before the first merge."""
         table = self.changelog
         head = table.current_snapshot()
         if head is None or self._depth:
@@ -294,9 +295,9 @@ class World:
             return None
         oldest = min(order.index(one.snapshot_id) for one in cursors)
         whole = all(one.files_done is None for one in cursors if one.snapshot_id == order[oldest])
-        told = {self.journal.snapshot_ids[file.commit] for file in self.journal.files}
-        if whole and order[oldest] in told and order[oldest] != head.snapshot_id:
-            oldest += 1  # nothing is missing without it
+        appended = {self.journal.snapshot_ids[file.commit] for file in self.journal.files}
+        if whole and order[oldest] in appended and order[oldest] != head.snapshot_id:
+            oldest += 1  # its events are merged
         return self._expire(table, order[:oldest], "changelog")
 
     def _expire(self, table: Table, ids: list[int], what: str) -> str | None:
@@ -332,18 +333,18 @@ class World:
         return f"roll the mirror back to {chosen}"
 
     def _can_be_rolled_back_to(self) -> set[int] | None:
-        """The snapshots of the changelog up to which the mirror may have been merged then; None: any."""
+        """Return the changelog snapshots that a cursor to roll back to may have; None: any."""
         return {one.snapshot_id for one in self.changelog.metadata.snapshots}
 
-    def _begin_elsewhere(self) -> str | None:
-        """Another writer goes on from an earlier snapshot, and nothing of what was before is kept."""
+    def _continue_elsewhere(self) -> str | None:
+        """Let another writer continue from an earlier snapshot, and expire all before."""
         rolled = None if self._depth or self.catalog.late else self._roll_back()
         said = self._write_by_others() if rolled else None
         table = self.mirror
         if (
             said is None
             or table is None
-            or str(snapshots.standing(table.metadata)[0]) in table.metadata.properties[CURSOR]
+            or str(snapshots.own_snapshots(table.metadata)[0]) in table.metadata.properties[CURSOR]
         ):
             return rolled
         before, others = table.metadata, table.metadata.snapshots[:-1]
@@ -362,11 +363,11 @@ class World:
         if table is None or table.metadata.format_version != 2 or table.current_snapshot() is None:
             return None
         self.catalog.put(MIRROR, snapshots.upgraded(table.metadata))
-        self._leaky |= self._depth > 0  # the merge that this stops sees nobody who was quicker
+        self._leaky |= self._depth > 0  # the merge that fails sees no competing commit
         return "the mirror is upgraded to version 3"
 
     def _end(self) -> None:
-        """What was late lands or not, and a quiet merge takes in the rest."""
+        """Apply delayed commits, then merge the rest without faults."""
         self.story.append("the end")
         with suppress(CommitFailedException):
             self.catalog.land_late()
@@ -383,7 +384,7 @@ class World:
             raise Divergence("there is no mirror at the end")
         if table is None:
             return
-        ours = [self.judge.states[one] for one in snapshots.standing(table.metadata)[:1]]
+        ours = [self.judge.states[one] for one in snapshots.own_snapshots(table.metadata)[:1]]
         if ours and self.judge.waits(ours[0]):
             raise Divergence(f"{ours[0].merged} of {len(self.journal.files)} files are merged at the end")
         for snapshot in table.metadata.snapshots:
@@ -393,4 +394,4 @@ class World:
     def _nothing_left_behind(self) -> None:
         left = {path for path in self.io.files if "/world_changelog/" not in path} - self.judge.referenced
         if left and not self._leaky:
-            raise Divergence(f"files that nobody knows: {sorted(left)}")
+            raise Divergence(f"unreferenced files: {sorted(left)}")

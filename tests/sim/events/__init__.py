@@ -1,1 +1,1 @@
-"""Forged and mangled events: none of them may do anything."""
+"""Forged and mangled events: none of them may have an effect."""

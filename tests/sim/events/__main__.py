@@ -1,4 +1,4 @@
-"""Tells the story of seeds again: `python -m tests.sim.events SEED…`."""
+"""Replays seeds: `python -m tests.sim.events SEED…`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that somebody forged or that were damaged on the way, by seed. None of them is about a registered table."""
+"""Forged or damaged events, by seed. None of them belongs to a registered table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = f"s3://{BUCKET}/{FOLDER}/00001-a.metadata.json"
 
 @dataclass(frozen=True)
 class Forged:
-    """What is sent, with the headers of a record of Kafka."""
+    """An event body, with the headers of its Kafka record."""
 
     kind: str
     body: bytes
@@ -31,7 +31,7 @@ class Forged:
 
 
 def recorded() -> list[bytes]:
-    """All recorded events."""
+    """Return all recorded events."""
     return [file.read_bytes() for file in sorted(RECORDED.glob("*.json"))]
 
 
@@ -39,10 +39,10 @@ SAMPLES = recorded()
 
 
 def forge(chance: random.Random) -> Forged:
-    """One event."""
+    """Return one event."""
     kind = chance.choice(sorted(KINDS))
-    made = KINDS[kind](chance)
-    return made if isinstance(made, Forged) else Forged(kind, made)
+    event = KINDS[kind](chance)
+    return event if isinstance(event, Forged) else Forged(kind, event)
 
 
 def _sample(chance: random.Random) -> bytes:
@@ -118,7 +118,7 @@ def _text(chance: random.Random) -> str:
 
 
 def _replaced(chance: random.Random) -> bytes:
-    """A recorded event with some of its values, at any depth, replaced by anything."""
+    """A recorded event with some values, at any depth, replaced by random ones."""
     document = json.loads(_sample(chance))
     for _ in range(chance.randint(1, 4)):
         spot: Any = document
@@ -132,12 +132,12 @@ def _replaced(chance: random.Random) -> bytes:
 
 
 def _s3(key: str, bucket: str = BUCKET) -> bytes:
-    told = {"bucket": {"name": bucket}, "object": {"key": key}}
-    return json.dumps({"Records": [{"eventName": "ObjectCreated:Put", "s3": told}]}).encode()
+    entity = {"bucket": {"name": bucket}, "object": {"key": key}}
+    return json.dumps({"Records": [{"eventName": "ObjectCreated:Put", "s3": entity}]}).encode()
 
 
-def _near_place(chance: random.Random) -> bytes:
-    """A place that is almost a registered one."""
+def _near_location(chance: random.Random) -> bytes:
+    """A location that almost equals a registered one."""
     right = f"{FOLDER}/00002-b.metadata.json"
     outer = FOLDER.rpartition("/")[0]
     twice = quote("".join(f"%{byte:02x}" for byte in right.encode()))
@@ -164,7 +164,7 @@ def _near_place(chance: random.Random) -> bytes:
 
 
 def _near_name(chance: random.Random) -> bytes:
-    """A name that is almost a registered one."""
+    """A name that almost equals a registered one."""
     space, table = CHANGELOG
     wrong = chance.choice(
         [
@@ -188,15 +188,17 @@ def _near_name(chance: random.Random) -> bytes:
     ).encode()  # fmt: skip
 
 
-def _a_run(chance: random.Random) -> bytes:
+def _run(chance: random.Random) -> bytes:
     run = chance.choice(["r", "zx9-0-1", "../x", "default-0-1", _text(chance)])
     detail = {"jobRunId": run, "applicationId": "a", "state": "FAILED"}
-    told = {
+    event = {
         "source": "aws.emr-serverless",
         "detail-type": "EMR Serverless Job Run State Change",
         "detail": detail,
     }
-    return json.dumps(chance.choice([told, {"kind": "SparkApplication", "metadata": {"name": run}}])).encode()
+    return json.dumps(
+        chance.choice([event, {"kind": "SparkApplication", "metadata": {"name": run}}])
+    ).encode()
 
 
 def _headers(chance: random.Random) -> Forged:
@@ -208,5 +210,5 @@ def _headers(chance: random.Random) -> Forged:
 
 KINDS: dict[str, Callable[[random.Random], bytes | Forged]] = {
     "flipped": _flipped, "cut": _cut, "noise": _noise, "large": _large, "deep": _deep, "replaced": _replaced,
-    "near a place": _near_place, "near a name": _near_name, "a run": _a_run, "headers": _headers,
+    "near a location": _near_location, "near a name": _near_name, "a run": _run, "headers": _headers,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""A hundred forged events on every way in: the intake, the Lambda function, a record of Kafka, a post."""
+"""Sends a hundred forged events through every entrance: ingest, Lambda, a Kafka record, a post."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from icemirror.settings import load_settings
-from icemirror.state.configured import policy_of
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.sqlite import SqliteStore
+from icemirror.config_file.load import load_settings
+from icemirror.http.server import HttpPost
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.stores.from_settings import policy_of
+from icemirror.stores.sqlite import SqliteStore
 from icemirror.telemetry.metrics import NoMetrics
-from icemirror.telemetry.server import Post
 from tests.sim.events.bugs import BUGS
 from tests.sim.events.forged import CHANGELOG, CONFIG, HEAD, Forged, forge
 from tests.unit.trigger.fakes import FakeHeads, FakeLauncher
-from trigger import registry
-from trigger.fleet import Fleet
-from trigger.handler import Function
-from trigger.intake import Intake, Taken
+from trigger.dispatch.fleet import Fleet
+from trigger.dispatch.ingest import Accepted, Ingest
+from trigger.handler import LambdaFunction
 from trigger.listeners.notify import Notify
-from trigger.registry import Registry
-from trigger.sources.normalise import whole_event
-from trigger.sources.refused import Refused
+from trigger.sources.kafka_records import decode_kafka_record
+from trigger.sources.refusal import EventRefused
+from trigger.tables import registry
+from trigger.tables.registry import Registry
 
 EVENTS = 100
 WARM_SEEDS = 20
-MOST_GROWTH_BYTES = 32 << 20
+MAX_GROWTH_BYTES = 32 << 20
 
 
 class Victim:
-    """A trigger with one table, for whoever tries to make it do something."""
+    """A trigger with one table, which no forged event may reach."""
 
     def __init__(self, folder: Path) -> None:
         config = folder / "icemirror.yaml"
@@ -46,18 +46,18 @@ class Victim:
         settings = load_settings(config, {})
         self.store, self.launcher = SqliteStore(folder / "state.db"), FakeLauncher()
         heads = FakeHeads({".".join(CHANGELOG): HEAD})
-        with patch.object(registry, "open_source", lambda *_: heads):
+        with patch.object(registry, "open_head_source", lambda *_: heads):
             known = Registry(settings)
-            known.heads(10.0)
-        self.intake = Intake(
+            known.poll_heads(10.0)
+        self.ingest = Ingest(
             Fleet(known, self.store, policy_of(settings), self.launcher, str(config), NoMetrics())
         )
-        self.function = Function(self.intake)
-        self.notify = Notify(self.intake, "a right token", True, lambda: None)
+        self.function = LambdaFunction(self.ingest)
+        self.notify = Notify(self.ingest, "a right token", True, lambda: None)
         self.seeds, self.resident = 0, 0
 
     def attack(self, forged: Forged, chance: random.Random) -> str:
-        """Sends it one way in; what became of it."""
+        """Send the event through a random entrance; return its outcome."""
         match chance.randrange(4):
             case 0:
                 return self._by_lambda(forged)
@@ -65,17 +65,17 @@ class Victim:
                 return self._by_kafka(forged)
             case 2:
                 body = chance.choice([forged.body, b'{"table":"zx9.q7_changelog"}'])
-                shown = chance.choice(
+                token = chance.choice(
                     ["", "Bearer wrong", "Bearer a right toke", "Basic a right token", "\xff"]
                 )
-                return f"post: {self.notify(Post(shown, len(body), lambda: body)).status}"
+                return f"post: {self.notify(HttpPost(token, len(body), lambda: body)).status}"
             case _:
-                return self._ended(*self.intake.take([forged.body]))
+                return self._ended(*self.ingest.accept([forged.body]))
 
     def _by_kafka(self, forged: Forged) -> str:
         try:
-            return self._ended(*self.intake.take([whole_event(forged.headers, forged.body)]))
-        except Refused as refused:
+            return self._ended(*self.ingest.accept([decode_kafka_record(forged.headers, forged.body)]))
+        except EventRefused as refused:
             return refused.reason
 
     def _by_lambda(self, forged: Forged) -> str:
@@ -89,16 +89,16 @@ class Victim:
             }
             for at in ("1", "3")
         ]
-        failed = self.function.answer({"Records": records}, 1.0)["batchItemFailures"]
-        assert {"itemIdentifier": "3"} not in failed, "it would come for ever"
-        return "lambda: failed" if failed else "lambda: of no interest"
+        failed = self.function.handle({"Records": records}, 1.0)["batchItemFailures"]
+        assert {"itemIdentifier": "3"} not in failed, "it would be delivered for ever"
+        return "lambda: failed" if failed else "lambda: irrelevant"
 
     def _ended(self, outcome: object) -> str:
-        assert isinstance(outcome, Taken | Refused), outcome
-        return outcome.reason if isinstance(outcome, Refused) else "of no interest"
+        assert isinstance(outcome, Accepted | EventRefused), outcome
+        return outcome.reason if isinstance(outcome, EventRefused) else "irrelevant"
 
     def check(self) -> None:
-        """Nothing was noticed, nothing launched, and nothing piles up."""
+        """Assert that nothing is noticed or launched, and that nothing accumulates."""
         rows = self.store.load(EVERYTHING)
         assert not rows.tables, f"noticed: {sorted(rows.tables)}"
         assert not rows.slots
@@ -109,17 +109,17 @@ class Victim:
             self.resident = _resident_bytes()
         if self.seeds > WARM_SEEDS and self.seeds % 10 == 0:
             grown = _resident_bytes() - self.resident
-            assert grown < MOST_GROWTH_BYTES, f"{grown >> 20} MiB more after {self.seeds * EVENTS} events"
+            assert grown < MAX_GROWTH_BYTES, f"{grown >> 20} MiB more after {self.seeds * EVENTS} events"
 
 
 @cache
 def victim() -> Victim:
-    """One for the whole process: what piles up is seen."""
+    """One per process, so that a leak shows."""
     return Victim(Path(tempfile.mkdtemp(prefix="events-")))
 
 
 def run(seed: int, bug: str | None = None) -> Counter[str]:
-    """What became of the events of a seed."""
+    """Send the events of a seed; return their outcomes."""
     chance, counts = random.Random(seed), Counter[str]()
     with ExitStack() as stack:
         target = victim() if bug is None else Victim(Path(stack.enter_context(tempfile.TemporaryDirectory())))
@@ -139,7 +139,7 @@ def run(seed: int, bug: str | None = None) -> Counter[str]:
 
 
 def some_seeds(first: int, seconds: float) -> tuple[int, Counter[str]]:
-    """How many seeds were run in so many seconds, and what became of their events."""
+    """Run seeds for this long; return their number and the outcomes of their events."""
     logging.disable()
     counts, end, seed = Counter[str](), time.monotonic() + seconds, first
     while time.monotonic() < end or seed < first + 25:

@@ -7,7 +7,7 @@ from tests.soak.campaign import Campaign
 
 EVENTS = Campaign(
     "events",
-    "a hundred forged or mangled events, which must do nothing (goal: 500 seeds)",
+    "a hundred forged or mangled events, which must have no effect (goal: 500 seeds)",
     run,
     "python -m tests.sim.events",
     most_seconds=60,

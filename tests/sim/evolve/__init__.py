@@ -1,1 +1,1 @@
-"""Changelogs whose columns change between commits, merged in one process, judged by field ids."""
+"""Simulates changelogs whose columns change between commits, in one process, judged by field ids."""

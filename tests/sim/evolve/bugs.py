@@ -9,10 +9,10 @@ from typing import Any
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
 
-from spark_job import merge_slice
-from spark_job.schema_changes import evolution, evolve
-from spark_job.schema_changes.evolution import Evolution
-from tests.sim.engine.planting import Bug
+from spark_job import pipeline
+from spark_job.plan import evolve_columns, schema_evolution
+from spark_job.plan.schema_evolution import SchemaEvolution
+from tests.sim.engine.planting import PlantedMistake
 
 
 def _columns_mapped_by_name(old: Any) -> Any:
@@ -62,7 +62,7 @@ def _dropped_values_come_back_under_their_name(old: Any) -> Any:
 
 
 def _widened_column_written_narrow(old: Any) -> Any:
-    def narrow(self: Evolution, metadata: Any) -> Any:
+    def narrow(self: SchemaEvolution, metadata: Any) -> Any:
         after, before = old(self, metadata), {one.field_id: one for one in metadata.schema().fields}
         fields = [
             one.model_copy(update={"field_type": before[one.field_id].field_type})
@@ -82,7 +82,7 @@ def _widened_column_written_narrow(old: Any) -> Any:
 
 
 def _dropped_columns_forgotten(old: Any) -> Any:
-    """Their values in older files are lost, so that rows depend on when they are merged."""
+    """Values in older files are lost, so that rows depend on when they are merged."""
 
     def forget(changelog: Schema, mirror: Schema, ids: Any, last_id: int, rules: Any) -> Any:
         evolved = old(changelog, mirror, ids, last_id, rules)
@@ -110,22 +110,22 @@ def _keeps_a_dropped_column_required(left: Any) -> Any:
 
 
 _PLACES: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
-    "columns mapped by name": (evolution, "evolve", _columns_mapped_by_name),
-    "old schema used for rows": (Evolution, "applied", _old_schema_used_for_rows),
+    "columns mapped by name": (schema_evolution, "evolve_columns", _columns_mapped_by_name),
+    "old schema used for rows": (SchemaEvolution, "applied", _old_schema_used_for_rows),
     "schema change committed apart from the rows": (
-        merge_slice,
+        pipeline,
         "commit_slice",
         _schema_change_committed_apart,
     ),
     "dropped values come back under their name": (
-        evolution,
-        "evolve",
+        schema_evolution,
+        "evolve_columns",
         _dropped_values_come_back_under_their_name,
     ),
-    "widened column written narrow": (Evolution, "applied", _widened_column_written_narrow),
-    "dropped columns forgotten": (evolution, "evolve", _dropped_columns_forgotten),
-    "field ids given again": (evolution, "evolve", _ids_given_again),
-    "dropped column stays required": (evolve._Following, "_left", _keeps_a_dropped_column_required),
+    "widened column written narrow": (SchemaEvolution, "applied", _widened_column_written_narrow),
+    "dropped columns forgotten": (schema_evolution, "evolve_columns", _dropped_columns_forgotten),
+    "field ids given again": (schema_evolution, "evolve_columns", _ids_given_again),
+    "dropped column stays required": (evolve_columns._Evolver, "_dropped", _keeps_a_dropped_column_required),
 }
 
-BUGS = {name: Bug((place,)) for name, place in _PLACES.items()}
+BUGS = {name: PlantedMistake((place,)) for name, place in _PLACES.items()}

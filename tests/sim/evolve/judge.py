@@ -1,4 +1,4 @@
-"""What must hold of a mirror whose changelog's columns change: read from its files by field id, and by nothing else."""
+"""Invariants of a mirror whose changelog's columns change: read from its files only by field id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DecimalType, NestedField, StructType
 
-from icemirror.cursor import Cursor
+from icemirror.tables.cursor import Cursor
 from tests.sim.engine.memory_io import MemoryIO
 from tests.sim.engine.reader import Divergence, Reader
 from tests.sim.evolve.source import KEY, Memory, Values, row_fields
@@ -24,9 +24,9 @@ _ARROW = {"int": "int32", "long": "int64", "float": "float", "double": "double"}
 
 
 class ById(Reader):
-    """Rows as their field ids → values, nested ones as well, and the types that they were written with.
+    """Rows as field id → value, nested ones included, and the types that they were written with.
 
-    `key`: the field of the key, which stays, whatever becomes of the columns.
+    `key`: the key field, which stays through all changes of columns.
     """
 
     def __init__(self, io: MemoryIO) -> None:
@@ -65,7 +65,7 @@ def _types(fields: Any) -> list[tuple[int, str]]:
 
 @dataclass
 class Judge:
-    """`ids`: where each column of the changelog is in the mirror, by field ids, since it was first seen there."""
+    """`ids`: the mirror's field id of each changelog column, since it was first seen there."""
 
     io: MemoryIO
     memory: Memory
@@ -79,16 +79,16 @@ class Judge:
         self.reader = ById(self.io)
 
     def made(self, mirror: Schema, shown: Schema) -> None:
-        """The mirror, yet empty; what it has then it may keep, though the changelog drops it before the first rows."""
+        """Record the empty mirror: it may keep these columns, even if they are dropped before the first rows."""
         self._check_fields(row_fields(shown), mirror.fields, "")
 
     def look(
         self, before: TableMetadata, after: TableMetadata, shown: Schema, staged: Sequence[Schema]
     ) -> None:
-        """A commit was made on the mirror by a merge that was shown this schema of the changelog.
+        """Judge a commit of a merge that read this schema of the changelog.
 
-        `staged`: those that were shown while a rebuild had its stage, the last one with the last slice. What the first
-        ones have it may keep, as a mirror does.
+        `staged`: the schemas that a rebuild read, the last one with its last slice. Like a mirror, it may keep columns
+        of the earlier ones.
         """
         head = after.current_snapshot()
         changed = before.current_schema_id != after.current_schema_id
@@ -122,7 +122,7 @@ class Judge:
                     raise Divergence(f"{present[target].name} is still there")
                 del self.ids[source]
             elif target not in present:
-                raise Divergence(f"the dropped column {source} is gone")
+                raise Divergence(f"the dropped column {source} is missing")
             elif present[target].required:
                 raise Divergence(f"the dropped column {source} is required")
         own = set(present) - set(self.ids.values())
@@ -136,7 +136,7 @@ class Judge:
             raise Divergence(f"columns from nowhere: {[present[one].name for one in own]}")
 
     def _check_fields(self, here: Sequence[NestedField], there: Sequence[NestedField], within: str) -> None:
-        """Live columns come first, in the changelog's order, with its names and types, at ids that stay theirs."""
+        """Check that live columns come first, in the changelog's order, with its names and types and stable ids."""
         for one, other in zip(here, there, strict=False):
             if one.name != other.name or one.doc != other.doc:
                 raise Divergence(
@@ -179,7 +179,7 @@ class Judge:
                 self._check_types(mirror, self.reader.types[path])
 
     def _mirrored(self, of: NestedField, value: Any) -> Any:
-        """A value of the changelog as the mirror should have it, by the mirror's field ids."""
+        """Return a changelog value as the mirror should have it, by the mirror's field ids."""
         if value is None or not isinstance(of.field_type, StructType):
             return value
         sources = {target: source for source, target in self.ids.items()}
@@ -209,7 +209,7 @@ def _every(fields: Sequence[NestedField]) -> list[NestedField]:
 
 
 def _projected(of: NestedField, value: Values | Any) -> Any:
-    """A value of a file as a reader of the table sees it."""
+    """Return a value of a file as a reader of the table sees it."""
     if value is None or not isinstance(of.field_type, StructType):
         return value
     return {one.field_id: _projected(one, value.get(one.field_id)) for one in of.field_type.fields}

@@ -10,7 +10,7 @@ from tests.soak.campaign import Campaign
 
 
 def run(seed: int, bug: str | None = None) -> Counter[str]:
-    """Judged snapshots."""
+    """Return the number of judged snapshots."""
     return Counter({"snapshots judged": run_seed(seed, BUGS[bug] if bug else None).snapshots})
 
 

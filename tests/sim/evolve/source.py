@@ -1,4 +1,4 @@
-"""The source: a table whose columns change at random, and what it remembers of every event, by field id."""
+"""The source: a table whose columns change at random, and a record of every event by field id."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from pyiceberg.types import (
     StructType,
 )
 
-from icemirror.cursor import Source
+from icemirror.tables.cursor import CursorSource
 from tests.sim.engine import snapshots
 from tests.unit.merge.lab import changelog_schema
 
 CDC = ("cdc_operation", "sequence_number")
-KEYS = tuple(range(1, 33))  # some of which nobody touches for long
+KEYS = tuple(range(1, 33))  # some are not changed for long
 _NAMES, _INSIDE = tuple("abcdefg"), tuple("uvwxyz")
 _OPERATIONS = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
 _WIDER: dict[str, IcebergType] = {
@@ -50,14 +50,14 @@ Order = tuple[int, int, int, int]
 
 
 def first_schema() -> Schema:
-    """A key, a column to partition by, a required one, a number, a struct."""
+    """Return a key, a partition column, a required column, a number and a struct."""
     fields = [one.model_copy(update={"required": True}) if one.name == "r" else one for one in FIRST.fields]
     return Schema(*fields, identifier_field_ids=FIRST.identifier_field_ids)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One row of the changelog; `values` of its columns as they were then, by field id, at any depth."""
+    """One changelog row; `values` of its columns at that time, by field id, at any depth."""
 
     key: int
     operation: str
@@ -75,27 +75,27 @@ class File:
 
 
 def row_fields(schema: Schema) -> list[NestedField]:
-    """The columns of the row."""
+    """Return the columns of the row."""
     return [one for one in schema.fields if one.name not in CDC]
 
 
 @dataclass
 class Memory:
-    """Every file in the order of events; no column is ever taken for another because of its name."""
+    """Return all files in the order of events; columns are never matched by their names."""
 
     files: list[File] = field(default_factory=list)
     clock: int = 1
     told: int = 0
 
-    def merged(self, source: Source) -> int:
-        """How many files a cursor stands behind."""
+    def merged(self, source: CursorSource) -> int:
+        """Return how many files precede a cursor."""
         if source.files_done is None:
             return sum(file.commit <= source.sequence_number for file in self.files)
         before = sum(file.commit < source.sequence_number for file in self.files)
         return before + source.files_done
 
     def rows(self, merged: int) -> dict[int, Values]:
-        """Of each key the values of its greatest event, if that was no delete."""
+        """Return the values of the greatest event of each key, unless it is a delete."""
         last: dict[int, tuple[Order, Event]] = {}
         for file in self.files[:merged]:
             for at, event in enumerate(file.events):
@@ -105,7 +105,7 @@ class Memory:
         return {key: event.values for key, (_, event) in last.items() if event.operation != "D"}
 
     def tell(self, table: Table, dice: random.Random) -> str:
-        """A commit of a few files, written with the columns of today."""
+        """Commit a few files, written with the current columns."""
         number, schema = table.metadata.next_sequence_number(), table.schema()
         files = [
             [self._event(schema, dice) for _ in range(dice.choice([1, 2, 5]))]
@@ -146,7 +146,7 @@ def _value(of: NestedField, dice: random.Random) -> Any:
 
 
 def as_arrow(schema: Schema, events: list[Event]) -> pa.Table:
-    """A file of these events."""
+    """Write a file of these events."""
     rows = [
         {
             **{one.name: _named(one, event.values.get(one.field_id)) for one in row_fields(schema)},
@@ -165,7 +165,7 @@ def _named(of: NestedField, value: Any) -> Any:
 
 
 def change_columns(table: Table, memory: Memory, dice: random.Random) -> str | None:
-    """One change of the changelog's columns; comments make sure that no schema is there twice."""
+    """Change the changelog's columns once; comments make every schema unique."""
     doings = [_add] * 5 + [_drop] * 3 + [_rename, _rename, _widen, _widen, _move, _loosen]
     doings += [_add_inside] * 2 + [_drop_inside] * 2 + [_rename_inside, _widen_inside]
     chosen = dice.choice(doings)(table.schema(), dice)
@@ -205,7 +205,7 @@ def _drop(schema: Schema, dice: random.Random) -> Change:
     columns = _columns(schema)
     if len(columns) < 3:
         return None
-    newest = max(columns, key=lambda one: one.field_id)  # whose field id nobody may be given again
+    newest = max(columns, key=lambda one: one.field_id)  # its field id must never be reused
     name = dice.choice([newest, dice.choice(columns)]).name
     return f"drop {name}", lambda to: to.delete_column(name)
 

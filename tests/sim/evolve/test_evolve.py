@@ -1,4 +1,4 @@
-"""Columns change between commits, merges die between slices: every snapshot as the source remembers it."""
+"""Columns change between commits, merges die between slices: every snapshot matches the source's record."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.sim.evolve.world import run_seed
 
 SEEDS = 40
 REGRESSIONS = (
-    101,  # a struct whose field was widened is dropped, and rows of the time between are merged later
-    1527,  # a column that a rebuild began with is dropped before it ends
+    101,  # a struct with a promoted field is dropped, and rows from before the drop are merged later
+    1527,  # a column that a rebuild started with is dropped before it ends
 )
 FRESH_SECONDS = 30
 MOST_SEEDS = 60
@@ -25,12 +25,14 @@ def test_seeds_hold(seed: int) -> None:
     assert run_seed(seed).snapshots > 0
 
 
+@pytest.mark.soak
 def test_fresh_seeds_hold() -> None:
     end = time.monotonic() + FRESH_SECONDS
     while time.monotonic() < end:
         run_seed(random.SystemRandom().randrange(1 << 32))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(BUGS))
 def test_planted_mistake_is_found(name: str) -> None:
     for seed in range(MOST_SEEDS):

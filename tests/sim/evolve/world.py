@@ -1,4 +1,4 @@
-"""One seed: columns change, events come, merges, replays and rebuilds go through it, and some die on the way."""
+"""One seed: columns change, events arrive, merges, replays and rebuilds run, and some of them die."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import CommitUnknown, Conflict, Transient
+from icemirror.protocol.replay import Replay
 from icemirror.result import Merged
-from icemirror.settings import Settings, load_settings
-from icemirror.state.replay import Replay
-from spark_job.replays.replay import replay_step
-from spark_job.runtime.engine import InProcess, LazyEngine
-from spark_job.verify.check import Options, verify_table
+from icemirror.settings import Settings
+from spark_job.engine.engine import InProcessEngine, LazyEngine
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.rebuild.replay import replay_step
 from tests.mirrors import write_config
 from tests.sim.engine import snapshots
 from tests.sim.engine.memory_catalog import Fault, MemoryCatalog, OneCatalog
 from tests.sim.engine.memory_io import Died, MemoryIO
-from tests.sim.engine.planting import Bug
+from tests.sim.engine.planting import PlantedMistake
 from tests.sim.engine.process import COMPACTION_NAMES, NAMES, Points, restart, stage
 from tests.sim.engine.reader import Divergence
 from tests.sim.engine.replays import OWN_NAMES
 from tests.sim.engine.setting import Setting
-from tests.sim.engine.strict import Noted, Strict
+from tests.sim.engine.strict import RecordedSkips, Strict
 from tests.sim.evolve.judge import Judge
 from tests.sim.evolve.source import Memory, change_columns, first_schema
 
@@ -43,7 +44,7 @@ _PARTITIONS = ("", 'partition_by: ["bucket[2](id)"]', 'partition_by: ["p"]')
 
 
 class ShownCatalog(MemoryCatalog):
-    """Remembers as what it has shown the changelog last; the judge hears of a mirror that is made."""
+    """Records the changelog schema that it returned last, and reports created mirrors to the judge."""
 
     shown: Schema
     judge: Judge
@@ -70,13 +71,13 @@ class Outcome:
 
 
 class World:
-    """`run` tells the whole story, or raises what does not hold."""
+    """`run` returns the whole story, or raises a violation."""
 
-    def __init__(self, seed: int, bug: Bug | None = None) -> None:
-        self.seed, self.bug = seed, bug or Bug(())
+    def __init__(self, seed: int, bug: PlantedMistake | None = None) -> None:
+        self.seed, self.bug = seed, bug or PlantedMistake(())
         self.dice = random.Random(seed)
         chosen = Setting.choose(self.dice)
-        # Blocks of the usual size: `verify` knows of no other.
+        # Blocks of the usual size: `verify` knows no other.
         self.setting = replace(chosen, kind="long", data_fan_in=3, data_most=256, block_rows=256)
         self.partition, self.drops = self.dice.choice(_PARTITIONS), self.dice.random() < 0.3
         self.story: list[str] = [f"version {self.setting.version}, {self.partition!r}, drops: {self.drops}"]
@@ -91,7 +92,7 @@ class World:
         self._asked = 0
 
     def run(self, steps: int = STEPS) -> Outcome:
-        """So many steps, then a quiet end."""
+        """Run this many steps, then finish without faults."""
         snapshots.forget()
         with stage(self.setting, self.points, self.seed), self.bug.planted():
             settings = _settings(
@@ -101,11 +102,11 @@ class World:
             )
             catalogs = OneCatalog(settings)
             catalogs._open[None] = self.catalog
-            engine = LazyEngine(lambda: InProcess(self.setting.shards))
-            self.pipeline = Strict(settings, catalogs, engine, left_alone=Noted())
+            engine = LazyEngine(lambda: InProcessEngine(self.setting.shards))
+            self.pipeline = Strict(settings, catalogs, engine, skipped_files=RecordedSkips())
             self.table = settings.tables[0]
             self.catalog.create_table(CHANGELOG, first_schema(), properties={"format-version": "2"})
-            if self.judge.partitioned_by is not None:  # the column must be there when the mirror is made
+            if self.judge.partitioned_by is not None:  # the column must exist when the mirror is created
                 self.story += [self._tell(), self._merge()]
                 self._tell_found()
             for _ in range(steps):
@@ -114,7 +115,7 @@ class World:
         return Outcome(self.judge.checked, self.story)
 
     def step(self) -> None:
-        """One thing happens."""
+        """Run one step."""
         doings: list[tuple[Callable[[], str | None], int]] = [
             (self._change, 24),
             (self._tell, 26),
@@ -144,9 +145,7 @@ class World:
         if after.location.endswith("/world"):
             try:
                 self.judge.look(before, after, self.catalog.shown, self._staged)
-            except (
-                Exception
-            ) as error:  # told below: whoever commits would take it for an answer that was lost
+            except Exception as error:  # raised below: the commit would take it for a lost response
                 self._found.append(error)
 
     def _tell_found(self) -> None:
@@ -236,7 +235,7 @@ class World:
     def _verify(self) -> str | None:
         if self.mirror is None or self.mirror.current_snapshot() is None:
             return None
-        report = verify_table(self.pipeline, self.table, Options(deep=True))
+        report = verify_table(self.pipeline, self.table, VerifyOptions(deep=True))
         if not report.equal:
             raise Divergence(f"verify finds {report.findings}")
         return "verify"
@@ -266,8 +265,8 @@ def _settings(options: str, tail: str) -> Settings:
         return load_settings(write_config(Path(folder), options, tail), os.environ)
 
 
-def run_seed(seed: int, bug: Bug | None = None) -> Outcome:
-    """The story of a seed; one that does not hold carries it."""
+def run_seed(seed: int, bug: PlantedMistake | None = None) -> Outcome:
+    """Run a seed and return its story; a violation carries it."""
     world = World(seed, bug)
     try:
         return world.run()

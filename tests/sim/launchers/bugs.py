@@ -1,4 +1,4 @@
-"""Mistakes planted in the launchers and in what a job makes of its arguments; the simulation must find each."""
+"""Bugs planted in the launchers and in the job's arguments; the simulation must find each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from icemirror.state.events import RunState
+from icemirror.protocol.events import RunState
 from trigger.launchers import emr_request, emr_serverless, kubernetes, spark_application
 from trigger.launchers.job_arguments import JobArguments
 
@@ -18,20 +18,20 @@ _EMR_STATES: dict[str, RunState] = vars(emr_request)["_STATES"]
 
 @contextmanager
 def new_token_for_each_call() -> Iterator[None]:
-    """EMR is not told that a launch is a repetition."""
+    """A repeated launch has a new client token."""
     count, right = itertools.count(), emr_request.start_job_run
 
     def wrong(*given: Any) -> dict[str, Any]:
         return {**right(*given), "clientToken": f"token-{next(count)}"}
 
-    blind = patch.object(emr_serverless.EmrServerless, "find", lambda *_: None)
+    blind = patch.object(emr_serverless.EmrServerlessLauncher, "find", lambda *_: None)
     with patch.object(emr_serverless, "start_job_run", wrong), blind:
         yield
 
 
 @contextmanager
 def new_name_for_each_call() -> Iterator[None]:
-    """Two objects for one token."""
+    """A repeated launch has a new object name."""
     count, right = itertools.count(), spark_application.spark_application
 
     def wrong(settings: Any, job: Any, request: Any) -> dict[str, Any]:
@@ -57,34 +57,34 @@ def ended_is_running_on_kubernetes() -> AbstractContextManager[Any]:
 
 @contextmanager
 def runs_known_by_id_only() -> Iterator[None]:
-    """A job that goes by its name is not found."""
-    right = emr_serverless.EmrServerless._look_up
+    """A job that uses its name as run id is not found."""
+    right = emr_serverless.EmrServerlessLauncher._look_up
 
     def wrong(self: Any, run_id: str) -> Any:
         return None if "-" in run_id else right(self, run_id)
 
-    with patch.object(emr_serverless.EmrServerless, "_look_up", wrong):
+    with patch.object(emr_serverless.EmrServerlessLauncher, "_look_up", wrong):
         yield
 
 
 @contextmanager
-def job_goes_by_another_name() -> Iterator[None]:
-    """What a job writes into its slot is nothing that the platform knows."""
-    right = JobArguments.of
+def job_uses_unknown_run_id() -> Iterator[None]:
+    """A job writes a run id into its slot that the platform does not know."""
+    right = JobArguments.build
 
     def wrong(self: JobArguments, request: Any) -> list[str]:
         given = right(self, request)
         given[given.index("--run-id") + 1] = request.token
         return given
 
-    with patch.object(JobArguments, "of", wrong):
+    with patch.object(JobArguments, "build", wrong):
         yield
 
 
 @contextmanager
 def waits_for_ever() -> Iterator[None]:
-    """A run that never starts is never given up."""
-    with patch.object(emr_serverless.EmrServerless, "_age", lambda *_: 0.0):
+    """A run that never starts is never cancelled."""
+    with patch.object(emr_serverless.EmrServerlessLauncher, "_age", lambda *_: 0.0):
         yield
 
 
@@ -95,6 +95,6 @@ BUGS = {
     "queued counts as gone on Kubernetes": queued_is_gone_on_kubernetes,
     "ended counts as running on Kubernetes": ended_is_running_on_kubernetes,
     "runs are known by id only": runs_known_by_id_only,
-    "a job goes by another name": job_goes_by_another_name,
-    "a run that never starts is waited for": waits_for_ever,
+    "a job uses an unknown run id": job_uses_unknown_run_id,
+    "a run that never starts is never cancelled": waits_for_ever,
 }

@@ -1,4 +1,4 @@
-"""A platform that runs jobs at its own pace: queues them, starts them, loses them, tells late of their end."""
+"""A platform that queues, starts and loses jobs at its own pace, and reports their end late."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.platforms.fake_emr import FakeEmr
 from tests.platforms.fake_kubernetes import FakeKubernetes, Fault
 from tests.sim.launchers.schedule import Process, Schedule
 from tests.unit.trigger.launcher_settings import for_emr, for_kubernetes
-from trigger.launchers.emr_serverless import EmrServerless
-from trigger.launchers.kubernetes import Kubernetes
+from trigger.launchers.emr_serverless import EmrServerlessLauncher
+from trigger.launchers.kubernetes import KubernetesLauncher
 from trigger.launchers.launcher import Launcher
 
 START_TIMEOUT = 120.0
@@ -32,24 +32,24 @@ class Ran:
 
 
 class Platform(ABC):
-    """What both have in common. `start` makes the process of a job."""
+    """The common part of all platforms. `start` starts the process of a job."""
 
     def __init__(self, schedule: Schedule, start: Start) -> None:
         self.schedule, self.start = schedule, start
         self.ran: dict[str, Ran] = {}
-        self.forgotten: Counter[str] = Counter()  # names of runs of which a person left no trace
+        self.forgotten: Counter[str] = Counter()  # names of runs that a user deleted without trace
 
     @abstractmethod
     def launcher(self) -> Launcher:
-        """For one more trigger."""
+        """Return the launcher of one more trigger."""
 
     @abstractmethod
     def runs(self) -> list[str]:
-        """All runs that were ever accepted."""
+        """Return all runs that were ever accepted."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """What each of them is called, after its token."""
+        """Return the names of all runs, derived from their tokens."""
 
     @abstractmethod
     def state(self, run_id: str) -> str:
@@ -57,31 +57,31 @@ class Platform(ABC):
 
     @abstractmethod
     def set(self, run_id: str, state: str) -> None:
-        """As the platform has it from now on: queued, running, good, bad."""
+        """Set the state: queued, running, good, bad."""
 
     @abstractmethod
     def befall(self, kind: str) -> None:
-        """The next call meets this: lost, throttled, failed."""
+        """Make the next call fail: lost, throttled, failed."""
 
     @abstractmethod
-    def told(self, run_id: str) -> tuple[list[str], dict[str, str]]:
-        """Arguments and environment of the job."""
+    def job_input(self, run_id: str) -> tuple[list[str], dict[str, str]]:
+        """Return the arguments and environment of the job."""
 
     @abstractmethod
     def cancel_by_hand(self, run_id: str) -> None:
-        """A person ends it."""
+        """End a run, as a user would."""
 
     def living(self) -> list[str]:
         """Runs that have not ended."""
         return [run_id for run_id in self.runs() if self.state(run_id) != "ended"]
 
     def alive(self, run_id: str) -> bool:
-        """There is a process of the run."""
+        """Whether the run has a live process."""
         process = self.ran.setdefault(run_id, Ran()).process
         return process is not None and process.alive
 
     def step(self) -> None:
-        """One thing happens to one run that has not ended."""
+        """Advance one run that has not ended."""
         living = self.living()
         if not living:
             return
@@ -92,7 +92,7 @@ class Platform(ABC):
                 self.schedule.kill(ran.process)
             self.set(run_id, "bad")
         elif state == "queued" and not ran.stuck:
-            arguments, environ = self.told(run_id)
+            arguments, environ = self.job_input(run_id)
             ran.process = self.start(run_id, arguments, environ)
             self.set(run_id, "running")
         elif state == "running" and ran.process is not None and not ran.process.alive:
@@ -111,7 +111,7 @@ class OnEmr(Platform):
         self.tells_id = tells_id
 
     def launcher(self) -> Launcher:
-        return EmrServerless(self.emr, self.settings, self.job, self.schedule.clock)
+        return EmrServerlessLauncher(self.emr, self.settings, self.job, self.schedule.clock)
 
     def runs(self) -> list[str]:
         return list(self.emr.runs)
@@ -131,7 +131,7 @@ class OnEmr(Platform):
         codes = {"lost": "lost", "throttled": "ThrottlingException", "failed": "InternalServerException"}
         self.emr.faults = [codes[kind]]
 
-    def told(self, run_id: str) -> tuple[list[str], dict[str, str]]:
+    def job_input(self, run_id: str) -> tuple[list[str], dict[str, str]]:
         run = self.emr.runs[run_id]
         return run.arguments, run.environ if self.tells_id else {}
 
@@ -140,7 +140,7 @@ class OnEmr(Platform):
 
 
 class OnKubernetes(Platform):
-    """Kubeflow's operator. An object that is deleted takes its pods along, a little later."""
+    """Kubeflow's operator. A deleted object's pods end somewhat later."""
 
     def __init__(self, schedule: Schedule, start: Start, folder: Path) -> None:
         super().__init__(schedule, start)
@@ -155,7 +155,7 @@ class OnKubernetes(Platform):
         resource = create_namespaced_resource(
             "sparkoperator.k8s.io", "v1beta2", "SparkApplication", "sparkapplications"
         )
-        return Kubernetes(self.client, resource, self.settings, self.job, self.schedule.clock)
+        return KubernetesLauncher(self.client, resource, self.settings, self.job, self.schedule.clock)
 
     def runs(self) -> list[str]:
         return list(dict.fromkeys(self.names()))
@@ -181,7 +181,7 @@ class OnKubernetes(Platform):
         faults = {"lost": Fault(0), "throttled": Fault(429, "slow down"), "failed": Fault(500, "etcd")}
         self.api.faults = [faults[kind]]
 
-    def told(self, run_id: str) -> tuple[list[str], dict[str, str]]:
+    def job_input(self, run_id: str) -> tuple[list[str], dict[str, str]]:
         arguments: list[str] = self.api.objects[run_id]["spec"]["arguments"]
         return arguments, {}
 

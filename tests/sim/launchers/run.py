@@ -17,12 +17,12 @@ SHARES = (6, 3, 1)  # of the seeds: moto takes its time
 
 
 def store_of(seed: int) -> str:
-    """Where a seed keeps its state."""
+    """Return the store of a seed."""
     return random.Random(f"store {seed}").choices(STORES, SHARES)[0]
 
 
 def run_seed(seed: int, bug: str | None = None) -> Counter[str]:
-    """What happened, counted; `Broken` if anything did not hold."""
+    """Run the seed; return counts. Raise `Broken` if an invariant is violated."""
     store, planted = store_of(seed), BUGS[bug]() if bug else nullcontext()
     with tempfile.TemporaryDirectory() as folder, planted, open_store(store, Path(folder)) as opened:
         return World(seed, Path(folder), opened).run() + Counter([f"state in {store}"])

@@ -1,6 +1,6 @@
-"""Threads of which one runs at a time, in an order that a seed decides, on a clock of their own.
+"""Threads that run one at a time, in an order that a seed decides, on a simulated clock.
 
-The code that runs is the product's, unchanged: it is stopped where it has an effect, and may be killed there.
+The product's code runs unchanged: it is suspended at every effect, and may be killed there.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ SWITCH_SECONDS = 0.01  # of the clock, for each step
 
 
 class Killed(BaseException):
-    """The process is dead: nothing of the product's catches this."""
+    """The process is dead; the product does not catch this."""
 
 
 class Process:
-    """One thread. `wakes_at`: it does not go on before. `dies_in`: how many more effects it gets to; 0: no limit."""
+    """One thread. `wakes_at`: when it continues. `dies_in`: how many more effects it reaches; 0: no limit."""
 
     def __init__(self, schedule: Schedule, name: str, work: Callable[[], None]) -> None:
         self.name, self.wakes_at, self.alive, self.doomed = name, 0.0, True, False
@@ -29,12 +29,12 @@ class Process:
         self._thread.start()
 
     def step(self) -> None:
-        """Runs to its next effect, or its end."""
+        """Run to the next effect, or the end."""
         self._go.release()
         self._schedule.back.acquire()
 
     def wait(self) -> None:
-        """Called by the thread itself: lets others go on."""
+        """Let other threads continue; called by the thread itself."""
         self._schedule.back.release()
         self._go.acquire()
         if self.doomed:
@@ -54,7 +54,7 @@ class Process:
 
 
 class Schedule:
-    """Who goes on next."""
+    """Decides which thread continues."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -72,7 +72,7 @@ class Schedule:
         return process
 
     def pause(self) -> None:
-        """An effect is next, or was just made."""
+        """Suspend the thread before or after an effect."""
         process = self._current
         if process is None:
             return
@@ -82,7 +82,7 @@ class Schedule:
         process.wait()
 
     def sleep(self, seconds: float) -> None:
-        """Others go on until the clock has moved."""
+        """Let other threads continue until the clock has moved."""
         if self._current is not None:
             self._current.wakes_at = self.now + seconds
             self._current.wait()
@@ -92,7 +92,7 @@ class Schedule:
         return self._current.name if self._current else ""
 
     def step(self) -> None:
-        """Lets one go on; where all sleep, time passes first."""
+        """Let one thread continue; if all sleep, time passes first."""
         alive = [process for process in self.processes if process.alive]
         ready = [process for process in alive if process.wakes_at <= self.now]
         if not ready:
@@ -111,14 +111,14 @@ class Schedule:
             raise process.error
 
     def kill(self, process: Process) -> None:
-        """It is dead before its next effect."""
+        """Kill a process before its next effect."""
         process.doomed = True
         process.wakes_at = 0.0
         while process.alive:
             self.resume(process)
 
     def close(self) -> None:
-        """Ends all threads."""
+        """End all threads."""
         for process in self.processes:
             if process.alive:
                 self.kill(process)

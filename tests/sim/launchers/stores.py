@@ -1,4 +1,4 @@
-"""The real stores of the state, each on what is nearest to the real thing and needs no other process."""
+"""The real stores, each on the most realistic backend that needs no other process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import httpx2
 from lightkube import Client, KubeConfig
 
 from icemirror.settings.trigger import DynamoDbState
-from icemirror.state.dynamodb import DynamoDbStore
-from icemirror.state.dynamodb_table import open_client
-from icemirror.state.kubernetes import KubernetesStore
-from icemirror.state.sqlite import SqliteStore
-from icemirror.state.store import Store
+from icemirror.stores.dynamodb import DynamoDbStore
+from icemirror.stores.dynamodb_table import open_client
+from icemirror.stores.kubernetes import KubernetesStore
+from icemirror.stores.sqlite import SqliteStore
+from icemirror.stores.store import Store
 from tests.unit.state.emulated_dynamodb import CREDENTIALS, KEY_SCHEMA, REGION
 from tests.unit.state.fake_kubernetes import FakeCluster, write_kubeconfig
 
@@ -44,7 +44,7 @@ def open_store(kind: str, folder: Path) -> Iterator[Store]:
 
 
 class InProcess(httpx2.BaseTransport):
-    """Takes lightkube's requests to a fake cluster without a connection."""
+    """Passes lightkube's requests to a fake cluster without a connection."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""A short slice of the campaign `launchers`, and the planted mistakes by the seeds that found them."""
+"""A short slice of the campaign `launchers`, and the planted bugs with the seeds that find them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_every_commit_is_merged_by_runs_that_were_launched_once(seed: int) -> No
 
 
 @pytest.mark.parametrize(("bug", "seed"), FOUND_BY.items())
-def test_a_planted_mistake_is_found(bug: str, seed: int) -> None:
+def test_planted_bug_is_found(bug: str, seed: int) -> None:
     with pytest.raises(Broken):
         run_seed(seed, bug)
 
@@ -29,9 +29,9 @@ def test_every_store_has_its_seeds() -> None:
     assert {store_of(seed) for seed in (*QUICK, SLOW)} == set(STORES)
 
 
-def test_every_planted_mistake_has_a_seed() -> None:
+def test_every_planted_bug_has_a_seed() -> None:
     assert set(FOUND_BY) == set(BUGS)
 
 
-def test_a_seed_tells_the_same_story_again() -> None:
+def test_seed_replays_identically() -> None:
     assert run_seed(QUICK[0]) == run_seed(QUICK[0])

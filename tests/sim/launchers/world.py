@@ -1,7 +1,7 @@
 """Tables, triggers, a store and a platform, moved by a seed until all is merged.
 
 What must hold:
-  a token is launched once on the platform, however its launch ended, unless a person has removed every trace of it
+  a token is launched once on the platform, however its launch ended, unless a user has removed every trace of it
   no worker that lives, is seen running and has its lease loses its slot to recovery; no queued run is given up for
   every commit reaches its mirror once, in order
   without further faults all gets merged, every slot becomes free, every run ends, and launches are few
@@ -16,21 +16,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Conflict, Transient
-from icemirror.result import Advance, Merged, Position, SliceResult, UpToDate
-from icemirror.settings import TableSettings, load_settings
-from icemirror.state.policy import Policy
-from icemirror.state.reads import EVERYTHING, Reads
-from icemirror.state.rows import Row, Rows, SlotRow, SlotState
-from icemirror.state.store import RunResult, Store
-from icemirror.state.worker import Limits
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.reads import EVERYTHING, Reads
+from icemirror.protocol.rows import Row, Rows, SlotRow, SlotState
+from icemirror.protocol.worker import Limits
+from icemirror.result import Merged, NothingToMerge, Position, SliceResult, StepResult
+from icemirror.settings import TableSettings
+from icemirror.stores.store import RunResult, Store
 from icemirror.telemetry.metrics import NoMetrics
-from spark_job.worker.launched import read_arguments
-from spark_job.worker.worker import Surroundings, run_worker
+from spark_job.worker.run_arguments import read_arguments
+from spark_job.worker.worker import WorkerDependencies, run_worker
 from tests.sim.launchers.platforms import OnEmr, OnKubernetes, Platform
 from tests.sim.launchers.schedule import Process, Schedule
 from tests.sim.protocol.toy_lake import CONFIG, NAMES, NO_FIGURES
-from trigger.fleet import Fleet
+from trigger.dispatch.fleet import Fleet
 
 POLICY = Policy(
     lease_seconds=60.0,
@@ -50,16 +51,16 @@ EFFECTS = 30  # a process that is to die gets to so many more at most
 
 
 def is_varied(seed: int) -> bool:
-    """Workers ask for the store's mark, and some know less than the trigger: every other seed from 301 on."""
+    """Whether workers poll the store's token and some know fewer tables: every other seed from 301 on."""
     return seed > 300 and seed % 2 == 1
 
 
 class Broken(AssertionError):
-    """Something that must hold did not."""
+    """An invariant is violated."""
 
 
 class Lake:
-    """Changelogs are numbers, mirrors lists of them; every look and every commit is an effect."""
+    """Changelogs are numbers, mirrors are lists of them; every read and every commit is an effect."""
 
     def __init__(self, pause: Callable[[], None]) -> None:
         self.heads = dict.fromkeys(NAMES, 0)
@@ -67,7 +68,7 @@ class Lake:
         self.trouble = 0
         self._pause = pause
 
-    def advance(self, name: str) -> Advance:
+    def advance(self, name: str) -> StepResult:
         self._pause()
         located = list(self.mirrors[name])
         self._pause()
@@ -76,7 +77,7 @@ class Lake:
             self.trouble -= 1
             raise Transient("the storage did not answer")
         if len(located) == head:
-            return UpToDate(head=f"m{head}", position=_position(located))
+            return NothingToMerge(head=f"m{head}", position=_position(located))
         self._pause()
         if self.mirrors[name] != located:
             raise Conflict(f"{name} moved")
@@ -96,7 +97,7 @@ def _position(held: list[int]) -> Position:
 
 
 class SimStore:
-    """The real store, stopped around every call; what triggers write is judged."""
+    """The real store, suspended around every call; writes of triggers are checked."""
 
     def __init__(self, store: Store, world: World) -> None:
         self._store, self._world = store, world
@@ -138,14 +139,14 @@ class SimRegistry:
     def names(self, group: str) -> frozenset[str]:
         return frozenset(table.name for table in self.tables if table.group == group)
 
-    def heads(self, _: float) -> dict[str, str]:
+    def poll_heads(self, _: float) -> dict[str, str]:
         self._world.schedule.pause()
         return {name: f"m{head}" for name, head in self._world.lake.heads.items()}
 
 
 @dataclass
 class World:
-    """Everything of one seed."""
+    """The world of one seed."""
 
     seed: int
     folder: Path
@@ -202,7 +203,7 @@ class World:
         def work() -> None:
             run_worker(
                 launched.holder,
-                Surroundings(
+                WorkerDependencies(
                     store=SimStore(self.store, self),  # type: ignore[arg-type]
                     policy=self.policy,
                     limits=LIMITS,
@@ -218,7 +219,7 @@ class World:
         return self.schedule.spawn(f"worker {run_id}", work)
 
     def _knows(self) -> frozenset[str]:
-        """The tables of the next job: some are of another day than the trigger's."""
+        """Return the tables of the next job; some configurations are older than the trigger's."""
         if not self.old or self.more.random() < 0.5:
             return frozenset(NAMES)
         self.old -= 1
@@ -228,7 +229,7 @@ class World:
     # --- what happens --------------------------------------------------------------------------------------
 
     def run(self) -> Counter[str]:
-        """Until all is done; `Broken` if anything does not hold, or it takes for ever."""
+        """Run until everything is merged. Raise `Broken` if an invariant is violated or it never ends."""
         try:
             left = MOST_STEPS
             while not self._quiet():
@@ -257,7 +258,7 @@ class World:
                 self.triggers[number] = self._trigger(number)
 
     def _fault(self, kind: str) -> bool:
-        """Lets it happen; False if there is nothing that it could happen to."""
+        """Inject the fault; return False if there is nothing to inject it into."""
         rnd, platform = self.schedule.random, self.platform
         living = platform.living()
         match kind:
@@ -291,9 +292,9 @@ class World:
     # --- what must hold ------------------------------------------------------------------------------------
 
     def judge(self, before: SlotRow, after: SlotRow) -> None:
-        """Whoever holds a slot can be asked about; one that a trigger frees has no run that is well, or about to be."""
+        """A slot's run is known to the platform. A slot that a trigger frees has no healthy or queued run."""
         if after.state is SlotState.RUNNING and self._run_of(str(after.run_id)) is None:
-            raise Broken(f"{after.run_id} holds a slot, and the platform knows no such run")
+            raise Broken(f"{after.run_id} holds a slot, but the platform does not know the run")
         by_trigger = self.schedule.current.startswith("trigger")
         if not by_trigger or after.state is not SlotState.FREE or before.run_id is None:
             return
@@ -303,10 +304,10 @@ class World:
         if before.state is SlotState.LAUNCHING:
             raise Broken(f"the slot of {run_id} was freed while it was {self.platform.state(run_id)}")
         if self.platform.alive(run_id) and self.schedule.now < before.lease_until:
-            raise Broken(f"{run_id} lost its slot although it is well")
+            raise Broken(f"{run_id} lost its slot although it is healthy")
 
     def _run_of(self, run_id: str) -> str | None:
-        """The platform's id of what a job calls itself."""
+        """Return the platform's id for the run id that a job uses."""
         platform = self.platform
         by_name = dict(zip(platform.names(), platform.runs(), strict=False))
         return run_id if run_id in platform.runs() else by_name.get(run_id)

@@ -1,7 +1,7 @@
-"""What the job does with a mirror, in a process of its own, which a named crash point may kill.
+"""Runs the work of a job in a separate process, which a named crash point may kill.
 
-Wired as the job wires it, but without Spark: the points are in the driver and in the tasks alike. The processes are
-forks of one that has imported the engine, so that none pays for a start of Python.
+It is wired like the job, but without Spark: crash points are in the driver and in the tasks. Processes are forked from
+one that has imported the engine, so that none has to start Python.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from pathlib import Path
 
 from pyiceberg.table import Table
 
-from icemirror import crash
-from icemirror.settings import TableSettings, load_settings
-from icemirror.state.replay import Replay, ReplayProgress
-from spark_job.adopt.adopt import adopt_table
-from spark_job.iceberg.tables import Catalogs
+from icemirror.config_file.load import load_settings
+from icemirror.processes import crash_points as crash
+from icemirror.protocol.replay import Replay, ReplayProgress
+from icemirror.settings import TableSettings
+from spark_job.engine.engine import InProcessEngine, LazyEngine
+from spark_job.iceberg.catalogs import Catalogs
+from spark_job.inspect.adopt import adopt_table
 from spark_job.maintenance import expire as expiring
 from spark_job.maintenance import orphans
-from spark_job.merge import merge_table
 from spark_job.pipeline import Pipeline
-from spark_job.replays.replay import replay_step
-from spark_job.runtime.engine import InProcess, LazyEngine
+from spark_job.rebuild.replay import replay_step
+from spark_job.worker.merge_table import merge_table
 
 _TIMEOUT_SECONDS = 120
 
@@ -36,12 +37,12 @@ Work = Callable[[Pipeline, TableSettings], bool]
 
 
 def merge(pipeline: Pipeline, table: TableSettings) -> bool:
-    """Up to the changelog's head."""
+    """Merge up to the changelog's head."""
     return merge_table(pipeline, table).outcome != "failed"
 
 
 def rebuild(pipeline: Pipeline, table: TableSettings) -> bool:
-    """A full rebuild; how far it is stands in a file, as it does in the table's row."""
+    """Rebuild the mirror; the progress is kept in a file, as in the state store."""
     noted = pipeline.settings.source_path.with_name("mark")
     while True:
         progress = ReplayProgress(mark=noted.read_text()) if noted.exists() else None
@@ -59,25 +60,25 @@ def _mirror(pipeline: Pipeline, table: TableSettings) -> Table:
 
 
 def expire(pipeline: Pipeline, table: TableSettings) -> bool:
-    """Old snapshots of the mirror."""
+    """Expire old snapshots of the mirror."""
     expiring.expire(_mirror(pipeline, table), table.name)
     return True
 
 
 def clean_orphans(pipeline: Pipeline, table: TableSettings) -> bool:
-    """Whatever nothing refers to, however young."""
+    """Delete all unreferenced files of any age."""
     orphans.clean_orphans(lambda: _mirror(pipeline, table), table.name, older_than_seconds=-60)
     return True
 
 
 def adopt(pipeline: Pipeline, table: TableSettings) -> bool:
-    """The table becomes a mirror as of the changelog's head."""
+    """Adopt the table as a mirror at the changelog's head."""
     adopt_table(pipeline, table, "head", dry_run=False)
     return True
 
 
 def run_forked(work: Work, config: Path, shards: int, crash_at: str | None = None) -> int:
-    """The exit code: 0 if the work was done, 1 if it failed, negative if it was killed."""
+    """Return the exit code: 0 if the work succeeded, 1 if it failed, negative if it was killed."""
     process = _forks.Process(target=_run, args=(work, config, shards, crash_at))
     process.start()
     process.join(_TIMEOUT_SECONDS)
@@ -89,9 +90,9 @@ def run_forked(work: Work, config: Path, shards: int, crash_at: str | None = Non
 
 def _run(work: Work, config: Path, shards: int, crash_at: str | None) -> None:
     if crash_at is not None:
-        os.environ[crash.VARIABLE] = crash_at
+        os.environ[crash.CRASH_VARIABLE] = crash_at
         importlib.reload(crash)
     settings = load_settings(config, os.environ)
-    engine = LazyEngine(lambda: InProcess(shards))
+    engine = LazyEngine(lambda: InProcessEngine(shards))
     pipeline = Pipeline(settings, Catalogs(settings), engine, "killed", key_check_rows=None)
     sys.exit(not work(pipeline, settings.tables[0]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from icemirror.cli.demo.oracle.judge import Judge
 from icemirror.result import Merged
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
 from tests.mirrors import MirroredWorld, upgrade_like_java
 from tests.oracle.schedules import Schedule
 
@@ -20,13 +20,13 @@ def run_schedule(
     version: int | None = None,
     upgrade_after: int | None = None,
 ) -> None:
-    """One schedule with random slices, shards and commits between merges, of any format version unless told."""
+    """Run one schedule with random slices, shards and commits between merges; a random format version by default."""
     print(f"seed {seed}")
     dice = random.Random(seed)
     version = version or dice.choice([2, 3])
     schedule = Schedule(seed, key, columns) if columns else Schedule(seed, key)
     tail = f"batch_size: {dice.choice([15, 60, 10_000])}\n"
-    engine = InProcess(dice.choice([1, 1, 3]))
+    engine = InProcessEngine(dice.choice([1, 1, 3]))
     options = f"format_version: {version}"
     lab = MirroredWorld.make(folder, schedule, engine, options=options, tail=tail, ask_files=False)
     for number in range(5):

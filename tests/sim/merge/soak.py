@@ -13,7 +13,7 @@ from tests.soak.campaign import Campaign
 
 
 def run(seed: int, _bug: str | None = None) -> Counter[str]:
-    """Every kind of key in its turn."""
+    """Run one schedule; each kind of key in turn."""
     keys = sorted(KEY_KINDS)
     key = keys[seed % len(keys)]
     with tempfile.TemporaryDirectory(prefix="icemirror-soak-") as folder:

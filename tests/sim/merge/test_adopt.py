@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 import signal
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from icemirror.result import Merged
-from spark_job.adopt.adopt import adopt_table
+from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.mirror import SOURCE, read_mirror
-from spark_job.runtime.engine import InProcess
+from spark_job.inspect.adopt import adopt_table
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule
@@ -41,11 +42,11 @@ def _write_table(lab: MirroredWorld, dice: random.Random) -> Table:
 
 @pytest.mark.parametrize("key", sorted(KEY_KINDS))
 def test_an_adopted_table_equals_the_oracle_after_every_snapshot(tmp_path: Path, key: str) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed = crc32(key.encode())
     print(f"seed {seed}")
     dice = random.Random(seed)
     up_to = dice.choice(["head", "none"])
-    engine = InProcess(dice.choice([1, 3]))
+    engine = InProcessEngine(dice.choice([1, 3]))
     lab = MirroredWorld.make(tmp_path, Schedule(seed, key), engine, ask_files=False)
     lab.world.commit_many(dice.choice([1, 3]))
     _write_table(lab, dice)
@@ -64,7 +65,7 @@ def test_an_adopted_table_equals_the_oracle_after_every_snapshot(tmp_path: Path,
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_adoption_leaves_the_table_or_a_mirror(tmp_path: Path, point: str) -> None:
-    lab = MirroredWorld.make(tmp_path, Schedule(seed=4, key="int"), InProcess(), ask_files=False)
+    lab = MirroredWorld.make(tmp_path, Schedule(seed=4, key="int"), InProcessEngine(), ask_files=False)
     lab.world.commit_many(2)
     before = _write_table(lab, random.Random(4)).metadata
     assert _adopt(lab, point) == -signal.SIGKILL, f"{point} was not reached"

@@ -14,10 +14,10 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from icemirror.result import Merged
-from spark_job.iceberg import row_delta
-from spark_job.iceberg.ancestors import walk_ancestors
+from spark_job.commit import manifest_tiers
+from spark_job.commit.retention import main_head
+from spark_job.iceberg.ancestry import walk_ancestors
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.maintenance.retention import main_head
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge.lab import Lab, local_path
 
@@ -130,7 +130,7 @@ def test_the_last_of_many_merges_costs_what_an_early_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, factor: float
 ) -> None:
     """By what they do rather than by the clock: the machine may be busy."""
-    monkeypatch.setattr(row_delta, "_MOST_DELETES", 8)
+    monkeypatch.setattr(manifest_tiers, "_MAX_REWRITTEN_DELETES", 8)
     lab = Lab.make(tmp_path, options=f"format_version: {version}\n{OPTIONS}", tail=f"batch_size: {EVENTS}\n")
     story, early, late = Story(), Effort(), Effort()
     snapshot_ids: list[int] = []

@@ -1,4 +1,4 @@
-"""`kill -9` of the merge before and after each effectful step; run again: the same mirror, nothing doubled."""
+"""`kill -9` of a merge before and after each effect; after another run the mirror is the same, without duplicates."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.iceberg.seams import read_entries
-from spark_job.iceberg.v3_fields import DeleteKey, delete_key
-from spark_job.key_index.root import read_root
-from spark_job.runtime.engine import InProcess
+from spark_job.index.root import read_root
+from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
+from spark_job.pyiceberg_private.v3_fields import DeleteKey, delete_key
 from tests.manifests import list_manifests
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
@@ -31,7 +31,7 @@ POINTS = (
     "committed",
 )
 _FIRST_MERGE_ONLY = ("create-mirror", "mirror-created")
-_MOST_MERGES = 30
+_MAX_MERGES = 30
 
 
 def _merge(lab: MirroredWorld, crash_at: str | None) -> int:
@@ -42,7 +42,7 @@ def _merge(lab: MirroredWorld, crash_at: str | None) -> int:
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_merge_is_merged_once_by_the_next(tmp_path: Path, point: str, version: int) -> None:
     schedule, options = Schedule(seed=9, key="int"), f"format_version: {version}"
-    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), options=options, ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, ask_files=False)
     lab.world.commit_many(2)
     if point not in _FIRST_MERGE_ONLY:
         assert _merge(lab, None) == 0
@@ -70,20 +70,21 @@ def _compact(lab: MirroredWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("point", "before"), [("healed", _damage), ("caught-up", _compact), ("index-merged", None)]
+    ("point", "before"),
+    [("segments-rebuilt", _damage), ("foreign-writes-indexed", _compact), ("index-merged", None)],
 )
-def test_killed_while_it_looks_after_the_index(
+def test_killed_index_repair_is_completed_by_the_next_merge(
     tmp_path: Path, point: str, before: Callable[[MirroredWorld], None] | None
 ) -> None:
-    """Damage, another writer's files, and merges until runs of the index are due."""
+    """Covers damaged segments, foreign writes, and merges of index runs."""
     schedule = Schedule(seed=9, key="int", columns=("text", "amount"))
-    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), ask_files=False)
     lab.world.commit_many(2)
     assert _merge(lab, None) == 0
     if before:
         before(lab)
     ended = 0
-    for _ in range(_MOST_MERGES):
+    for _ in range(_MAX_MERGES):
         lab.world.commit_next()
         ended = _merge(lab, point)
         if ended:
@@ -99,7 +100,7 @@ def _no_file_was_added_twice(lab: MirroredWorld) -> None:
     for snapshot in lab.mirror.snapshots():
         for manifest in list_manifests(lab.mirror.io, snapshot.manifest_list):
             if manifest.added_snapshot_id == snapshot.snapshot_id:
-                entries = read_entries(lab.mirror.io, manifest)
+                entries = read_manifest_entries(lab.mirror.io, manifest)
                 added += [
                     delete_key(entry.data_file)
                     for entry in entries

@@ -1,4 +1,4 @@
-"""`kill -9` of a merge into a table without a key: no key tells a row that is there twice, so none may be."""
+"""`kill -9` of a merge into a table without a key: no row may be missing or duplicated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.verify.check import Options, verify_table
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.sim.merge.forked import merge, rebuild, run_forked
 from tests.unit.merge.test_append_only import make, rows, told
 
@@ -42,4 +42,4 @@ def test_every_row_is_there_once_whenever_the_merge_is_killed(
         assert run_forked(merge, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
     assert run_forked(merge, config, 2) == 0
     assert rows(lab) == expected
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal

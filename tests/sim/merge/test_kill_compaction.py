@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.compaction.choose import FAN_IN
-from spark_job.iceberg.view import live_files
-from spark_job.merge import merge_table
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
+from spark_job.iceberg.live_files import live_files
+from spark_job.maintenance.choose_files import FAN_IN
+from spark_job.worker.merge_table import merge_table
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.referenced import referenced_files, stored_files
@@ -35,7 +35,7 @@ def _merge(lab: MirroredWorld, crash_at: str | None = None) -> int:
 @pytest.mark.parametrize(("point", "version"), list(zip(POINTS, cycle([2, 3]), strict=False)))
 def test_killed_compaction_is_done_again_or_was_done(tmp_path: Path, point: str, version: int) -> None:
     schedule, options = Schedule(seed=9, key="int", largest_commit=8), f"format_version: {version}"
-    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), options=options, ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, ask_files=False)
     for _ in range(FAN_IN - 3):
         lab.world.commit_next()
         assert merge_table(lab.pipeline, lab.table).error is None

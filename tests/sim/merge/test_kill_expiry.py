@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.merge import merge_table
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
+from spark_job.worker.merge_table import merge_table
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.referenced import referenced_files, stored_files
@@ -30,7 +30,7 @@ def _run(lab: MirroredWorld, work: Work, crash_at: str | None = None) -> int:
 
 def _make(folder: Path, merges: int, options: str = OPTIONS) -> MirroredWorld:
     schedule = Schedule(5, "int", columns=("double",), largest_commit=8)
-    lab = MirroredWorld.make(folder, schedule, InProcess(), options=options, ask_files=False)
+    lab = MirroredWorld.make(folder, schedule, InProcessEngine(), options=options, ask_files=False)
     for _ in range(merges):
         lab.world.commit_next()
         assert merge_table(lab.pipeline, lab.table).error is None
@@ -42,7 +42,7 @@ def _stored(lab: MirroredWorld) -> set[Path]:
 
 
 def _assert_right(lab: MirroredWorld) -> None:
-    """Every retained snapshot is as it was, nothing that it needs is gone, and the next merge goes on."""
+    """Check that every retained snapshot is unchanged and complete, and that the next merge works."""
     assert referenced_files(lab.mirror) <= _stored(lab)
     lab.world.commit_many(2)
     assert _run(lab, merge) == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.mirror import REPLAY
-from spark_job.runtime.engine import InProcess
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.sim.merge.forked import clean_orphans, merge, rebuild, run_forked
@@ -28,7 +28,11 @@ MERGE_POINTS = ("data-written", "root-written", "commit", "committed", "write-da
 
 
 def test_every_point_of_a_rebuild_is_tried() -> None:
-    named = re.findall(r'reach\("([^"]+)"\)', (ROOT / "spark_job" / "replays" / "rebuild.py").read_text())
+    rebuild = ROOT / "spark_job" / "rebuild"
+    text = "".join((rebuild / name).read_text() for name in ("rebuild.py", "swap_stage.py"))
+    named = re.findall(r'reach\("([^"]+)"\)', text) + re.findall(
+        r'"([^"]+)"', re.findall(r"CommitCrashPoints\(([^)]*)\)", text)[0]
+    )
     assert set(named) == set(OWN_POINTS)
 
 
@@ -39,7 +43,9 @@ def test_every_point_of_a_rebuild_is_tried() -> None:
 def test_a_rebuild_that_is_killed_is_ended_by_the_next(tmp_path: Path, point: str, version: int) -> None:
     schedule = Schedule(seed=9, key="int", columns=("text", "amount"))
     options, tail = f"format_version: {version}", "batch_size: 10\n"
-    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), options=options, tail=tail, ask_files=False)
+    lab = MirroredWorld.make(
+        tmp_path, schedule, InProcessEngine(), options=options, tail=tail, ask_files=False
+    )
     lab.world.commit_many(4)
     config = lab.settings.source_path
     assert run_forked(merge, config, 2) == 0

@@ -1,4 +1,4 @@
-"""`kill -9` around each effect of putting bad rows aside; run again: each of them is there once, and none is merged."""
+"""`kill -9` around each effect of recording rejects; after another run each bad row is rejected once, none merged."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_killed_merge_puts_bad_rows_aside_once(tmp_path: Path, point: str, ver
     lab.commit(spoilt(MIXED))
     assert _run(lab, merge, point) == -signal.SIGKILL, f"{point} was not reached"
     if lab.mirror.metadata.current_snapshot_id != (merged or None):
-        assert rejected(lab) == aside, "the mirror moved before the bad rows were put aside"
+        assert rejected(lab) == aside, "the mirror moved before the bad rows were rejected"
     assert _run(lab, merge) == 0
     assert rejected(lab) == aside
     assert {key: name for key, name in lab.rows().items() if key != 9} == {1: "b", 3: "I3@5"}
@@ -56,7 +56,7 @@ def test_a_killed_merge_puts_bad_rows_aside_once(tmp_path: Path, point: str, ver
 
 @pytest.mark.parametrize("point", [*OWN_POINTS, "stage-merged", "stage-kept", "swap", "swapped"])
 def test_a_killed_rebuild_puts_bad_rows_aside_once(tmp_path: Path, point: str) -> None:
-    """Somebody dropped the rejects table before, so the rebuild has to make it."""
+    """The rejects table was dropped before, so the rebuild has to create it."""
     lab = make(tmp_path)
     lab.commit(spoilt(MIXED))
     assert _run(lab, merge) == 0

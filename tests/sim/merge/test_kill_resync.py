@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_job.iceberg.mirror import REPLAY
-from spark_job.staging.stage import BY_POLICY
-from spark_job.verify.check import Options, verify_table
+from spark_job.iceberg.stage import RESYNC_PREFIX
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.sim.merge.forked import clean_orphans, merge, run_forked
 from tests.sim.merge.test_kill_rebuild import MERGE_POINTS, OWN_POINTS
 from tests.unit.merge.anew import OLD, lose_history, made_anew, make
@@ -22,7 +22,7 @@ OF_AN_EMPTY_ONE = tuple(point for point in OWN_POINTS if point not in ("stage-me
 
 def swaps(lab: Lab) -> int:
     labels = [one.summary[REPLAY] for one in lab.mirror.snapshots() if one.summary]
-    return len([one for one in labels if one and one.startswith(BY_POLICY)])
+    return len([one for one in labels if one and one.startswith(RESYNC_PREFIX)])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_truncated_changelog_is_followed_whenever_the_merge_is_killed(
     lab.tell("U9@4=y")
     assert run_forked(merge, config, 2) == 0
     assert lab.rows() == {**NEW, 9: "y"}
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 @pytest.mark.parametrize("point", OF_AN_EMPTY_ONE)

@@ -1,1 +1,1 @@
-"""Files of mirror, index and changelog mutated one by one: the merge heals them or stops by name, never a wrong row."""
+"""Mutates files of mirror, index and changelog: the merge repairs them or stops with an error, never a wrong row."""

@@ -1,4 +1,4 @@
-"""Tells what becomes of a mutated file: `python -m tests.sim.mutation 17`."""
+"""Runs one seed and reports the outcome: `python -m tests.sim.mutation 17`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def main() -> None:
     """Runs one seed and prints what happened in it."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutation", description=__doc__)
     parser.add_argument("seed", type=int)
-    parser.add_argument("--bug", choices=sorted(BUGS), help="with this mistake planted in the product")
+    parser.add_argument("--mistake", choices=sorted(BUGS), help="with this mistake planted in the product")
     options = parser.parse_args()
-    outcome = run_seed(options.seed, BUGS[options.bug] if options.bug else None)
+    outcome = run_seed(options.seed, BUGS[options.mistake] if options.mistake else None)
     print("\n".join(outcome.story))
     print(f"seed {options.seed}: {outcome.ended}")
 

@@ -1,4 +1,4 @@
-"""Where the parts of a file lie that no checksum covers: headers and footers, the better to aim at them."""
+"""Byte ranges of a file that no checksum covers: headers and footers. Mutations aim at them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import struct
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_job.key_index.orders import BLOB_TYPE as ORDERS
+from spark_job.index.orders import BLOB_TYPE as ORDERS
 
 Span = tuple[int, int]
-"""First byte, and the byte after the last."""
+"""First byte, and the byte after the last one."""
 
 PUFFIN_TRAILER = 12
 _SYNC = 16
 
 
 def uncovered(content: bytes) -> list[Span]:
-    """Footers and page headers; all of a file that is neither Parquet nor Puffin."""
+    """Footers and page headers; the whole file if it is neither Parquet nor Puffin."""
     if content.startswith(b"PAR1"):
         return [*_page_headers(content), _parquet_footer(content)]
     if content.startswith(b"PFA1"):
@@ -27,7 +27,7 @@ def uncovered(content: bytes) -> list[Span]:
 
 
 def _inside(content: bytes) -> list[Span]:
-    """The same of the one Parquet file in a Puffin file that is read as one."""
+    """The same for the Parquet blob of a Puffin file that is read as a Parquet file."""
     start, end = puffin_footer(content)
     for blob in json.loads(content[start:end])["blobs"]:
         if blob["type"] == ORDERS:
@@ -71,7 +71,7 @@ def _header(content: bytes, at: int) -> tuple[int, int]:
 
 
 def avro_values(content: bytes) -> list[Span]:
-    """The values in an Avro file, about which it has nothing to compare them with: of its header, and all records."""
+    """The values of an Avro file, of its header and all records. The file has no checksums for them."""
     reader, spans = _Numbers(content, 4), list[Span]()
     while count := reader.zigzag():
         for _ in range(2 * count):
@@ -85,7 +85,7 @@ def avro_values(content: bytes) -> list[Span]:
 
 
 def differs_only_within(one: bytes, other: bytes, spans: list[Span]) -> bool:
-    """Whether two files differ nowhere else."""
+    """Whether two files differ only in these ranges."""
     edges = [0, *(edge for span in spans for edge in span), len(one)]
     between = zip(edges[::2], edges[1::2], strict=True)
     return len(one) == len(other) and all(one[start:end] == other[start:end] for start, end in between)
@@ -113,14 +113,14 @@ class _Numbers:
         return (number >> 1) ^ -(number & 1)
 
     def bytes(self) -> Span:
-        """Some bytes after their number."""
+        """Bytes with a length prefix."""
         length = self.zigzag()
         self.at += length
         return self.at - length, self.at
 
 
 class _Thrift(_Numbers):
-    """Reads a struct for its numbers."""
+    """Read the numbers of a struct."""
 
     def struct(self) -> dict[int, int]:
         numbers: dict[int, int] = {}

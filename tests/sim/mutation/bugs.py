@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import InputFile
 
-from spark_job.changelog import lineage
+from spark_job.changelog import history as lineage
 from spark_job.columns import parquet_columns
-from spark_job.iceberg import avro, seams
-from spark_job.key_index import blocks, puffin, ranges, root
-from spark_job.write import deletion_vector
-from tests.sim.engine.planting import Bug, instead
+from spark_job.index import blocks, puffin, root
+from spark_job.index import byte_ranges as ranges
+from spark_job.pyiceberg_private import avro, manifest_files
+from spark_job.write import vectors
+from tests.sim.engine.planting import PlantedMistake, instead
 
 
 class _Anything(int):
@@ -54,29 +55,31 @@ def _any_checksum(_zlib: Any) -> Any:
 
 
 def _as_pyiceberg_does(_read: Any) -> Any:
-    def read(self: avro.RecordReader, source: InputFile) -> list[Any]:
+    def read(self: avro.AvroRecordReader, source: InputFile) -> list[Any]:
         with AvroFile[Any](source, self.schema, dict(self.types), dict(self.enums)) as reader:
             return list(reader)
 
     return read
 
 
-BUGS: dict[str, Bug] = {
-    "pages not compared with their checksums": Bug(
+BUGS: dict[str, PlantedMistake] = {
+    "pages not compared with their checksums": PlantedMistake(
         ((parquet_columns, "_parse", lambda _parse: lambda stream, *_buffer: pq.ParquetFile(stream)),)
     ),
-    "rows of a file not counted": Bug(((parquet_columns, "_check_rows", _NOTHING),)),
-    "blocks of the index not compared with their checksums": Bug(((blocks, "_check", _NOTHING),)),
-    "directory of a segment not compared with its checksum": Bug(((blocks, "zlib", _any_checksum),)),
-    "root not compared with its checksum": Bug(((root, "zlib", _any_checksum),)),
-    "deletion vector not compared with its checksum": Bug(((deletion_vector, "zlib", _any_checksum),)),
-    "places beyond the end of a file asked for": Bug(
-        ((puffin, "require_room", _NOTHING), (ranges, "require_room", _NOTHING))
+    "rows of a file not counted": PlantedMistake(((parquet_columns, "_check_rows", _NOTHING),)),
+    "blocks of the index not compared with their checksums": PlantedMistake(((blocks, "_check", _NOTHING),)),
+    "directory of a segment not compared with its checksum": PlantedMistake(
+        ((blocks, "zlib", _any_checksum),)
     ),
-    "manifest that was cut taken for a shorter one": Bug(
+    "root not compared with its checksum": PlantedMistake(((root, "zlib", _any_checksum),)),
+    "deletion vector not compared with its checksum": PlantedMistake(((vectors, "zlib", _any_checksum),)),
+    "reads beyond the end of a file not checked": PlantedMistake(
+        ((puffin, "require_size", _NOTHING), (ranges, "require_size", _NOTHING))
+    ),
+    "truncated manifest accepted as a shorter one": PlantedMistake(
         (
-            (avro.RecordReader, "read", _as_pyiceberg_does),
-            (seams, "_check_counts", _NOTHING),
+            (avro.AvroRecordReader, "read", _as_pyiceberg_does),
+            (manifest_files, "_check_counts", _NOTHING),
             (lineage, "_require_all", _NOTHING),
         )
     ),

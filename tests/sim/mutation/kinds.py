@@ -32,7 +32,7 @@ class Kind:
 
     @property
     def setting(self) -> Setting:
-        """Sizes so small that blocks, pieces and runs of the index are many."""
+        """Small sizes, so that the index has many blocks, pieces and runs."""
         return _Setting(
             kind=self.key,
             version=self.version,
@@ -50,7 +50,7 @@ class Kind:
         )
 
     def key_of(self, number: int) -> Key:
-        """Some follow each other, so that the index has runs, and some do not."""
+        """Some are consecutive, so that the index has runs, and some are not."""
         if self.key == "string":
             return (f"key {number}",)
         return (number if number < 130 else number * 1000 + number % 7,)
@@ -59,7 +59,7 @@ class Kind:
 class _Setting(Setting):
     @property
     def schema(self) -> Schema:
-        """Of the changelog: types whose meaning is in the footer of a file."""
+        """Columns of the changelog, of types that are defined by a file's footer."""
         return changelog_schema(*self.key_columns, *VALUES, keys=self.key_names)
 
 

@@ -1,4 +1,4 @@
-"""What may become of a file's bytes. Pure: a mutation takes the bytes and dice, and says what it did."""
+"""Mutations of a file's bytes. Pure: a mutation takes bytes and dice, and describes what it did."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBER = re.compile(rb"-?\d+")
 
 @dataclass(frozen=True)
 class Original:
-    """A file, and others of its class that could be taken for it."""
+    """A file, and others of its class that may replace it."""
 
     content: bytes
     others: Sequence[bytes] = ()
@@ -54,7 +54,7 @@ def overwrite(of: Original, dice: random.Random) -> tuple[bytes, str]:
 
 
 def cut(of: Original, dice: random.Random) -> tuple[bytes, str]:
-    """The end is missing, from a place where formats have their joints or anywhere."""
+    """Truncate the file, at a boundary of its format or anywhere."""
     size = len(of)
     joints = [1, 3, 4, 5, 8, 12, size // 2, size - 1, size - 4, size - 8, size - PUFFIN_TRAILER, size - 20]
     spans = uncovered(of.content)
@@ -71,7 +71,7 @@ def behead(of: Original, dice: random.Random) -> tuple[bytes, str]:
 
 
 def extend(of: Original, dice: random.Random) -> tuple[bytes, str]:
-    """More behind the end: noise, zeros, the file once more, or its last bytes."""
+    """Append noise, zeros, the file again, or its last bytes."""
     what = dice.choice(["noise", "zeros", "itself", "its end"])
     more = {
         "noise": dice.randbytes(dice.choice([1, 4, 12, 100])),
@@ -83,7 +83,7 @@ def extend(of: Original, dice: random.Random) -> tuple[bytes, str]:
 
 
 def splice(of: Original, dice: random.Random) -> tuple[bytes, str]:
-    """A range is somewhere else as well, changes places with another, is there twice, or is not there."""
+    """A range is copied elsewhere, swapped with another, duplicated, or removed."""
     size = len(of)
     length = dice.randrange(1, max(2, min(size // 2, dice.choice([8, 64, 1024]))))
     one, two = sorted(dice.randrange(size - length + 1) for _ in range(2))
@@ -162,7 +162,7 @@ def empty(_of: Original, _dice: random.Random) -> tuple[bytes, str]:
 
 
 def remove(_of: Original, _dice: random.Random) -> tuple[None, str]:
-    """It is gone."""
+    """Delete the file."""
     return None, "removed"
 
 

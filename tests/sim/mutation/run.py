@@ -1,4 +1,4 @@
-"""One seed: a state, a file of it mutated, a merge, and a judgement."""
+"""One seed: mutate a file of a state, merge, and judge the result."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 
 from icemirror.errors import Kind as ErrorKind
 from icemirror.result import ErrorResult
-from spark_job import locate
-from spark_job.files import round_trips
-from spark_job.key_index import blocks, ranges
-from tests.sim.engine.planting import Bug
+from spark_job.index import blocks
+from spark_job.index import byte_ranges as ranges
+from spark_job.merge import locate
+from spark_job.storage import parallel as round_trips
+from tests.sim.engine.planting import PlantedMistake
 from tests.sim.engine.process import Points, restart, stage
 from tests.sim.engine.setting import Key
 from tests.sim.mutation.anatomy import avro_values, differs_only_within
@@ -43,12 +44,12 @@ _AVRO = (Class.MANIFEST, Class.MANIFEST_LIST)
 
 
 class Wrong(AssertionError):
-    """What must not come of a mutated file."""
+    """An outcome that a mutated file must not have."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one mutated file."""
+    """The outcome of one mutated file."""
 
     file_class: str
     mutation: str
@@ -58,7 +59,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """What a seed chooses. `without_index`: the root is gone as well, so that everything must be read."""
+    """What a seed chooses. `without_index`: the root is deleted, too, so that everything must be read."""
 
     state: State
     file_class: Class
@@ -78,7 +79,7 @@ class Case:
 
     @property
     def says_something_else(self) -> bool:
-        """A manifest that is whole, but has other values: nothing can tell it from a right one."""
+        """An intact manifest with other values: no check can detect it."""
         original = self.state.files[self.path]
         return (
             self.file_class in _AVRO
@@ -104,16 +105,16 @@ def choose(seed: int) -> Case:
 
 
 def _count_rows(content: bytes) -> int:
-    """Nothing tells a file of rows from another with as many."""
+    """No check distinguishes two data files with equally many rows."""
     return int(pq.read_metadata(pa.BufferReader(content)).num_rows)
 
 
-def run_seed(seed: int, bug: Bug | None = None) -> Outcome:
-    """What became of the file; `Wrong` where it must not."""
+def run_seed(seed: int, bug: PlantedMistake | None = None) -> Outcome:
+    """Return the outcome; raise `Wrong` for one that must not occur."""
     case = choose(seed)
     try:
         with stage(case.state.kind.setting, Points(), seed), _storage(remote=case.remote):
-            ended = _run(case, bug or Bug(()))
+            ended = _run(case, bug or PlantedMistake(()))
     except Exception as error:
         error.add_note("\n".join(case.story))
         raise
@@ -122,17 +123,17 @@ def run_seed(seed: int, bug: Bug | None = None) -> Outcome:
 
 @contextmanager
 def _storage(*, remote: bool) -> Iterator[None]:
-    """Paths are taken for those of an object store, or of a local disk."""
+    """Treat paths as those of an object store, or of a local disk."""
     with ExitStack() as stack:
         for module in (locate, blocks, ranges, round_trips) if remote else ():
             stack.enter_context(patch.object(module, "is_remote", lambda _path: True))
-        for pool in (ranges.askers, ranges.readers, round_trips._waiting):
+        for pool in (ranges.segment_pool, ranges.range_pool, round_trips._pool):
             pool.cache_clear()
             stack.callback(pool.cache_clear)
         yield
 
 
-def _run(case: Case, bug: Bug) -> str:
+def _run(case: Case, bug: PlantedMistake) -> str:
     state = case.state
     lake = Lake(state.kind, state, remote=case.remote)
     mutated = {case.path: case.content}

@@ -1,4 +1,4 @@
-"""Seeds that found something once: mistakes of the product that were mended, and the planted ones."""
+"""Seeds that once found a bug of the product, since fixed, or a planted one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ REGRESSIONS: tuple[int, ...] = (
 FOUND_BY: dict[str, int] = {
     "deletion vector not compared with its checksum": 3,
     "rows of a file not counted": 5,
-    "manifest that was cut taken for a shorter one": 7,
+    "truncated manifest accepted as a shorter one": 7,
     "directory of a segment not compared with its checksum": 109,
     "root not compared with its checksum": 21701,
-    "places beyond the end of a file asked for": 64,
+    "reads beyond the end of a file not checked": 64,
     "blocks of the index not compared with their checksums": 483,
     "pages not compared with their checksums": 292,
 }

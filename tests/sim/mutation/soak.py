@@ -1,4 +1,4 @@
-"""Mutated files as a campaign, in processes that may take neither much memory nor much time."""
+"""Mutated files as a soak test, in processes with limits of memory and time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MOST_BYTES = 2 << 30
 
 
 def run(seed: int, bug: str | None = None) -> Counter[str]:
-    """What became of the file, by its class."""
+    """The outcome, by the class of the file."""
     outcome = run_seed(seed, BUGS[bug] if bug else None)
     return Counter([f"{outcome.file_class}: {outcome.ended}"])
 
 
 def limit_memory() -> None:
-    """No more address space than the bound: what would take more fails where it asks for it."""
+    """Limit the address space, so that a larger allocation fails where it is made."""
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
 

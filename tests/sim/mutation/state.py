@@ -1,4 +1,4 @@
-"""A mirror with a history, an index of many segments and tombstones, and changes that wait to be merged."""
+"""A mirror with a history, an index of many segments and tombstones, and events that are not merged yet."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from icemirror.result import TableResult
-from spark_job.iceberg.view import live_files, replaced_deletes
-from spark_job.merge import merge_table
+from spark_job.engine.engine import InProcessEngine, LazyEngine
+from spark_job.iceberg.live_files import live_files, replaced_deletes
 from spark_job.pipeline import Pipeline
-from spark_job.runtime.engine import InProcess, LazyEngine
+from spark_job.worker.merge_table import merge_table
 from spark_job.write.deletes import _SCHEMA as POSITION_DELETES
 from spark_job.write.vectors import write_vectors
 from tests.sim.engine import snapshots
@@ -40,7 +40,7 @@ _CODECS = ("none", "zstd", "snappy")
 
 @dataclass(frozen=True)
 class State:
-    """All files and both tables, before a merge; the rows that it must give, and those after one more round."""
+    """All files and both tables before a merge; the expected rows after it, and after another round."""
 
     kind: Kind
     files: Mapping[str, bytes]
@@ -64,7 +64,7 @@ class Lake:
         settings = kind.setting.settings
         catalogs = OneCatalog(settings)
         catalogs._open[None] = self.catalog
-        engine = LazyEngine(lambda: InProcess(kind.setting.shards))
+        engine = LazyEngine(lambda: InProcessEngine(kind.setting.shards))
         self._pipeline = Pipeline(settings, catalogs, engine, "mutation", key_check_rows=None)
         snapshots.forget()
         clear_manifest_cache()
@@ -101,7 +101,7 @@ class Lake:
 
 @cache
 def state_of(kind: Kind) -> State:
-    """The state of a kind; the same in every process."""
+    """The state of a kind; equal in every process."""
     with stage(kind.setting, Points(), _SEED):
         return _build(kind)
 

@@ -1,4 +1,4 @@
-"""Files in memory, read as from a local disk or as from an object store, which refuses places beyond the end."""
+"""Files in memory, read like a local disk or like an object store, which rejects reads beyond the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sim.engine.memory_io import MemoryIO, _Input
 
 
 class Store(MemoryIO):
-    """Path → bytes; `remote`: with the errors that Arrow gives for S3."""
+    """Path → bytes; `remote`: with the errors that Arrow raises for S3."""
 
     def __init__(self, *, remote: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a changelog tells, and what the mirror must show of it."""
+"""The events of a changelog, and the rows that the mirror must have."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Oracle:
         return Oracle(dict(self.orders), dict(self.rows))
 
     def merge(self, commit: int, files: Iterable[Sequence[Event]]) -> None:
-        """A commit of the changelog: an event counts unless it is older than what is there."""
+        """A commit of the changelog: an event has an effect unless it is older than the row."""
         for event in (event for file in files for event in file):
             order = event.sequence, commit
             if order < self.orders.get(event.key, (-1, -1)):
@@ -64,7 +64,7 @@ class Oracle:
 
 
 def make_row(number: int, dice: random.Random) -> Row:
-    """Values that tell every revision from every other."""
+    """Values that differ between all revisions."""
     return (
         number,
         None if number % 9 == 4 else f"{dice.choice('pqr')}{number}",
@@ -86,7 +86,7 @@ def as_events(kind: Kind, events: Sequence[Event]) -> pa.Table:
 
 @dataclass
 class Narrator:
-    """Makes events up; sequences rise, but for those of late ones."""
+    """Generates events with rising sequences, except for late events."""
 
     kind: Kind
     dice: random.Random
@@ -100,7 +100,7 @@ class Narrator:
         return [self.event("I", number) for number in range(self.keys - count, self.keys)]
 
     def change(self, numbers: Iterable[int], *, late: int = 0) -> list[Event]:
-        """Updates, and a delete now and then; `late` ones are older than what was told last."""
+        """Updates, and sometimes a delete; `late` events are older than the last ones."""
         return [self.event("D" if self.dice.random() < 0.25 else "U", number, late) for number in numbers]
 
     def event(self, operation: str, number: int, late: int = 0) -> Event:

@@ -9,8 +9,8 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table
 
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.iceberg.seams import read_entries
-from spark_job.key_index.root import read_root
+from spark_job.index.root import read_root
+from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
 from tests.manifests import list_manifests
 
 
@@ -51,7 +51,7 @@ def _files_of(table: Table) -> list[tuple[Class, str]]:
     found = [(Class.MANIFEST_LIST, head.manifest_list)]
     for manifest in list_manifests(table.io, head.manifest_list):
         found.append((Class.MANIFEST, manifest.manifest_path))
-        for entry in read_entries(table.io, manifest):
+        for entry in read_manifest_entries(table.io, manifest):
             file = entry.data_file
             if file.content is DataFileContent.DATA:
                 found.append((Class.DATA, file.file_path))

@@ -1,11 +1,11 @@
-"""What the model check explores: small worlds for every run of the tests, larger ones for a soak.
+"""Bounds of the model check: small worlds for every test run, larger ones for a soak.
 
 Commits and faults are budgets: each may happen that often, at any time. `crash`: a run dies; `zombie`: a run loses
-its lease and goes on; `lose`, `dup`: hints; `fail`: a merge fails; `nostart`: a queued run dies; `forget`: the
-launcher forgets a token; `wcrash`: a trigger dies between two effects; `rollback`: a person drops the mirror or rolls
-it back; `recheck`: a table that is current is looked at once more; `resume`, `pause`, `replay`, `cancel`: a person
-resumes a table, pauses it, asks for a replay of it, takes that back; `invalid`: a merge fails as only a person can
-mend; `old`: a run is launched whose configuration is from before table 0.
+its lease and continues; `lose`, `dup`: a hint is lost or duplicated; `fail`: a merge fails; `nostart`: a queued run
+dies; `forget`: the launcher forgets a token; `wcrash`: a trigger dies between two effects; `rollback`: the mirror is
+dropped or rolled back; `recheck`: the head of a current table is read once more; `resume`, `pause`, `replay`,
+`cancel`: the user resumes or pauses a table, requests a replay, cancels it; `invalid`: a merge fails with a blocking
+error; `old`: a run is launched with a configuration that lacks table 0.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ SMALL: dict[str, Bounds] = {
     "no sweep, no fault, 2 tables, 2 slots, eager": within(
         sweep=False, tables=2, slots=2, commit=2, eager=True
     ),
-    "looks alone, 1 table, 3 commits, crash": within(watch=True, commit=3, crash=1, wcrash=1),
-    "looks alone, 1 table, 2 commits, zombie": within(watch=True, commit=2, zombie=1, crash=1, triggers=1),
-    "looks alone, 2 tables, 1 slot, 2 commits, zombie": within(
+    "polls only, 1 table, 3 commits, crash": within(watch=True, commit=3, crash=1, wcrash=1),
+    "polls only, 1 table, 2 commits, zombie": within(watch=True, commit=2, zombie=1, crash=1, triggers=1),
+    "polls only, 2 tables, 1 slot, 2 commits, zombie": within(
         watch=True, tables=2, commit=2, zombie=1, triggers=1
     ),
-    "looks and hints, 1 table, 2 commits": within(every_look=True, commit=2, crash=1, dup=1, lose=1),
+    "polls and hints, 1 table, 2 commits": within(every_look=True, commit=2, crash=1, dup=1, lose=1),
     "hints without a head, 1 table, 2 commits": within(
         blind_hints=True, every_look=True, commit=2, crash=1, lose=1
     ),
@@ -70,13 +70,13 @@ SMALL: dict[str, Bounds] = {
         two_names=True, every_look=True, commit=2, crash=1, lose=1
     ),
     "quiet periods, 1 table, 2 commits": within(quiet=True, commit=2, crash=1, wcrash=1),
-    "quiet periods, 2 tables, looks alone": within(quiet=True, watch=True, tables=2, commit=2, fail=1),
+    "quiet periods, 2 tables, polls only": within(quiet=True, watch=True, tables=2, commit=2, fail=1),
     "short turns, 2 tables, 3 commits": within(short_turns=True, tables=2, commit=3, triggers=1),
     "short turns, quiet periods, 2 tables": within(
         short_turns=True, quiet=True, tables=2, commit=2, triggers=1
     ),
     "mirror rolled back, 1 table": within(commit=2, rollback=1, recheck=1, resume=1, crash=1, triggers=1),
-    "mirror rolled back, looks alone, zombie": within(
+    "mirror rolled back, polls only, zombie": within(
         watch=True, commit=1, rollback=1, recheck=1, zombie=1, triggers=1
     ),
     "mirror rolled back, 2 tables": within(tables=2, commit=2, rollback=1, recheck=1, triggers=1),
@@ -85,7 +85,7 @@ SMALL: dict[str, Bounds] = {
     "replay, 1 table, zombie": within(commit=1, replay=1, zombie=1, triggers=1),
     "replay, 2 slots, eager, zombie": within(slots=2, replay=1, eager=True, zombie=1, triggers=1),
     "two replays, cancelled, 1 table": within(commit=1, replay=2, cancel=1, crash=1, triggers=1),
-    "replay, looks alone, mirror rolled back": within(
+    "replay, polls only, mirror rolled back": within(
         watch=True, commit=1, replay=1, rollback=1, recheck=1, triggers=1
     ),
     "replay, short turns, 2 tables": within(short_turns=True, tables=2, commit=2, replay=1, triggers=1),
@@ -117,13 +117,13 @@ DEEP: dict[str, Bounds] = {
     "2 tables, 2 slots, 2 commits, eager, crash": within(
         tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1
     ),
-    "looks alone, 2 tables, 2 slots, 2 commits, eager, zombie": within(
+    "polls only, 2 tables, 2 slots, 2 commits, eager, zombie": within(
         watch=True, tables=2, slots=2, commit=2, eager=True, zombie=1, triggers=1
     ),
-    "looks alone, 2 tables, 2 slots, eager, crash": within(
+    "polls only, 2 tables, 2 slots, eager, crash": within(
         watch=True, tables=2, slots=2, commit=2, eager=True, crash=1, triggers=1
     ),
-    "looks alone, 1 table, 3 commits, crash 2, zombie": within(
+    "polls only, 1 table, 3 commits, crash 2, zombie": within(
         watch=True, commit=3, crash=2, zombie=1, wcrash=1
     ),
     "short turns, 2 tables, 2 slots, 2 commits, crash": within(

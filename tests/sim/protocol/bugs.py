@@ -11,25 +11,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from icemirror.state.actions import Held, Launch, Released
-from icemirror.state.events import (
+from icemirror.protocol.actions import Held, Launch, Released
+from icemirror.protocol.events import (
     Completed,
+    Declined,
     Dispatch,
     Event,
-    Looked,
-    PassedBy,
+    HeadRead,
     Pick,
-    Recorded,
-    Recover,
+    RecoverSlot,
+    RecoverTable,
     Resumed,
+    RunRecorded,
     RunState,
     Started,
     TurnEnded,
-    Unown,
 )
-from icemirror.state.policy import Policy
-from icemirror.state.rows import Rows, SlotRow, SlotState, TableRow
-from icemirror.state.step import Step, step
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.rows import Rows, SlotRow, SlotState, TableRow
+from icemirror.protocol.step import Step, step
 from tests.sim.protocol import bugs_of_replay as of_replay
 from tests.sim.protocol.model import Model
 
@@ -45,14 +45,14 @@ class Bug:
     rule: Rule | None = None
 
     def model(self, name: str) -> Model:
-        """The world with the mistake in it; a flaw of the world goes by the mistake's own name."""
+        """The world with the mistake in it; a flaw of the world has the name of the mistake."""
         return Model(**self.bounds, rule=self.rule or step, flaw="" if self.rule else name)
 
 
 def _new_token(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
-        case Recover(), Step(SlotRow() as row, (Launch(slot, gen),)):
+        case RecoverSlot(), Step(SlotRow() as row, (Launch(slot, gen),)):
             return Step(replace(row, gen=gen + 1), (Launch(slot, gen + 1),))
     return result
 
@@ -74,14 +74,14 @@ def _any_owner_completes(rows: Rows, event: Event, policy: Policy) -> Step:
 
 
 def _free_queued(rows: Rows, event: Event, policy: Policy) -> Step:
-    if isinstance(event, Recover) and event.run is RunState.QUEUED:
+    if isinstance(event, RecoverSlot) and event.run is RunState.QUEUED:
         event = replace(event, run=RunState.GONE)
     return step(rows, event, policy)
 
 
 def _relaunch_dead(rows: Rows, event: Event, policy: Policy) -> Step:
     match event:
-        case Recover(_, slot, gen, str(), RunState.GONE) if rows.slot(slot).state is SlotState.LAUNCHING:
+        case RecoverSlot(_, slot, gen, str(), RunState.GONE) if rows.slot(slot).state is SlotState.LAUNCHING:
             return Step(None, (Launch(slot, gen),))
     return step(rows, event, policy)
 
@@ -96,7 +96,7 @@ def _start_by_gen(rows: Rows, event: Event, policy: Policy) -> Step:
 
 
 def _record_blindly(rows: Rows, event: Event, policy: Policy) -> Step:
-    if isinstance(event, Recorded):
+    if isinstance(event, RunRecorded):
         row = rows.slot(event.slot)
         return Step(replace(row, state=SlotState.RUNNING, run_id=event.run_id, lease_until=1.0))
     return step(rows, event, policy)
@@ -105,7 +105,7 @@ def _record_blindly(rows: Rows, event: Event, policy: Policy) -> Step:
 def _no_charge_for_death(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
-        case Unown(_, name), Step(TableRow() as row):
+        case RecoverTable(_, name), Step(TableRow() as row):
             return Step(replace(row, failures=rows.table(name).failures, quarantined=False, not_before=1.0))
     return result
 
@@ -113,7 +113,7 @@ def _no_charge_for_death(rows: Rows, event: Event, policy: Policy) -> Step:
 def _no_charge_for_launch(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
-        case Recover(_, slot, _, str()), Step(SlotRow() as row) if (
+        case RecoverSlot(_, slot, _, str()), Step(SlotRow() as row) if (
             rows.slot(slot).state is SlotState.LAUNCHING
         ):
             failures = rows.slot(slot).failures
@@ -122,7 +122,7 @@ def _no_charge_for_launch(rows: Rows, event: Event, policy: Policy) -> Step:
 
 
 def _unown_the_living(rows: Rows, event: Event, policy: Policy) -> Step:
-    if isinstance(event, Unown):
+    if isinstance(event, RecoverTable):
         return step(Rows(rows.tables, {}), event, policy)
     return step(rows, event, policy)
 
@@ -137,7 +137,7 @@ def _pick_owned(rows: Rows, event: Event, policy: Policy) -> Step:
 def _no_charge_for_silence(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
-        case Recover(_, slot, _, None), Step(SlotRow() as row):
+        case RecoverSlot(_, slot, _, None), Step(SlotRow() as row):
             kept = replace(rows.slot(slot), lease_until=row.lease_until)
             return Step(kept, (Launch(slot, kept.gen),))
     return result
@@ -164,14 +164,14 @@ def _resume_without_notice(rows: Rows, event: Event, policy: Policy) -> Step:
 
 
 def _trust_merged_head(rows: Rows, event: Event, policy: Policy) -> Step:
-    if isinstance(event, Looked) and rows.table(event.table).dirty == rows.table(event.table).covered:
+    if isinstance(event, HeadRead) and rows.table(event.table).dirty == rows.table(event.table).covered:
         row = replace(rows.table(event.table), noticed_head=None)
         return step(Rows({**rows.tables, event.table: row}, rows.slots), event, policy)
     return step(rows, event, policy)
 
 
 def _no_charge_for_ignorance(rows: Rows, event: Event, policy: Policy) -> Step:
-    if isinstance(event, PassedBy):
+    if isinstance(event, Declined):
         return Step(None, (Released(),))
     return step(rows, event, policy)
 
@@ -185,7 +185,7 @@ def _launched_for_nothing(rows: Rows, event: Event, policy: Policy) -> Step:
 
 
 def _charge_for_ignorance_takes_the_table(rows: Rows, event: Event, policy: Policy) -> Step:
-    if isinstance(event, PassedBy):
+    if isinstance(event, Declined):
         row = replace(rows.table(event.table), owner=None)
         return step(Rows({**rows.tables, event.table: row}, rows.slots), event, policy)
     return step(rows, event, policy)
@@ -240,10 +240,10 @@ BUGS: dict[str, Bug] = {
     "unanswered launch not charged": Bug(
         L2, {"commit": 1, "limit": 2, "poison": "noanswer"}, _no_charge_for_silence
     ),
-    "a noticed head is looked for by its name in the job": Bug(
+    "a noticed head is compared by its location in the job": Bug(
         L2, {"commit": 1, "two_names": True}, _trust_merged_head
     ),
-    "a table that was merged is never looked at again": Bug(L1, {"commit": 1, "rollback": 1}, _no_recheck),
+    "a merged table is never rechecked": Bug(L1, {"commit": 1, "rollback": 1}, _no_recheck),
     "resume is no notice": Bug(S4, {"commit": 1, "rollback": 1, "resume": 1}, _resume_without_notice),
     "a turn that ends early covers its notices": Bug(
         S4, {"commit": 3, "tables": 2, "short_turns": True, "triggers": 1}, _turn_covers
@@ -252,7 +252,7 @@ BUGS: dict[str, Bug] = {
     "a second request takes the place of the first": Bug(
         S5_LOST, {"replay": 2}, of_replay.second_request_wins
     ),
-    "whoever has replayed ends the request that waits": Bug(
+    "any completed replay ends the pending request": Bug(
         S5_LOST, {"replay": 2, "cancel": 1, "triggers": 1}, of_replay.any_report_ends_it
     ),
     "progress of one request counts for the next": Bug(
@@ -274,7 +274,7 @@ BUGS: dict[str, Bug] = {
         {"commit": 1, "invalid": 1, "replay": 1, "limit": 2, "triggers": 1},
         of_replay.quarantine_keeps_it_from_being_tried,
     ),
-    "the worker is not told of the replay": Bug(
+    "the worker does not receive the replay": Bug(
         S5_UNSEEN, {"replay": 1, "triggers": 1}, of_replay.worker_not_told
     ),
     "to cancel a replay covers its notice": Bug(
@@ -312,12 +312,12 @@ BUGS: dict[str, Bug] = {
         {"tables": 2, "commit": 2, "limit": 2, "poison": "unknown", "triggers": 1},
         _no_charge_for_ignorance,
     ),
-    "nobody remembers what a job was launched for": Bug(
+    "the tables that a job was launched for are forgotten": Bug(
         L2_LAUNCHES,
         {"tables": 2, "commit": 2, "limit": 2, "poison": "unknown", "triggers": 1},
         _launched_for_nothing,
     ),
-    "who passes by a table takes it from its owner": Bug(
+    "declining a table takes it from its owner": Bug(
         S2_TABLE,
         {"slots": 2, "commit": 1, "old": 1, "eager": True, "triggers": 1},
         _charge_for_ignorance_takes_the_table,

@@ -1,29 +1,29 @@
-"""Mistakes in the rules of replays, of pausing and of quarantine."""
+"""Planted mistakes in the rules of replays, pauses and quarantine."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from icemirror.errors import Kind
-from icemirror.result import ErrorResult
-from icemirror.state.actions import Merge, Released
-from icemirror.state.events import (
+from icemirror.protocol.actions import MergeTable, Released
+from icemirror.protocol.events import (
     Completed,
     Event,
     Failed,
     Noticed,
     Pick,
     Progressed,
+    RecoverTable,
     ReplayCancelled,
     Replayed,
     ReplayRequested,
     Resumed,
     TurnEnded,
-    Unown,
 )
-from icemirror.state.policy import Policy
-from icemirror.state.rows import Rows, TableRow
-from icemirror.state.step import Step, step
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.rows import Rows, TableRow
+from icemirror.protocol.step import Step, step
+from icemirror.result import ErrorResult
 
 PASSING = ErrorResult(kind=Kind.TRANSIENT, message="")
 
@@ -74,7 +74,7 @@ def empty_plan_covers_it(rows: Rows, event: Event, policy: Policy) -> Step:
 def death_drops_it(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
-        case Unown(), Step(TableRow() as row):
+        case RecoverTable(), Step(TableRow() as row):
             return Step(replace(row, replay=None))
     return result
 
@@ -106,8 +106,8 @@ def quarantine_keeps_it_from_being_tried(rows: Rows, event: Event, policy: Polic
 def worker_not_told(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match result.actions:
-        case (Merge(table, dirty, _),):
-            return Step(result.row, (Merge(table, dirty),))
+        case (MergeTable(table, dirty, _),):
+            return Step(result.row, (MergeTable(table, dirty),))
     return result
 
 
@@ -134,7 +134,9 @@ def slice_after_slice_though_paused(rows: Rows, event: Event, policy: Policy) ->
     result = step(rows, event, policy)
     match event, result:
         case Progressed(_, me, name), Step(TableRow(paused=True) as row, (Released(),)):
-            return Step(replace(row, owner=me.owner, yielded_at=None), (Merge(name, row.dirty, row.replay),))
+            return Step(
+                replace(row, owner=me.owner, yielded_at=None), (MergeTable(name, row.dirty, row.replay),)
+            )
     return result
 
 
@@ -142,7 +144,9 @@ def replayed_though_paused(rows: Rows, event: Event, policy: Policy) -> Step:
     result = step(rows, event, policy)
     match event, result:
         case Replayed(_, me, name), Step(TableRow(paused=True) as row, (Released(),)):
-            return Step(replace(row, owner=me.owner, yielded_at=None), (Merge(name, row.dirty, row.replay),))
+            return Step(
+                replace(row, owner=me.owner, yielded_at=None), (MergeTable(name, row.dirty, row.replay),)
+            )
     return result
 
 

@@ -1,4 +1,4 @@
-"""Tables, slots and workers, moved by the product's own code, and what must hold of them."""
+"""Tables, slots and workers, changed by the product's own code, and their invariants."""
 
 from __future__ import annotations
 
@@ -7,16 +7,25 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
 
-from icemirror.state.actions import Merge
-from icemirror.state.events import Completed, Event
-from icemirror.state.policy import Policy
-from icemirror.state.rows import Rows, SlotId, SlotRow, SlotState, TableRow
-from icemirror.state.step import Step, step
-from icemirror.state.worker import Doing, Limits, MergeOutcome, Moment, Worker, merged, tell, told
+from icemirror.protocol.actions import MergeTable
+from icemirror.protocol.events import Completed, Event
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.rows import Rows, SlotId, SlotRow, SlotState, TableRow
+from icemirror.protocol.step import Step, step
+from icemirror.protocol.worker import (
+    Limits,
+    MergeOutcome,
+    Phase,
+    Worker,
+    WorkerInput,
+    merged,
+    next_event,
+    transition,
+)
 from tests.sim.protocol.world import ACTIVE, GROUP, Budget, Canon, Env, Pool, Run, State
 
 NOW = 0.0
-WORK = (Doing.MERGE, Doing.REPORT, Doing.REPLAYED, Doing.COMPLETE, Doing.FAIL)
+WORK = (Phase.MERGE, Phase.REPORT, Phase.REPLAYED, Phase.COMPLETE, Phase.FAIL)
 Rule = Callable[[Rows, Event, Policy], Step]
 
 
@@ -124,24 +133,29 @@ class Fleet:
         """The tables that a run knows; None: all."""
         return frozenset(self.names[1:]) if r.old or self.poison == "unknown" else None
 
-    def tell(
+    def next_event(
         self, s: State, worker: int, names: frozenset[str] | None = None
     ) -> tuple[tuple[int, ...], tuple[int, ...], int, bool]:
-        """Tables, slots and the worker after it told the state what it does, and whether it got a table."""
+        """Tables, slots and the worker after it transition the state what it does, and whether it got a table."""
         key = (s.tabs, s.slots, worker, names)
         found = self._told.get(key)
         if found is None:
             w = self.workers[worker]
-            event = tell(w, Moment(NOW, 1.0, names), self.limits)
-            if self.flaw == "dirty read after the merge" and w.doing is Doing.COMPLETE and w.turn:
+            event = next_event(w, WorkerInput(NOW, 1.0, names), self.limits)
+            if self.flaw == "dirty read after the merge" and w.doing is Phase.COMPLETE and w.turn:
                 assert isinstance(event, Completed)
                 event = replace(event, dirty=self.tables[s.tabs[int(w.turn.table[1:])]].dirty)
             tabs, slots, result = self._apply(s, event)
             (answer,) = result.actions
-            after = told(w, event, answer, self.limits)
-            if self.flaw == "no scan after freeing the slot" and after.doing is Doing.RESCAN:
-                after = replace(after, doing=Doing.END)
-            found = self._told[key] = (tabs, slots, self.workers.number(after), isinstance(answer, Merge))
+            after = transition(w, event, answer, self.limits)
+            if self.flaw == "no scan after freeing the slot" and after.doing is Phase.RESCAN:
+                after = replace(after, doing=Phase.END)
+            found = self._told[key] = (
+                tabs,
+                slots,
+                self.workers.number(after),
+                isinstance(answer, MergeTable),
+            )
         return found
 
     def merged(self, worker: int, outcome: MergeOutcome) -> int:
@@ -156,7 +170,7 @@ class Fleet:
     # --- properties --------------------------------------------------------------------------------------------
 
     def good(self, s: State) -> bool:
-        """Nothing is left to do but what a person has to."""
+        """Nothing is left to do without the user."""
         slots = [self.slots[n] for n in s.slots]
         if s.pcs or any(x.state is not SlotState.FREE for x in slots):
             return False
@@ -175,9 +189,9 @@ class Fleet:
         live, worked_on = 0, set()
         for r in s.runs:
             w = self.workers[r.worker]
-            if w.doing is Doing.START:
+            if w.doing is Phase.START:
                 live += 1
-            elif w.doing not in (Doing.END, Doing.RESCAN) and not r.zombie:
+            elif w.doing not in (Phase.END, Phase.RESCAN) and not r.zombie:
                 live += 1
                 if not self.mine(s, r, w):
                     return "S2 healthy worker lost its slot"
@@ -196,7 +210,7 @@ class Fleet:
         return ""
 
     def _replay_lost(self, t: TableRow, e: Env) -> str:
-        """A replay that was asked for waits in the row, as a notice, until it is done or its end is told."""
+        """A replay that was asked for waits in the row, as a notice, until it is done or its end is transition."""
         if t.replay is not None and t.dirty <= t.covered:
             return "S5 a replay waits unseen"
         waits = t.replay is not None and t.replay.id == str(e.wanted)

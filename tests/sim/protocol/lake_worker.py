@@ -1,4 +1,4 @@
-"""A worker on a lake of files, as the launcher starts it; it notes when it begins and ends."""
+"""A worker on a lake of files, as the launcher starts it; it logs its start and end."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from icemirror.local_process import identify
-from icemirror.result import Advance
-from icemirror.run_request import RunRequest
-from icemirror.state.events import Holder
-from icemirror.state.policy import Policy
-from icemirror.state.replay import Replay, ReplayStep
-from icemirror.state.rows import SlotId
-from icemirror.state.sqlite import SqliteStore
-from icemirror.state.worker import Limits
-from spark_job.worker.worker import Surroundings, run_worker
+from icemirror.processes.process_identity import identify
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import WorkerId
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.replay import Replay, ReplayStep
+from icemirror.protocol.rows import SlotId
+from icemirror.protocol.worker import Limits
+from icemirror.result import StepResult
+from icemirror.stores.sqlite import SqliteStore
+from spark_job.worker.worker import WorkerDependencies, run_worker
 
 
 def _no_replay(table: str, replay: Replay) -> ReplayStep:
-    raise AssertionError(f"{table}: nobody asks for replays here")
+    raise AssertionError(f"{table}: no replay is requested in this test")
 
 
 def work(
@@ -28,7 +28,7 @@ def work(
     policy: Policy,
     limits: Limits,
     names: Iterable[str],
-    advance: Callable[[str], Advance],
+    advance: Callable[[str], StepResult],
     replay: Callable[[str, Replay], ReplayStep] = _no_replay,
 ) -> None:
     """Runs until there is nothing left to do; the lake is the folder of the configuration."""
@@ -36,8 +36,8 @@ def work(
     _note(folder, f"began {pid}")
     with SqliteStore(folder / "state.db") as store:
         run_worker(
-            Holder(SlotId(request.group, request.slot), request.gen, identify(pid) or "unknown"),
-            Surroundings(
+            WorkerId(SlotId(request.group, request.slot), request.gen, identify(pid) or "unknown"),
+            WorkerDependencies(
                 store=store,
                 policy=policy,
                 limits=limits,
@@ -51,6 +51,6 @@ def work(
 
 
 def _note(folder: Path, line: str) -> None:
-    """One line more, whole even if somebody is killed."""
+    """Append one line, complete even if the process is killed."""
     with (folder / "workers").open("a") as workers:
         workers.write(f"{line}\n")

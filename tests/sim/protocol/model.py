@@ -19,32 +19,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from icemirror.state.actions import Launch
-from icemirror.state.eligibility import due_at, waits
-from icemirror.state.events import (
+from icemirror.protocol.actions import Launch
+from icemirror.protocol.eligibility import due_at, waits
+from icemirror.protocol.events import (
     Dispatch,
-    Holder,
-    Looked,
+    HeadRead,
     Noticed,
     Paused,
-    Recorded,
-    Recover,
+    RecoverSlot,
+    RecoverTable,
     ReplayCancelled,
     ReplayRequested,
     Resumed,
+    RunRecorded,
     RunState,
-    Terms,
-    Unown,
+    SchedulingOptions,
+    WorkerId,
 )
-from icemirror.state.replay import Replay
-from icemirror.state.rows import SlotRow, SlotState
-from icemirror.state.worker import Worker
+from icemirror.protocol.replay import Replay
+from icemirror.protocol.rows import SlotRow, SlotState
+from icemirror.protocol.worker import Worker
 from tests.sim.protocol.fleet import NOW, put
 from tests.sim.protocol.runs import HEADS, Runs, Transition, Violation
 from tests.sim.protocol.world import ACTIVE, GROUP, Env, Pc, Run, State, run_id
 
 LATE, LONG_AGO, NEXT_DAY = 10.0, -10.0, 1_000.0
-TERMS = Terms(GROUP)
+TERMS = SchedulingOptions(GROUP)
 
 
 class Model(Runs):
@@ -63,7 +63,7 @@ class Model(Runs):
         return [self._lifted(s, one) for one in out] if self.limit else out
 
     def _lifted(self, s: State, transition: Transition) -> Transition:
-        """Nobody but a person lifts a quarantine."""
+        """Only the user lifts a quarantine."""
         fault, label, new = transition
         if label.startswith(("resume", "replay")) or isinstance(new, Violation) or new.tabs == s.tabs:
             return transition
@@ -73,7 +73,7 @@ class Model(Runs):
         return transition
 
     def _hints(self, s: State, out: list[Transition]) -> None:
-        """Commits, hints of them, looks at the heads, time."""
+        """Commits, hints, reads of the heads, time."""
         for i, (e, name) in enumerate(zip(s.envs, self.names, strict=True)):
             committed = e._replace(head=e.head + 1, hints=0 if self.watch else e.hints + 1)
             self._fault(s, out, f"commit{i}", "commit", envs=put(s.envs, i, committed))
@@ -81,11 +81,11 @@ class Model(Runs):
                 self._hint(s, i, e, out)
             t = self.tables[s.tabs[i]]
             if self.sweep and self.repair and (self.every_look or t.dirty == t.covered):
-                tabs, _, _ = self.apply(s, Looked, NOW, name, TERMS, HEADS[e.head])
+                tabs, _, _ = self.apply(s, HeadRead, NOW, name, TERMS, HEADS[e.head])
                 if tabs != s.tabs:
                     seen = put(s.envs, i, e._replace(noticed=e.head))
-                    out.append((False, f"look{i}", s._replace(tabs=tabs, envs=seen)))
-            if e.cursor:  # a person drops the mirror, or rolls it back: no notice stands for what it held
+                    out.append((False, f"poll{i}", s._replace(tabs=tabs, envs=seen)))
+            if e.cursor:  # the mirror is dropped or rolled back: no notice covers what it held
                 lost = put(s.envs, i, e._replace(cursor=0, noticed=0))
                 self._fault(s, out, f"rollback{i}", "rollback", envs=lost)
             self._recheck(s, i, e, out)
@@ -101,12 +101,12 @@ class Model(Runs):
                 later = later if self.quiet else replace(t, not_before=0.0)
                 out.append((False, f"elapse{i}", s._replace(tabs=put(s.tabs, i, self.tables.number(later)))))
             if self.sweep and t.owner:
-                tabs, _, _ = self.apply(s, Unown, NOW, name, 1.0)
+                tabs, _, _ = self.apply(s, RecoverTable, NOW, name, 1.0)
                 if tabs != s.tabs:
                     out.append((False, f"unown{i}", s._replace(tabs=tabs)))
 
     def _people(self, s: State, i: int, e: Env, out: list[Transition]) -> None:
-        """Somebody pauses the table, asks for a replay of it, or takes that back."""
+        """The user pauses the table, requests a replay, or cancels it."""
         name, waiting = self.names[i], self.tables[s.tabs[i]].replay
         if s.bud.pause:
             self._fault(s, out, f"pause{i}", "pause", tabs=self.apply(s, Paused, NOW, name)[0])
@@ -124,12 +124,12 @@ class Model(Runs):
             self._fault(s, out, f"cancel{i}", "cancel", tabs=tabs)
 
     def _recheck(self, s: State, i: int, e: Env, out: list[Transition]) -> None:
-        """A look long after the last merge: surely where the mirror was rolled back, else as often as allowed."""
+        """Read the head long after the last merge: always after a rollback of the mirror, else as often as allowed."""
         if not self.sweep or not self.repair:
             return
         name, head = self.names[i], HEADS[e.head]
-        tabs, _, _ = self.apply(s, Looked, NEXT_DAY, name, TERMS, head)
-        if tabs == s.tabs or self.apply(s, Looked, NOW, name, TERMS, head)[0] != s.tabs:
+        tabs, _, _ = self.apply(s, HeadRead, NEXT_DAY, name, TERMS, head)
+        if tabs == s.tabs or self.apply(s, HeadRead, NOW, name, TERMS, head)[0] != s.tabs:
             return
         noticed = replace(self.tables[tabs[i]], first_dirty_at=NOW, last_dirty_at=NOW)
         after = s._replace(
@@ -187,13 +187,13 @@ class Model(Runs):
                 case ("launch", i, g):
                     self._launch(s, i, g, rest, out)
                 case ("record", i, g, k):
-                    _, slots, _ = self.apply(s, Recorded, NOW, self.ids[i], g, run_id(g, k))
+                    _, slots, _ = self.apply(s, RunRecorded, NOW, self.ids[i], g, run_id(g, k))
                     out.append((False, "record", s._replace(slots=slots, pcs=rest)))
 
     def _launch(self, s: State, i: int, g: int, rest: tuple[Pc, ...], out: list[Transition]) -> None:
         same = [r for r in s.runs if (r.slot, r.tgen) == (i, g)]
         k = len(same)
-        new = Run(i, g, k, self.workers.number(Worker(Holder(self.ids[i], g, run_id(g, k)))))
+        new = Run(i, g, k, self.workers.number(Worker(WorkerId(self.ids[i], g, run_id(g, k)))))
 
         def answered(k: int) -> tuple[Pc, ...]:
             return tuple(sorted((*rest, ("record", i, g, k))))
@@ -220,7 +220,7 @@ class Model(Runs):
                 found, now = RunState.UNKNOWN, LATE
             else:
                 found, now = self._poll(s, i, x)
-            tabs, slots, result = self.apply(s, Recover, now, self.ids[i], x.gen, x.run_id, found, 1.0)
+            tabs, slots, result = self.apply(s, RecoverSlot, now, self.ids[i], x.gen, x.run_id, found, 1.0)
             if self.flaw == "terminal run advances covered" and slots != s.slots:
                 tabs = tuple(self._covered(n, i, x.gen) for n in s.tabs)
             launches = [a for a in result.actions if isinstance(a, Launch)]

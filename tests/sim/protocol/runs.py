@@ -1,23 +1,23 @@
-"""What a run does, step by step: takes its slot, picks, merges, replays; and dies at any point."""
+"""The steps of a run: take its slot, pick, merge, replay; it may die at any point."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from icemirror.errors import Kind
-from icemirror.result import ErrorResult
-from icemirror.state.replay import Replay, ReplayProgress
-from icemirror.state.worker import (
-    Doing,
+from icemirror.protocol.replay import Replay, ReplayProgress
+from icemirror.protocol.worker import (
+    MergeConflict,
+    MergedToHead,
     MergeFailed,
     MergeOutcome,
-    NothingLeft,
-    Overtaken,
+    Phase,
     ReplayDone,
     SliceDone,
     Worker,
     fenced,
 )
+from icemirror.result import ErrorResult
 from tests.sim.protocol.fleet import Fleet, put
 from tests.sim.protocol.world import Run, State
 
@@ -45,7 +45,7 @@ class Runs(Fleet):
     def _run(self, s: State, n: int, r: Run, out: list[Transition]) -> None:
         w = self.workers[r.worker]
         over = put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))
-        if w.doing is Doing.START:
+        if w.doing is Phase.START:
             if self.poison == "nostart":
                 out.append((False, "never started", s._replace(runs=over)))
                 return
@@ -53,16 +53,16 @@ class Runs(Fleet):
             self._tell(s, n, r, out)
             return
         self._fault(s, out, f"dies j{r.slot}", "crash", runs=over)
-        if not r.zombie and w.doing is not Doing.RESCAN:
+        if not r.zombie and w.doing is not Phase.RESCAN:
             self._fault(s, out, f"zombie j{r.slot}", "zombie", runs=put(s.runs, n, r._replace(zombie=1)))
-        if w.doing is Doing.MERGE:
+        if w.doing is Phase.MERGE:
             if not self.mine(s, r, w):
                 stopped = self._with(s, n, r, self.workers.number(fenced(w)))
                 out.append((False, f"heartbeat fenced j{r.slot}", stopped))
             self._merge(s, n, r, w, out)
-        elif w.doing is Doing.BEAT and self.poison == "diestart":
+        elif w.doing is Phase.BEAT and self.poison == "diestart":
             out.append((False, f"dies j{r.slot}", s._replace(runs=over)))
-        elif w.doing is Doing.PICK:
+        elif w.doing is Phase.PICK:
             known = self.known(r)
             mine = [name for name in self.names if known is None or name in known]
             claims = [self._tell(s, n, r, out, frozenset({name})) for name in mine]
@@ -75,7 +75,7 @@ class Runs(Fleet):
         self, s: State, n: int, r: Run, out: list[Transition], names: frozenset[str] | None = None
     ) -> bool:
         """One step of a worker; with `names`, only if it gets one of those tables (in any order)."""
-        tabs, slots, worker, got_table = self.tell(s, r.worker, names or self.known(r))
+        tabs, slots, worker, got_table = self.next_event(s, r.worker, names or self.known(r))
         if names is not None and not got_table:
             return False
         if got_table and (why := self._untouchable(s, worker)):
@@ -113,7 +113,7 @@ class Runs(Fleet):
         if r.at in ("H", "M", "R"):
             failed, hopeless = after(MergeFailed(FAILURE)), after(MergeFailed(HOPELESS))
             self._fault(s, out, f"merge fails j{r.slot}", "fail", runs=failed.runs)
-            self._fault(s, out, f"merge needs a person j{r.slot}", "invalid", runs=hopeless.runs)
+            self._fault(s, out, f"merge is blocked j{r.slot}", "invalid", runs=hopeless.runs)
         if r.at == "C" and w.turn and w.turn.replay:
             add("locate", s._replace(runs=put(s.runs, n, r._replace(at="R", loc=e.cursor))))
         elif r.at == "R" and w.turn and w.turn.replay:
@@ -124,7 +124,7 @@ class Runs(Fleet):
         elif r.at == "H":
             loc, h = (e.cursor, r.loc) if early else (r.loc, e.head)
             if loc == h:
-                add("empty plan", after(NothingLeft(self.job_name + HEADS[h])))
+                add("empty plan", after(MergedToHead(self.job_name + HEADS[h])))
             else:
                 add("plan", s._replace(runs=put(s.runs, n, r._replace(at="M", loc=loc, h=h))))
         elif self.poison == "kill" and i == 0:
@@ -132,7 +132,7 @@ class Runs(Fleet):
         elif self.poison == "raise" and i == 0:
             add("merge fails", after(MergeFailed(FAILURE)))
         elif e.cursor != r.loc and self.flaw != "no mirror fence":
-            add("mirror fenced: plan again", after(Overtaken(FAILURE)))
+            add("mirror fenced: plan again", after(MergeConflict(FAILURE)))
         elif r.h < e.cursor:
             out.append((False, "mirror commit", Violation("S1 cursor moves back")))
         else:
@@ -155,7 +155,7 @@ class Runs(Fleet):
         elif self.poison == "replay raises" and i == 0:
             add("replay fails", MergeFailed(FAILURE))
         elif e.cursor != r.loc:
-            add("mirror fenced: plan again", Overtaken(FAILURE))
+            add("mirror fenced: plan again", MergeConflict(FAILURE))
         elif e.wanted != int(replay.id):  # done before, or not wanted any more: it changes nothing
             add("replay again", ReplayDone())
         elif replay.progress is None:

@@ -1,4 +1,4 @@
-"""Breadth-first search of every state that a model can reach, then of every way in which it can come to rest."""
+"""Breadth-first search of all reachable states of a model, then of all ways to its final states."""
 
 from __future__ import annotations
 

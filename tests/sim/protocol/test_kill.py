@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Exit
-from icemirror.local_process import identify
-from icemirror.state.apply import apply
-from icemirror.state.events import ReplayRequested, Terms
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.replay import Replay
-from icemirror.state.rows import Rows, SlotState
-from icemirror.state.sqlite import SqliteStore
-from icemirror.state.worker import Doing
+from icemirror.processes.process_identity import identify
+from icemirror.protocol.events import ReplayRequested, SchedulingOptions
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.replay import Replay
+from icemirror.protocol.rows import Rows, SlotState
+from icemirror.protocol.worker import Phase
+from icemirror.stores.apply import apply
+from icemirror.stores.sqlite import SqliteStore
 from tests.sim.protocol.toy_lake import NAMES, POLICY, ToyLake
 from tests.sim.protocol.trigger_process import watch
 
@@ -32,7 +32,7 @@ TRIGGER = Path(__file__).parent / "trigger_process.py"
 TRIGGER_POINTS = ["notice", "noticed", "dispatch", "dispatched", "launch", "spawn", "spawned", "launched"]
 TRIGGER_POINTS += ["recorded"]
 RECOVERY_POINTS = ["recover", "recovered", "unown", "unowned"]
-WORKER_POINTS = [f"worker-{doing}{end}" for doing in Doing if doing is not Doing.END for end in ("", "-done")]
+WORKER_POINTS = [f"worker-{doing}{end}" for doing in Phase if doing is not Phase.END for end in ("", "-done")]
 
 
 class Scene:
@@ -44,7 +44,7 @@ class Scene:
         self.environ = dict(os.environ)
 
     def watch(self, *, crash: str | None = None, worker_crash: str | None = None) -> int:
-        """Runs a trigger until idle, or, in a process of its own, until it dies."""
+        """Run a trigger until idle or, in a separate process, until it dies."""
         if crash is None:
             return watch(self.lake, worker_crash)
         environ = self.environ | {"ICEMIRROR_CRASH_AT": crash}
@@ -76,7 +76,11 @@ class Scene:
 
     def ask_for_a_replay(self, name: str) -> None:
         with SqliteStore(self.lake.folder / "state.db") as store:
-            apply(store, ReplayRequested(time.time(), name, Terms(), Replay("r1", time.time())), POLICY)
+            apply(
+                store,
+                ReplayRequested(time.time(), name, SchedulingOptions(), Replay("r1", time.time())),
+                POLICY,
+            )
 
     def check_all_is_well(self) -> None:
         """After a last run without faults."""

@@ -13,9 +13,9 @@ from contextlib import closing
 from pathlib import Path
 
 from icemirror.errors import Conflict, Transient
-from icemirror.result import Advance, Merged, Position, SliceResult, UpToDate
-from icemirror.state.policy import Policy
-from icemirror.state.replay import Replay, ReplayProgress, ReplayStep
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.replay import Replay, ReplayProgress, ReplayStep
+from icemirror.result import Merged, NothingToMerge, Position, SliceResult, StepResult
 
 NAMES = ("shop.orders", "shop.items")
 CONFIG = """
@@ -77,15 +77,15 @@ class ToyLake:
         held: list[int] = json.loads(self._mirror(name).read_text())
         return held
 
-    def advance(self, name: str) -> Advance:
-        """One slice: the next commit, appended to the mirror if nobody moved it meanwhile."""
+    def advance(self, name: str) -> StepResult:
+        """Merge one slice: append the next commit to the mirror unless another commit came first."""
         if (trouble := self.folder / "trouble").exists():
             trouble.unlink()
             raise Transient("the storage did not answer")
         located = self.merged(name)
         head = self.head(name)
         if len(located) == head:
-            return UpToDate(head=f"m{head}", position=_position(located))
+            return NothingToMerge(head=f"m{head}", position=_position(located))
         with (self.folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.merged(name) != located:

@@ -7,16 +7,16 @@ import sys
 import threading
 from pathlib import Path
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Exit
-from icemirror.settings import load_settings
-from icemirror.state.sqlite import SqliteStore
+from icemirror.stores.sqlite import SqliteStore
 from icemirror.telemetry.metrics import NoMetrics
 from tests.sim.protocol.toy_lake import POLICY, ToyLake
-from trigger.fleet import Fleet
+from trigger.dispatch.fleet import Fleet
 from trigger.launchers.local import LocalLauncher
-from trigger.registry import Registry
-from trigger.reporting import Reporting
-from trigger.watch import Watch
+from trigger.service.watch import WatchLoop
+from trigger.status.run_reporter import RunReporter
+from trigger.tables.registry import Registry
 
 WORKER = (sys.executable, str(Path(__file__).parent / "worker_process.py"))
 
@@ -39,9 +39,9 @@ def watch(lake: ToyLake, worker_crash: str | None) -> Exit:
             metrics=metrics,
         )
         try:
-            return Watch(
+            return WatchLoop(
                 fleet=fleet,
-                reporting=Reporting(store, metrics, ""),
+                reporting=RunReporter(store, metrics, ""),
                 poll_seconds=0.02,
                 until_idle=True,
                 stop=threading.Event(),

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from icemirror.run_request import RunRequest
+from icemirror.processes.run_request import RunRequest
 
 request = RunRequest.model_validate_json(sys.argv[2])
 folder = Path(request.config).parent
@@ -15,7 +15,7 @@ if crashes_at and not (folder / "crashed").exists():
     (folder / "crashed").touch()
     os.environ["ICEMIRROR_CRASH_AT"] = crashes_at
 
-from icemirror.state.worker import Limits  # noqa: E402 (the crash point is read when the module is loaded)
+from icemirror.protocol.worker import Limits  # noqa: E402 (the crash point is read when the module is loaded)
 from tests.sim.protocol.lake_worker import work  # noqa: E402
 from tests.sim.protocol.toy_lake import LINGER_SECONDS, NAMES, POLICY, ToyLake  # noqa: E402
 

@@ -2,7 +2,7 @@
 
 Rows and workers are the product's own dataclasses, kept once each and referred to by number, so that states are
 cheap to compare. `Canon` gives states that differ only by names the same form: only the order of generations and
-of counters matters, and nobody asks about a run that is over.
+of counters matters, and ended runs are forgotten.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import math
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from icemirror.state.events import Holder
-from icemirror.state.rows import Owner, SlotId, SlotRow, SlotState, TableRow
-from icemirror.state.worker import Doing, Worker
+from icemirror.protocol.events import WorkerId
+from icemirror.protocol.rows import Owner, SlotId, SlotRow, SlotState, TableRow
+from icemirror.protocol.worker import Phase, Worker
 
 GROUP = "g"
 ACTIVE = (SlotState.RUNNING, SlotState.LINGERING)
-HAS_DIRTY = (Doing.MERGE, Doing.COMPLETE)
-END = Worker(Holder(SlotId(GROUP, 0), 0, ""), Doing.END)
+HAS_DIRTY = (Phase.MERGE, Phase.COMPLETE)
+END = Worker(WorkerId(SlotId(GROUP, 0), 0, ""), Phase.END)
 Key = tuple[Any, ...]
 Form = tuple[Any, ...]  # tables, slots, (run without its plan, its place before, whether it goes on), calls
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Env(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run that the launcher has accepted. `k` tells apart runs of one token that the launcher forgot.
+    """A run that the launcher has accepted. `k` distinguishes runs of one token that the launcher forgot.
 
     `old`: its configuration is from before table 0. `at` is where a merge is: C about to locate on the mirror, H about
     to load the changelog's head, M to commit, R to commit a slice of a replay.
@@ -161,18 +161,18 @@ class Canon:
     def _settled(self, r: Run, tabs: list[TableRow], slots: list[SlotRow]) -> Run:
         """A fenced job whose only way is out, is out."""
         w, x = self._workers[r.worker], slots[r.slot]
-        if w.doing is Doing.END:
+        if w.doing is Phase.END:
             return Run(r.slot, r.tgen, r.k, self.end)
         mine = x.state in ACTIVE and x.gen == w.me.gen and x.run_id == w.me.run_id
-        out = w.doing is Doing.RESCAN and (x.state is not SlotState.FREE or x.gen != w.me.gen)
+        out = w.doing is Phase.RESCAN and (x.state is not SlotState.FREE or x.gen != w.me.gen)
         if r.zombie and not mine:
-            out |= w.doing in (Doing.BEAT, Doing.LINGER, Doing.DECLINE, Doing.LEAVE)
-            if w.doing in (Doing.REPORT, Doing.COMPLETE, Doing.FAIL) and w.turn and self._strict:
+            out |= w.doing in (Phase.BEAT, Phase.LINGER, Phase.DECLINE, Phase.LEAVE)
+            if w.doing in (Phase.REPORT, Phase.COMPLETE, Phase.FAIL) and w.turn and self._strict:
                 out |= tabs[int(w.turn.table[1:])].owner != w.me.owner
         return Run(r.slot, r.tgen, r.k, self.end) if out else r
 
     def _pointless(self, p: Pc, slots: list[SlotRow], runs: list[Run], *, forget: bool) -> bool:
-        """A call whose answer nobody will use."""
+        """Return whether the result of a call is irrelevant."""
         if p[0] not in ("launch", "record") or not self._strict:
             return False
         x = slots[p[1]]
@@ -247,7 +247,7 @@ class Canon:
             # To wait before a slot is taken is to dispatch late, which is explored anyway.
             not_before=math.inf if x.quarantined else 0.0,
             error=None,
-            # Where every worker knows all tables, nobody asks which of them it was launched for.
+            # If every worker knows all tables, it is irrelevant which of them it was launched for.
             wanted=() if self._knowing else x.wanted,
         )
         return self._renamed.setdefault(key, self._slots.number(new))

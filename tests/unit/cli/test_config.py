@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.cli.main import run
-from icemirror.settings import load_settings
+from icemirror.config_file.load import load_settings
 from icemirror.telemetry.redaction import forget_secrets
 
 CONFIG = """\
@@ -45,7 +45,7 @@ def _no_secrets_left() -> object:
     forget_secrets()
 
 
-def test_check_shows_what_was_understood(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_shows_the_resolved_settings(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "check"]) == 0
     shown = capsys.readouterr()
     assert shown.err == ""
@@ -63,7 +63,7 @@ def test_check_shows_what_was_understood(config: Path, capsys: pytest.CaptureFix
     assert f"state sqlite path={config.parent}/.icemirror/state.db" in lines
     assert "launcher local" in lines
     assert "coalescing 2s of quiet, 1m at most" in lines
-    assert "looked at every 1s by watch, at least every 90m" in lines
+    assert "polling every 1s by watch, at least every 90m" in lines
     assert "one commit 1,000,000 events, 512MB at most" in lines
     assert "sentry off" in lines
 

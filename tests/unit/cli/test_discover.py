@@ -1,4 +1,4 @@
-"""What commands say of `discover` where it finds nothing."""
+"""Commands report a `discover` pattern that matches nothing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError, ServiceUnavailableError
 
 from icemirror.cli.main import run
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Kind
-from icemirror.settings import load_settings
 from spark_job.worker.discover import is_absent
-from spark_job.worker.tables import Tables
+from spark_job.worker.tables import WorkerTables
 from tests.unit.merge.lab import Lab
 
 
@@ -32,7 +32,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["plan", "merge", "status", "sweep", "maintain"])
-def test_a_pattern_that_matches_nothing_is_said(
+def test_a_pattern_without_matches_is_reported(
     config: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     assert run([command, "-c", str(config)]) == 0
@@ -51,7 +51,7 @@ def test_a_pattern_that_matches_is_not_spoken_of(config: Path, capfd: pytest.Cap
 
 
 @pytest.mark.parametrize("command", ["plan", "status", "maintain"])
-def test_a_namespace_that_is_not_there_yet_is_a_note_and_others_go_on(
+def test_a_missing_namespace_is_a_note_and_others_continue(
     config: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     both = "[{namespace: nons, match: '*_changelog'}, {namespace: lab, match: '*_changelog'}]"
@@ -66,9 +66,9 @@ def test_a_namespace_that_is_not_there_yet_is_a_note_and_others_go_on(
 def test_a_worker_serves_the_other_namespaces(config: Path) -> None:
     both = "[{namespace: nons, match: '*_changelog'}, {namespace: lab, match: '*_changelog'}]"
     config.write_text(config.read_text().replace("[{namespace: lab, match: '*_chnagelog'}]", both))
-    tables = Tables(load_settings(config, os.environ), "run")
+    tables = WorkerTables(load_settings(config, os.environ), "run")
     assert tables.names() == {"lab.world"}
-    assert tables.blind() is None
+    assert tables.discovery_error() is None
 
 
 def test_a_catalog_that_fails_in_an_unknown_way_ends_no_worker(
@@ -76,26 +76,26 @@ def test_a_catalog_that_fails_in_an_unknown_way_ends_no_worker(
 ) -> None:
     listed = "tables: [{changelog: lab.world_changelog, mirror: lab.world}]\n"
     config.write_text(config.read_text() + listed)
-    tables = Tables(load_settings(config, os.environ), "run")
-    monkeypatch.setattr("spark_job.worker.tables._AGAIN_SECONDS", 0.0)
+    tables = WorkerTables(load_settings(config, os.environ), "run")
+    monkeypatch.setattr("spark_job.worker.tables._RETRY_SECONDS", 0.0)
 
     def fail(*_: object) -> NoReturn:
-        raise KeyError("what nobody expects")
+        raise KeyError("unexpected")
 
     with monkeypatch.context() as patch:
         patch.setattr(SqlCatalog, "list_tables", fail)
         for _ in range(3):
             assert tables.names() == {"lab.world"}
-    problem = tables.blind()
+    problem = tables.discovery_error()
     assert problem is not None
     assert problem.kind is Kind.UNEXPECTED
     assert "KeyError" in problem.message
-    assert [record.message for record in caplog.records].count("discover failed") == 1
+    assert [record.message for record in caplog.records].count("discovery failed") == 1
     assert tables.names() == {"lab.world"}
-    assert tables.blind() is None
+    assert tables.discovery_error() is None
 
 
-def test_only_a_namespace_that_is_not_there_is_passed_over() -> None:
+def test_only_a_missing_namespace_is_skipped() -> None:
     hive = type("UnknownDBException", (Exception,), {})
     assert is_absent(NoSuchNamespaceError("nons"))
     assert is_absent(hive())

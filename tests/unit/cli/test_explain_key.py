@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from icemirror.cli.main import run
-from tests.unit.cli.alone import be_alone
+from tests.unit.cli.no_spark import forbid_spark
 from tests.unit.merge import foreign
 from tests.unit.merge.damage import root_of
 from tests.unit.merge.lab import Lab, local_path, sequence_text
@@ -20,7 +20,7 @@ from tests.unit.merge.spoilt import spoilt
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    be_alone(monkeypatch, 80)
+    forbid_spark(monkeypatch, 80)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_row_is_explained_in_words(lab: Lab, capsys: pytest.CaptureFixture[str
     assert re.search(r"read 4 of 4 changelog files, 1 of \d data files; ", shown)
 
 
-def test_a_deleted_row_and_an_unknown_key_are_said(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_row_and_an_unknown_key_are_reported(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(lab, "3") == 0
     shown = capsys.readouterr().out
     assert "lab.world, id=3: deleted" in shown
@@ -88,7 +88,7 @@ def test_json_is_one_object_with_names_that_stay(lab: Lab, capsys: pytest.Captur
 
 
 def test_the_page_names_every_field_of_the_json(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text()
     (described,) = re.findall(r"(?s)\n## explain-key\n(.*?)\n## ", page)
     assert command(lab, "1", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -119,13 +119,11 @@ def test_without_a_key_it_is_bad_usage(lab: Lab, capsys: pytest.CaptureFixture[s
     assert "--key" in capsys.readouterr().err
 
 
-def test_a_difference_ends_with_5_and_says_how_to_mend_it(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_difference_exits_with_5_and_advises_a_repair(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     foreign.delete_rows(lab.mirror, [2])
     assert command(lab, "2") == 5
     shown = capsys.readouterr().out
-    assert "missing-row  by the changelog there must be a row" in shown
+    assert "missing-row  the changelog has a row" in shown
     assert "`icemirror verify -t lab.world --deep`" in shown
     assert command(lab, "2", "--json") == 5
     assert json.loads(capsys.readouterr().out)["findings"][0]["kind"] == "missing-row"
@@ -155,7 +153,7 @@ def test_without_a_mirror_it_ends_with_0(tmp_path: Path, capsys: pytest.CaptureF
     lab.tell("I1@10=a")
     assert command(lab, "1") == 0
     shown = capsys.readouterr().out
-    assert "lab.world, id=1: there is no mirror yet" in shown
+    assert "lab.world, id=1: the mirror does not exist yet" in shown
     assert "will make the row" in shown
 
 
@@ -192,7 +190,7 @@ def test_long_values_are_cut_for_people_only(tmp_path: Path, capsys: pytest.Capt
     assert "x" * 500 in capsys.readouterr().out
 
 
-def test_rejected_events_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejected_events_are_listed_separately(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = make_spoilt(tmp_path)
     lab.commit(spoilt("I1@1=a X1@2=b"))
     lab.merge()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.cli.main import run
-from icemirror.settings import load_settings
+from icemirror.config_file.load import load_settings
 
 CONFIGURATION = {
     "project_ref": "shop",
@@ -62,7 +62,7 @@ def test_another_name_and_a_file_do_as_well(tmp_path: Path, capsys: pytest.Captu
         ("Warning: no outputs", "not JSON"),
         ("{}", "no output 'configuration'"),
         ("[]", "no output 'configuration'"),
-        (outputs("configuration", "text"), "no configuration"),
+        (outputs("configuration", "text"), "not a configuration"),
         (outputs("configuration", {**CONFIGURATION, "tabels": []}), "did you mean tables"),
     ],
 )

@@ -1,4 +1,4 @@
-"""docs/commands.md names the fields of JSON results: exactly those that there are."""
+"""docs/reference/commands.md names the fields of JSON results: exactly those that there are."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from icemirror.cursor import Cursor, Source, Truncation
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Kind
+from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
+from icemirror.protocol.rows import Rows, TableRow
 from icemirror.result import ErrorResult, PlanResult, Position, TableResult
-from icemirror.settings import load_settings
-from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
-from icemirror.state.rows import Rows, TableRow
+from icemirror.tables.cursor import Cursor, CursorSource, Truncation
 from tests.mirrors import write_config
 from tests.unit.state.samples import RUN
-from trigger.status import table_status
+from trigger.status.table_status import table_status
 
-PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "commands.md"
 ERROR = ErrorResult(kind=Kind.INVALID, message="m")
-SOURCE = Source(uuid="u", snapshot_id=1, sequence_number=1)
+SOURCE = CursorSource(uuid="u", snapshot_id=1, sequence_number=1)
 
 
 def documented(command: str) -> set[str]:

@@ -10,15 +10,16 @@ import click
 import pytest
 
 from icemirror import __version__
-from icemirror.cli import console, main
+from icemirror.cli import main
 from icemirror.cli.main import COMMANDS, LazyCommand, LazyGroup, run
+from icemirror.cli.terminal import console
 from icemirror.errors import CommitUnknown, Corrupt, Exit, Invalid, Transient
 from icemirror.telemetry.redaction import forget_secrets
 
 HEAVY = ("pyspark", "pyarrow", "pyiceberg", "pandas", "numpy", "duckdb")
 CONFIG = "iceberg: {catalog: {type: glue}}\ntables: [{changelog: raw.o, mirror: shop.o}]\n"
 
-# What a test's command does; the modules of this file stand in for those of real commands.
+# What a test's command does; this module replaces those of real commands.
 action: Callable[[], object] = lambda: None  # noqa: E731
 
 
@@ -66,10 +67,11 @@ def test_help_lists_every_command_without_importing_it() -> None:
         "loaded = [name for name in sys.modules if name.startswith(('icemirror.cli.', 'icemirror.settings'))]\n"
         "print(status, heavy, sorted(loaded), file=sys.stderr)\n"
     )
-    assert (
-        done.stderr.strip()
-        == "0 [] ['icemirror.cli.console', 'icemirror.cli.interrupted', 'icemirror.cli.main']"
-    )
+    loaded = [
+        "icemirror.cli.main",
+        *(f"icemirror.cli.terminal{one}" for one in ("", ".console", ".interrupts")),
+    ]
+    assert done.stderr.strip() == f"0 [] {loaded}"
     for name, command in COMMANDS.items():
         assert f"  {name} " in done.stdout
         assert command.help in done.stdout
@@ -85,7 +87,7 @@ def test_checking_a_configuration_loads_nothing_heavy(tmp_path: Path) -> None:
     assert done.stderr.strip() == "0 []"
 
 
-def test_every_command_says_where_it_is() -> None:
+def test_every_command_names_its_module() -> None:
     assert list(COMMANDS) == [
         "demo",
         "merge",
@@ -130,10 +132,10 @@ def test_the_configuration_may_be_named_before_or_after_the_command(
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Transient("the catalog is away"), 4),
-        (CommitUnknown("the catalog is away"), 4),
-        (Invalid("the catalog is away"), 3),
-        (Corrupt("the catalog is away"), 3),
+        (Transient("the catalog is unreachable"), 4),
+        (CommitUnknown("the catalog is unreachable"), 4),
+        (Invalid("the catalog is unreachable"), 3),
+        (Corrupt("the catalog is unreachable"), 3),
     ],
 )
 def test_a_named_error_is_one_line_on_stderr_and_its_exit_code(
@@ -141,7 +143,7 @@ def test_a_named_error_is_one_line_on_stderr_and_its_exit_code(
 ) -> None:
     doing(raising(error))
     assert run(["act"]) == code
-    assert capsys.readouterr() == ("", "error: the catalog is away\n")
+    assert capsys.readouterr() == ("", "error: the catalog is unreachable\n")
 
 
 def test_messages_are_not_taken_for_markup(doing: Doing, capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,8 +248,8 @@ def test_any_other_missing_module_is_unexpected(doing: Doing, capsys: pytest.Cap
 @pytest.mark.parametrize("printer", ["click.echo('x' * 9)", "out.print('x' * 9)", "print('x' * 9)"])
 def test_a_closed_pipe_ends_quietly(printer: str) -> None:
     code = (
-        "import sys, click, icemirror.cli.main as m, icemirror.cli.config as c\n"
-        "from icemirror.cli.console import out\n"
+        "import sys, click, icemirror.cli.main as m, icemirror.cli.commands.config as c\n"
+        "from icemirror.cli.terminal.console import out\n"
         f"c.schema.callback = lambda: [{printer} for _ in range(20000)]\n"
         "sys.argv = ['icemirror', 'config', 'schema']\nm.main()\n"
     )

@@ -13,9 +13,9 @@ import pytest
 from icemirror.cli.main import run
 from icemirror.settings.quantities import parse_seconds
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from spark_job.iceberg import tables
-from spark_job.iceberg.open_catalog import open_catalog
-from spark_job.worker.worker import _LONGEST_SLICE_SECONDS
+from spark_job.iceberg import catalogs as tables
+from spark_job.pyiceberg_private.open_catalog import open_catalog
+from spark_job.worker.worker import _MAX_SLICE_SECONDS
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab, local_path
@@ -96,11 +96,11 @@ def test_bad_usage_is_exit_code_2(lab: Lab, arguments: list[str]) -> None:
     assert lab.files_on_disk() == before
 
 
-def test_a_mirror_that_is_not_there_needs_a_person(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_mirror_requires_action(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.catalog.drop_table("lab.world")
     assert run(["maintain", "--table", "lab.world", "--json"]) == 3
     (result,) = printed(capsys)
-    told = "lab.world: there is no mirror yet; the first merge that finds events in the changelog makes it."
+    told = "lab.world: there is no mirror yet; the first merge that finds events in the changelog creates it."
     assert result["error"] == {"kind": "invalid", "message": told}
 
 
@@ -116,7 +116,7 @@ def test_among_all_tables_one_without_a_mirror_is_skipped_with_a_note(
         assert "Skipped." in shown.err
 
 
-def test_an_error_that_nobody_expected_stops_its_own_table_only(
+def test_an_unexpected_error_stops_only_its_table(
     lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -127,10 +127,10 @@ def test_an_error_that_nobody_expected_stops_its_own_table_only(
 
     monkeypatch.setattr("spark_job.maintenance.orphans.clean_orphans", fail)
     twice = lab.settings.tables * 2
-    monkeypatch.setattr("icemirror.cli.maintain.choose_tables", lambda *_: twice)
+    monkeypatch.setattr("icemirror.cli.commands.maintain.select_job_tables", lambda *_: twice)
     assert run(["maintain", "--json"]) == 1
     expired, first, _, second = printed(capsys)
-    assert expired["snapshots"] > 0, "what was done before is told"
+    assert expired["snapshots"] > 0, "earlier actions are reported"
     assert asked == ["lab.world", "lab.world"]
     assert first == second
     assert first["error"]["kind"] == "unexpected"
@@ -149,7 +149,7 @@ def test_all_tables_share_one_set_of_catalogs(
 
     monkeypatch.setattr(tables, "open_catalog", counted)
     three = lab.settings.tables * 3
-    monkeypatch.setattr("icemirror.cli.maintain.choose_tables", lambda *_: three)
+    monkeypatch.setattr("icemirror.cli.commands.maintain.select_job_tables", lambda *_: three)
     assert run(["maintain", "--json"]) == 0
     assert run(["maintain", "index", "--json"]) == 0
     assert len(opened) == 2, "one for each command"
@@ -172,17 +172,17 @@ def test_files_as_old_as_the_longest_slice_are_kept(
 ) -> None:
     assert run(["maintain", "clean-orphans", "--older-than", age]) == 2
     assert f"{age} is less than 7h: a slice may take 6 hours" in capsys.readouterr().err
-    assert parse_seconds("7h") == _LONGEST_SLICE_SECONDS + 3600
+    assert parse_seconds("7h") == _MAX_SLICE_SECONDS + 3600
 
 
-def test_files_that_other_tables_may_use_need_a_person(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_other_tables_may_use_require_action(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     with lab.mirror.transaction() as transaction:
         transaction.set_properties({"gc.enabled": "false"})
     assert run(["maintain", "expire"]) == 3
     assert "gc.enabled is false" in capsys.readouterr().err
 
 
-def test_compact_puts_small_files_together(
+def test_compact_rewrites_small_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path, options="compact: false")
@@ -201,7 +201,7 @@ def test_compact_puts_small_files_together(
     assert lab.rows() == rows
     foreign.append(lab.mirror, [(99, "theirs")])
     assert run(["maintain", "compact"]) == 0
-    assert "compact after that" in capsys.readouterr().err
+    assert "then compact" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("action", ["expire", "compact", "index"])

@@ -1,4 +1,4 @@
-"""`verify`, `adopt` and `inspect-index` as people and scripts see them; none of them starts Spark for little tables."""
+"""Output of `verify`, `adopt` and `inspect-index` for users and scripts; small tables start no Spark."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from icemirror.cli import console
 from icemirror.cli.main import run
-from tests.unit.cli.alone import be_alone
+from icemirror.cli.terminal import console
+from tests.unit.cli.no_spark import forbid_spark
 from tests.unit.merge import foreign
 from tests.unit.merge.damage import root_of
 from tests.unit.merge.lab import Lab, local_path
@@ -20,7 +20,7 @@ from tests.unit.merge.tables import make_table
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    be_alone(monkeypatch, 200)
+    forbid_spark(monkeypatch, 200)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return found
 
 
-def test_inspect_index_tells_of_runs_and_segments(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_index_lists_runs_and_segments(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.merge()
     lab.tell("U2@40 D3@50")
     lab.merge()
@@ -59,7 +59,7 @@ def test_inspect_index_tells_of_runs_and_segments(lab: Lab, capsys: pytest.Captu
     assert told["bytes_per_key"] == round(told["bytes"] / 5, 2)
     assert command(lab, "inspect-index") == 0
     text = capsys.readouterr().out
-    assert re.search(r"snapshot +\d+ +of the head", text)
+    assert re.search(r"snapshot +\d+ +current", text)
     assert "█" in text
 
 
@@ -77,11 +77,11 @@ def test_inspect_index_cuts_no_number_on_a_plain_terminal(
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
-def test_inspect_index_says_that_others_have_written(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_index_reports_foreign_writes(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.merge()
     foreign.append(lab.mirror, [(9, "theirs")])
     assert command(lab, "inspect-index") == 0
-    assert "others have written since" in capsys.readouterr().out
+    assert "foreign writes since" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("part", ["segment", "root"])
@@ -114,7 +114,7 @@ def test_verify_ends_with_0_if_all_is_equal(
     shown = capsys.readouterr().out
     is_deep = "--deep" in how
     assert ("lab.world: equal" if is_deep else "lab.world: index and rows agree") in shown
-    assert ("not looked at: whether rows are those that the changelog tells of" in shown) is not is_deep
+    assert ("not checked: rows against the changelog" in shown) is not is_deep
     assert ("index entries drawn" in shown) is not is_deep
     assert command(lab, "verify", "--json", *how) == 0
     told = answer(capsys)
@@ -129,22 +129,22 @@ def test_verify_ends_with_5_at_a_difference_and_shows_no_keys(
     foreign.append(lab.mirror, [(987654, "theirs")])
     assert command(lab, "verify", "--deep") == 5
     shown = capsys.readouterr()
-    assert re.search(r"foreign-row  1  the mirror has a row of a key", shown.out)
+    assert re.search(r"foreign-row  1  the mirror has a row whose key is not in the changelog", shown.out)
     assert "987654" not in shown.out + shown.err
     assert command(lab, "verify", "--deep", "--show-keys") == 5
     assert "key 987654" in capsys.readouterr().out
     assert command(lab, "verify", "--deep", "--allow-foreign") == 0
 
 
-def test_verify_tells_of_a_key_that_another_writer_doubled(
+def test_verify_reports_a_key_that_another_writer_duplicated(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab.merge()
     foreign.append(lab.mirror, [(2, "theirs")])
     assert command(lab, "verify") == 5
     shown = capsys.readouterr().out
-    assert re.search(r"doubled-key  1  the mirror has a second row of a key\n +row 0 of ", shown)
-    assert "note: the next merge stops at a key that is twice there" in shown
+    assert re.search(r"doubled-key  1  the mirror has a second row with the same key\n +row 0 of ", shown)
+    assert "note: the next merge stops at a duplicate key" in shown
 
 
 def test_verify_without_a_sample_does_not_claim_to_have_seen_rows(
@@ -179,18 +179,18 @@ def test_adopt_makes_a_mirror_that_verifies(lab: Lab, capsys: pytest.CaptureFixt
     assert command(lab, "verify", "--deep") == 0
 
 
-def test_adopt_says_in_a_table_what_it_did(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopt_prints_a_table_of_its_result(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     make_table(lab, [(1, "I1@10")])
     assert command(lab, "adopt") == 0
     assert re.search(r"lab\.world +adopted +1 +1 .* nothing", capsys.readouterr().out)
 
 
-def test_adopt_refuses_by_name(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopt_refuses_with_a_specific_error(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.merge()
     assert command(lab, "adopt", "--json") == 3
     shown = capsys.readouterr()
     assert json.loads(shown.out)["error"]["kind"] == "invalid"
-    assert "is a mirror already" in shown.err
+    assert "is already a mirror" in shown.err
 
 
 def test_adopt_takes_a_snapshot_or_two_words(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:

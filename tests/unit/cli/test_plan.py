@@ -38,7 +38,7 @@ def test_a_changed_schema_is_shown_before_it_is_followed(
     with lab.changelog.update_schema() as update:
         update.add_column("more", LongType())
     code, shown = plan(tmp_path, capfd)
-    told = "nothing; with the next events it changes the mirror: new column more (long)"
+    told = "nothing; the next events will change the mirror: new column more (long)"
     assert (code, told in shown) == (0, True)
     lab.tell("I2@2")
     code, shown = plan(tmp_path, capfd)
@@ -59,7 +59,7 @@ def test_a_changed_schema_stops_a_strict_merge_where_events_wait_and_not_before(
     with lab.changelog.update_schema() as update:
         update.add_column("more", LongType())
     code, shown = plan(tmp_path, capfd)
-    assert (code, "nothing; with the next events it stops: new column more" in shown) == (0, True)
+    assert (code, "nothing; the next events will stop it: new column more" in shown) == (0, True)
     assert lab.try_merge().outcome == "up-to-date"
     lab.tell("I2@2")
     code, shown = plan(tmp_path, capfd)
@@ -67,7 +67,7 @@ def test_a_changed_schema_stops_a_strict_merge_where_events_wait_and_not_before(
     assert lab.try_merge().outcome == "failed"
 
 
-def test_why_a_merge_stops_is_told_where_no_schema_change_tells_it(
+def test_a_stop_without_a_schema_change_states_its_reason(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path, options="delete_mode: soft")
@@ -76,7 +76,7 @@ def test_why_a_merge_stops_is_told_where_no_schema_change_tells_it(
     lab.reconfigure()
     assert run(["plan", "-c", str(tmp_path / "icemirror.yaml")]) == 0
     shown = " ".join(capfd.readouterr().out.split())
-    assert "with the next events it stops: lab.world: was merged with delete_mode: soft" in shown
+    assert "the next events will stop it: lab.world: was merged with delete_mode: soft" in shown
     lab.tell("I2@2")
     assert run(["plan", "-c", str(tmp_path / "icemirror.yaml")]) == 3
     told = capfd.readouterr()
@@ -84,7 +84,7 @@ def test_why_a_merge_stops_is_told_where_no_schema_change_tells_it(
     assert "error: lab.world: was merged with delete_mode: soft" in " ".join(told.err.split())
 
 
-def test_a_catalog_that_is_away_is_told_for_each_table_by_name(
+def test_an_unreachable_catalog_is_reported_for_each_table(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "icemirror.yaml"
@@ -108,7 +108,7 @@ def test_a_missing_driver_is_bad_configuration(tmp_path: Path, capfd: pytest.Cap
         assert "pip install 'oracledb'" in capfd.readouterr().err
 
 
-def test_a_catalog_that_is_not_there_is_not_made(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_catalog_is_not_created(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "icemirror.yaml"
     config.write_text(
         f"iceberg: {{catalog: {{type: sql, uri: 'sqlite:///{tmp_path}/typo.db'}}}}\n"
@@ -116,7 +116,7 @@ def test_a_catalog_that_is_not_there_is_not_made(tmp_path: Path, capfd: pytest.C
     )
     assert run(["plan", "--json", "-c", str(config)]) == 4
     found = json.loads(capfd.readouterr().out)
-    assert f"there is no catalog at {tmp_path}/typo.db" in found["error"]["message"]
+    assert f"correct the catalog's uri. File: {tmp_path}/typo.db" in found["error"]["message"]
     assert not (tmp_path / "typo.db").exists()
 
 
@@ -138,7 +138,7 @@ def test_a_paused_table_is_merged_by_hand_with_a_note(
     assert "paused" not in capfd.readouterr().err
     assert run(["pause", "-t", "lab.world", *config]) == 0
     assert run(["merge", *config]) == 0
-    assert "lab.world: is paused for the trigger; it is merged all the same" in capfd.readouterr().err
+    assert "lab.world: paused for the trigger; merging it anyway" in capfd.readouterr().err
 
 
 def test_an_empty_mirror_that_a_failed_first_merge_left_is_merged_into(
@@ -148,13 +148,13 @@ def test_an_empty_mirror_that_a_failed_first_merge_left_is_merged_into(
     lab.tell("I1@1")
     lab.merge()
     lab.catalog.drop_table("lab.world")
-    prepared = lab.pipeline.prepare(lab.table)
-    lab.pipeline.merger.ensure_mirror(prepared)
-    assert "lab.world fills the mirror, which is empty 1 1" in plan(tmp_path, capfd)[1]
+    prepared = lab.pipeline.planner.require_plan(lab.table)
+    lab.pipeline.ensure_mirror(prepared)
+    assert "lab.world fills the empty mirror 1 1" in plan(tmp_path, capfd)[1]
     assert lab.merge().live_rows == 1
 
 
-def test_a_relative_path_of_a_catalog_is_told_as_the_whole_one(
+def test_a_relative_catalog_path_is_reported_as_absolute(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -163,7 +163,10 @@ def test_a_relative_path_of_a_catalog_is_told_as_the_whole_one(
         "tables: [{changelog: raw.o, mirror: shop.o}]\n"
     )
     assert run(["plan"]) == 4
-    assert f"(from here, {tmp_path}/data/typo.db; a whole path has four slashes" in capfd.readouterr().err
+    assert (
+        f"(an absolute path has four slashes, sqlite:////). File: {tmp_path}/data/typo.db"
+        in capfd.readouterr().err
+    )
 
 
 def test_a_table_that_is_named_twice_is_planned_once(
@@ -175,7 +178,7 @@ def test_a_table_that_is_named_twice_is_planned_once(
     assert len(capfd.readouterr().out.splitlines()) == 1
 
 
-def test_a_changelog_that_was_made_anew_is_followed_and_told(
+def test_a_recreated_changelog_is_followed_and_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from icemirror.cli.console import open_console
+from icemirror.cli.commands.replay_wait import await_end
 from icemirror.cli.main import run
-from icemirror.cli.replay_wait import await_end
+from icemirror.cli.terminal.console import open_console
 from icemirror.errors import Exit
-from icemirror.state.apply import apply
-from icemirror.state.events import Dispatch, Holder, Paused, Pick, Progressed, ReplayRequested, Started
-from icemirror.state.policy import Policy
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
-from icemirror.state.rows import SlotId, SlotRow, TableRow
-from icemirror.state.sqlite import SqliteStore
-from spark_job.replays.replay import replay_step
+from icemirror.protocol.events import Dispatch, Paused, Pick, Progressed, ReplayRequested, Started, WorkerId
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
+from icemirror.protocol.rows import SlotId, SlotRow, TableRow
+from icemirror.stores.apply import apply
+from icemirror.stores.sqlite import SqliteStore
+from spark_job.rebuild.replay import replay_step
 from tests.unit.merge.lab import ID_AND_NAME, Lab
 from tests.unit.state.samples import INVALID, TERMS, TRANSIENT
 
@@ -90,7 +90,7 @@ def test_a_dry_run_shows_what_would_be_read_and_asks_for_nothing(
     assert not (lab.folder / "state.db").exists()
 
 
-def test_a_snapshot_that_is_not_there_ends_with_3_and_asks_for_nothing(
+def test_a_missing_snapshot_exits_with_3_and_requests_nothing(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab.tell("I1@1")
@@ -100,7 +100,7 @@ def test_a_snapshot_that_is_not_there_ends_with_3_and_asks_for_nothing(
     assert not (lab.folder / "state.db").exists()
 
 
-def test_a_request_is_kept_in_the_row_and_a_second_one_is_refused_until_the_first_is_taken_back(
+def test_a_second_request_is_refused_until_the_first_is_cancelled(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first = lab.tell("I1@1")
@@ -113,7 +113,7 @@ def test_a_request_is_kept_in_the_row_and_a_second_one_is_refused_until_the_firs
     assert (waiting.id, waiting.from_snapshot) == (asked["replay_id"], first)
     assert (asked["outcome"], asked["plan"]["events"]) == ("asked", 1)
     assert run(["replay", "--table", "lab.world", "--full"]) == 4
-    assert "is not done yet" in capfd.readouterr().err
+    assert "is not done" in capfd.readouterr().err
     assert row(lab).replay == waiting
     assert run(["replay", "--table", "lab.world", "--cancel", "--json"]) == 0
     assert told(capfd) == {"table": "lab.world", "replay_id": waiting.id, "outcome": "cancelled"}
@@ -161,7 +161,7 @@ def test_status_shows_the_replay(lab: Lab, capfd: pytest.CaptureFixture[str]) ->
     assert run(["status", "--json"]) == 0
     assert told(capfd)["replay"]["full"] is True
     assert run(["status"]) == 0
-    assert "rebuild from the whole changelog: waits" in capfd.readouterr().out
+    assert "rebuild from the whole changelog: waiting" in capfd.readouterr().out
 
 
 # --- waiting ----------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def set_row(**fields: object) -> Callable[[SqliteStore], object]:
 def work(store: SqliteStore) -> None:
     taken = apply(store, Dispatch(1000.0, "default"), POLICY).after
     assert isinstance(taken, SlotRow)
-    me = Holder(SlotId("default", 0), taken.gen, "run")
+    me = WorkerId(SlotId("default", 0), taken.gen, "run")
     apply(store, Started(1000.0, me), POLICY)
     apply(store, Pick(1000.0, me), POLICY)
     apply(store, Progressed(1000.0, me, "t", None, "r1", ReplayProgress(4, 9)), POLICY)
@@ -235,7 +235,7 @@ def test_waiting_ends_as_the_replay_does(
     assert told(capfd)["outcome"] == outcome
 
 
-def test_waiting_for_a_paused_table_ends_with_3_and_says_what_helps(
+def test_waiting_for_a_paused_table_exits_with_3_and_advises_resume(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     story = Story(tmp_path, lambda store: apply(store, Paused(1.0, "t"), POLICY))
@@ -243,34 +243,30 @@ def test_waiting_for_a_paused_table_ends_with_3_and_says_what_helps(
     assert "icemirror resume --table t" in capfd.readouterr().err
 
 
-def test_waiting_long_for_a_worker_asks_whether_anybody_is_there(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_waiting_long_checks_for_a_worker(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     nothing = [lambda store: None] * 100
     story = Story(tmp_path, *nothing, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
     assert story.wait(as_json=False) == 0
     shown = capfd.readouterr()
-    assert shown.err.count("does `icemirror watch` run?") == 1
+    assert shown.err.count("is `icemirror watch` running?") == 1
     assert "done; 0 events" in shown.out
 
 
-def test_waiting_says_again_and_again_that_nobody_is_there_and_goes_on(
+def test_waiting_without_a_worker_repeats_the_hint_and_continues(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     nothing = [lambda store: None] * 1300  # 650 s
     story = Story(tmp_path, *nothing, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
     assert story.wait() == 0
-    said = [line for line in capfd.readouterr().err.splitlines() if "nobody" in line]
+    said = [line for line in capfd.readouterr().err.splitlines() if "no worker" in line]
     assert len(said) == 3
     assert said[0] == (
-        "t: nobody has taken it yet; does `icemirror watch` run? Or: `icemirror sweep`. "
-        "Waiting on; Ctrl-C leaves the request where it is"
+        "t: no worker has taken it yet; is `icemirror watch` running? If not, start it, or run `icemirror sweep`. "
+        "Still waiting; Ctrl-C keeps the request"
     )
 
 
-def test_waiting_says_that_the_job_is_gone_which_had_it(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_waiting_reports_that_the_job_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def pass_(store: SqliteStore) -> None:
         story.now += 1000.0  # longer than a lease
 
@@ -280,24 +276,20 @@ def test_waiting_says_that_the_job_is_gone_which_had_it(
     )
     assert story.wait() == 0
     assert (
-        "t: the job that had it is gone, and nobody has seen to that; does `icemirror"
+        "t: the job that merged it has died, and no trigger has recovered it; is `icemirror"
         in capfd.readouterr().err
     )
 
 
-def test_waiting_for_a_job_that_is_at_it_says_nothing_of_the_kind(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_waiting_for_a_running_job_prints_no_hint(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     idle = [lambda store: None] * 200
     story = Story(tmp_path, work, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
     assert story.wait() == 0
     assert "Waiting on" not in capfd.readouterr().err
 
 
-def test_a_worker_that_does_what_was_asked_ends_the_waiting(
-    lab: Lab, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """`--wait` as a person uses it, with the job's own steps in place of a worker process."""
+def test_a_finished_replay_ends_the_waiting(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
+    """`--wait`, with the job's steps in place of a worker process."""
     lab.tell("I1@1 I2@1")
     lab.merge()
     assert run(["replay", "--table", "lab.world", "--full", "--json"]) == 0
@@ -316,24 +308,24 @@ def test_a_worker_that_does_what_was_asked_ends_the_waiting(
     assert "rebuilt from 2 events; it has 2 rows" in capfd.readouterr().out
 
 
-def test_waiting_without_a_terminal_tells_how_far_it_is_now_and_then(
+def test_waiting_without_a_terminal_prints_progress_lines(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     idle = [lambda store: None] * 25
     story = Story(tmp_path, work, *idle, set_row(replay=None, last_replay=ReplayEnd("r1", 1.0, "done")))
     assert story.wait() == 0
     shown = capfd.readouterr().err.splitlines()
-    assert shown == ["t: waits for a worker", "t: replaying, 4 of 9 events"]
+    assert shown == ["t: waiting for a worker", "t: replaying, 4 of 9 events"]
 
 
-def test_a_replay_that_nobody_will_take_up_says_so_and_what_does(
+def test_a_replay_without_a_worker_names_the_commands_that_start_one(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab.tell("I1@1")
     lab.merge()
     assert run(["replay", "--table", "lab.world", "--full"]) == 0
     shown = capfd.readouterr().err
-    assert "lab.world: no trigger has looked at it yet; `icemirror watch` or `icemirror sweep` does" in shown
+    assert "lab.world: no trigger has checked this table yet; start `icemirror watch`" in shown
 
 
 def test_the_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,15 +11,15 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import StringType
 
 from icemirror.errors import CommitUnknown, Conflict, Corrupt
-from spark_job.compaction.choose import FAN_IN
-from spark_job.compaction.compact import Compacted, find_due
-from spark_job.compaction.left_alone import LeftAlone
-from spark_job.files.immutable import forget_everything
+from spark_job.commit.row_delta import RowDelta
+from spark_job.iceberg.live_files import live_files
 from spark_job.iceberg.mirror import CURSOR, EPOCH, LIVE_ROWS, read_mirror
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.view import live_files
-from spark_job.locate import look_up
-from spark_job.verify.check import Options, verify_table
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.maintenance.choose_files import FAN_IN
+from spark_job.maintenance.compact import Compacted, find_files_to_compact
+from spark_job.maintenance.skipped_files import SkippedFiles
+from spark_job.merge.locate import look_up_keys
+from spark_job.storage.immutable_cache import clear_file_caches
 from spark_job.write.vectors import deleted_positions
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
@@ -44,7 +44,7 @@ def grow(lab: Lab, merges: int = FAN_IN, first: int = 1) -> dict[int, str]:
 
 
 def compacted(lab: Lab) -> Compacted | None:
-    return lab.pipeline.compact(lab.pipeline.prepare(lab.table))
+    return lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table))
 
 
 def data_files(lab: Lab) -> int:
@@ -52,7 +52,7 @@ def data_files(lab: Lab) -> int:
 
 
 def assert_sound(lab: Lab) -> None:
-    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report.findings
 
 
@@ -91,17 +91,15 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
     )
 
 
-def test_a_look_that_finds_nothing_reads_no_manifests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_without_due_files_reads_no_manifests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
     lab = lab.reconfigure()
 
     def refuse(*_asked: object) -> None:
-        raise AssertionError("looked at all files")
+        raise AssertionError("read all files")
 
-    monkeypatch.setattr("spark_job.compaction.compact.live_files", refuse)
+    monkeypatch.setattr("spark_job.maintenance.compact.live_files", refuse)
     assert lab.merge().outcome == "up-to-date"
 
 
@@ -175,7 +173,7 @@ def test_a_late_event_still_loses_against_a_row_that_moved(tmp_path: Path) -> No
     assert lab.rows() == {1: "I1@100", **rows}
 
 
-def test_what_others_wrote_waits_for_the_next_merge(tmp_path: Path) -> None:
+def test_foreign_files_wait_for_the_next_merge(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
     foreign.append(lab.mirror, [(5000, "theirs")])
@@ -190,7 +188,7 @@ def test_what_others_wrote_waits_for_the_next_merge(tmp_path: Path) -> None:
     assert lab.rows() == {**assert_rows, 5000: "U5000@95"}
 
 
-def test_whoever_is_quicker_wins_and_nothing_is_left_behind(
+def test_conflicting_compaction_leaves_no_files_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab.make(tmp_path, options=OFF)
@@ -241,9 +239,9 @@ def test_an_answer_that_was_lost_does_no_harm(tmp_path: Path, monkeypatch: pytes
 def test_a_row_that_the_index_has_elsewhere_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
-    from spark_job.compaction import move_rows
+    from spark_job.maintenance import move_rows
 
-    right = look_up
+    right = look_up_keys
 
     def wrong(*asked: Any) -> Any:
         known = right(*asked)
@@ -251,7 +249,7 @@ def test_a_row_that_the_index_has_elsewhere_stops_it(tmp_path: Path, monkeypatch
         return known
 
     before = lab.files_on_disk()
-    monkeypatch.setattr(move_rows, "look_up", wrong)
+    monkeypatch.setattr(move_rows, "look_up_keys", wrong)
     with pytest.raises(Corrupt, match="does not know row"):
         compacted(lab)
     assert lab.files_on_disk() == before
@@ -263,7 +261,7 @@ def test_rows_that_take_too_much_memory_stay_where_they_are(
     lab = Lab.make(tmp_path, options=OFF)
     rows = grow(lab)
     before = lab.files_on_disk()
-    monkeypatch.setattr("spark_job.compaction.move_rows.MOST_BYTES", 10)
+    monkeypatch.setattr("spark_job.maintenance.move_rows.MAX_BYTES", 10)
     assert compacted(lab) is None
     assert lab.files_on_disk() == before
     assert lab.rows() == rows
@@ -272,7 +270,9 @@ def test_rows_that_take_too_much_memory_stay_where_they_are(
 def test_a_damaged_file_fails_no_merge(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
-    victim = local_path(find_due(read_mirror(lab.mirror, "lab.world"), LeftAlone())[0][0].path)
+    victim = local_path(
+        find_files_to_compact(read_mirror(lab.mirror, "lab.world"), SkippedFiles())[0][0].path
+    )
     victim.write_bytes(victim.read_bytes()[:-20])
     lab = lab.reconfigure()
     lab.tell("I4000@99")
@@ -281,8 +281,8 @@ def test_a_damaged_file_fails_no_merge(tmp_path: Path) -> None:
     assert data_files(lab) == FAN_IN + 1
 
 
-def test_a_row_of_others_that_moved_is_not_turned_back_though_the_index_is_lost(tmp_path: Path) -> None:
-    """The changelog's late event lost against it, and has no say in its order once that is gone."""
+def test_moved_foreign_row_is_not_overwritten_after_an_index_rebuild(tmp_path: Path) -> None:
+    """The late event was stale, and does not determine the order of the row once that is lost."""
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
     foreign.append(lab.mirror, [(5000, "theirs")])
@@ -294,7 +294,7 @@ def test_a_row_of_others_that_moved_is_not_turned_back_though_the_index_is_lost(
     assert lab.rows()[5000] == "theirs"
     for path in (tmp_path / "warehouse").rglob("*.segment.puffin"):
         path.unlink()
-    forget_everything()
+    clear_file_caches()
     lab.tell("U5000@7")
     lab.merge()
     assert lab.rows()[5000] == "theirs"

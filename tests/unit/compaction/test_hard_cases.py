@@ -1,4 +1,4 @@
-"""Putting files together where that is hard: it ends, takes little, hurts no merge, and does what it can."""
+"""Compaction in hard cases: it ends, stays within its limits, fails no merge, and compacts what it can."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from icemirror.errors import Kind
-from spark_job.compact_all import compact_all
-from spark_job.compaction import choose, move_rows
-from spark_job.compaction.choose import FAN_IN
-from spark_job.files.immutable import forget_everything
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.view import live_files
-from spark_job.locate import look_up
+from spark_job.commit.row_delta import RowDelta
+from spark_job.iceberg.live_files import live_files
+from spark_job.maintenance import choose_files as choose
+from spark_job.maintenance import move_rows
+from spark_job.maintenance.choose_files import FAN_IN
+from spark_job.merge.locate import look_up_keys
+from spark_job.storage.immutable_cache import clear_file_caches
+from spark_job.worker.compact_table import compact_table
 from spark_job.write.data_files import write_rows
 from tests.unit.compaction.test_compact import OFF, assert_sound, compacted, data_files, grow
 from tests.unit.merge import foreign
@@ -73,7 +74,7 @@ class Peak:
 def test_the_memory_of_all_files_together_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     swell(lab, 12)
-    monkeypatch.setattr(move_rows, "MOST_BYTES", 24 * MB)
+    monkeypatch.setattr(move_rows, "MAX_BYTES", 24 * MB)
     before = lab.files_on_disk()
     with Peak() as peak:
         assert compacted(lab) is None
@@ -81,32 +82,32 @@ def test_the_memory_of_all_files_together_is_bounded(tmp_path: Path, monkeypatch
     assert lab.files_on_disk() == before
 
 
-def test_where_all_are_too_much_some_are_put_together(
+def test_fewer_files_are_compacted_if_all_exceed_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     rows = grow(lab, 3 * FAN_IN)
-    monkeypatch.setattr(move_rows, "MOST_BYTES", 600)
+    monkeypatch.setattr(move_rows, "MAX_BYTES", 600)
     done = compacted(lab)
     assert done is not None
     assert done.files_before == FAN_IN
     assert lab.rows() == rows
 
 
-def test_a_heavy_group_does_not_keep_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heavy_group_does_not_block_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     swell(lab, FAN_IN)
     for at in range(FAN_IN):
         lab.tell(f"I{10**7 + at}@{10**7 + at}")
         lab.merge()
-    monkeypatch.setattr(move_rows, "MOST_BYTES", 24 * MB)
-    done = compact_all(lab.pipeline, lab.table, dry_run=False)
+    monkeypatch.setattr(move_rows, "MAX_BYTES", 24 * MB)
+    done = compact_table(lab.pipeline, lab.table, dry_run=False)
     assert (done.files_before, done.files_after, done.left) == (FAN_IN, 1, FAN_IN)
 
     def refuse(*_given: object) -> None:
-        raise AssertionError("read again what cannot be put together")
+        raise AssertionError("read files again that cannot be compacted")
 
-    monkeypatch.setattr("spark_job.compaction.compact.move_rows", refuse)
+    monkeypatch.setattr("spark_job.maintenance.compact.move_rows", refuse)
     assert compacted(lab) is None
 
 
@@ -119,7 +120,7 @@ def test_a_damaged_file_keeps_its_own_partition_only(tmp_path: Path) -> None:
     live = live_files(lab.mirror.io, lab.mirror.current_snapshot())
     victim = local_path(next(path for path, file in live.items() if file.partition[0] == 0))
     victim.write_bytes(victim.read_bytes()[:-9])
-    forget_everything()
+    clear_file_caches()
     lab = lab.reconfigure(partitions)
     lab.tell("I3999@1000")
     assert lab.merge().outcome == "merged"
@@ -132,9 +133,9 @@ def test_files_that_are_as_large_as_they_should_be_are_left(tmp_path: Path, targ
     lab = Lab.make(tmp_path, options=options)
     for at in range(FAN_IN + 1):
         tell_rows(lab, at * 200, pa.array([secrets.token_hex(60) for _ in range(200)]))
-    done = compact_all(lab.pipeline, lab.table, dry_run=False)
+    done = compact_table(lab.pipeline, lab.table, dry_run=False)
     assert done.commits == 0
-    assert compact_all(lab.pipeline, lab.table, dry_run=True).files_before == 0
+    assert compact_table(lab.pipeline, lab.table, dry_run=True).files_before == 0
 
 
 def test_files_that_do_not_become_fewer_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,22 +156,22 @@ def test_files_that_do_not_become_fewer_stay(tmp_path: Path, monkeypatch: pytest
     assert lab.rows() == rows
 
 
-def test_files_without_rows_go_with_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "_MOST_FILES", 10)
+def test_empty_files_are_compacted_with_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "_MAX_FILES", 10)
     lab = Lab.make(tmp_path, options=OFF)
     for at in range(16):
         lab.tell(f"I{at}@{at + 1}")
         lab.merge()
     lab.tell(" ".join(f"D{at}@{100 + at}" for at in range(12)))
     lab.merge()
-    done = compact_all(lab.pipeline, lab.table, dry_run=False)
+    done = compact_table(lab.pipeline, lab.table, dry_run=False)
     assert done.commits > 0
     assert data_files(lab) < FAN_IN
     assert set(lab.rows()) == {12, 13, 14, 15}
     assert_sound(lab)
 
 
-def test_what_nobody_thought_of_fails_no_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_compaction_error_fails_no_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     rows = grow(lab)
 
@@ -187,14 +188,14 @@ def test_what_nobody_thought_of_fails_no_merge(tmp_path: Path, monkeypatch: pyte
 def test_an_index_that_proves_wrong_stops_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
-    right = look_up
+    right = look_up_keys
 
     def wrong(*asked: Any) -> Any:
         known = right(*asked)
         known.pos[3] += 1
         return known
 
-    monkeypatch.setattr(move_rows, "look_up", wrong)
+    monkeypatch.setattr(move_rows, "look_up_keys", wrong)
     lab = lab.reconfigure()
     lab.tell("I4000@99")
     result = lab.try_merge()
@@ -204,7 +205,7 @@ def test_an_index_that_proves_wrong_stops_the_table(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("with_compaction", [False, True])
-def test_a_row_of_others_whose_late_events_lost_before_is_not_turned_back(
+def test_foreign_row_with_stale_events_is_not_overwritten_later(
     tmp_path: Path, with_compaction: bool
 ) -> None:
     lab = Lab.make(tmp_path, options=OFF)
@@ -218,20 +219,22 @@ def test_a_row_of_others_whose_late_events_lost_before_is_not_turned_back(
         assert compacted(lab) is not None
     for path in (tmp_path / "warehouse").rglob("*.segment.puffin"):
         path.unlink()
-    forget_everything()
+    clear_file_caches()
     lab.tell("U5000@7")
     lab.merge()
     assert lab.rows()[5000] == "theirs"
 
 
-def test_between_two_commits_others_have_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "_MOST_FILES", FAN_IN)
+def test_other_jobs_get_their_turn_between_two_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "_MAX_FILES", FAN_IN)
     lab = Lab.make(tmp_path, options=OFF)
     for at in range(3 * FAN_IN):
         lab.tell(f"I{at}@{at + 1}")
         lab.merge()
     rested: list[float] = []
-    monkeypatch.setattr("spark_job.compact_all.sleep", rested.append)
+    monkeypatch.setattr("spark_job.worker.compact_table.sleep", rested.append)
     commits: list[float] = []
     right = RowDelta.commit
 
@@ -242,6 +245,6 @@ def test_between_two_commits_others_have_their_turn(tmp_path: Path, monkeypatch:
         return done
 
     monkeypatch.setattr(RowDelta, "commit", slow)
-    compact_all(lab.pipeline, lab.table, dry_run=False)
+    compact_table(lab.pipeline, lab.table, dry_run=False)
     assert len(commits) == len(rested) >= 3
     assert all(rest >= took for rest, took in zip(rested, commits, strict=True))

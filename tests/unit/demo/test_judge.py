@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from icemirror.cli.demo.events import Events
 from icemirror.cli.demo.oracle.judge import OraclesDisagree
-from icemirror.cli.demo.oracle.mirror_rows import read_by_duckdb, read_by_pyiceberg
+from icemirror.cli.demo.oracle.mirror_readers import read_by_duckdb, read_by_pyiceberg
+from icemirror.cli.demo.traffic import Events
 from tests.oracle import Schedule, World
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.naive_mirror import overwrite_mirror
@@ -105,7 +105,7 @@ def test_of_equal_sequences_the_later_commit_wins(world: World) -> None:
     assert _revisions(world) == [5000]
 
 
-def test_the_past_can_be_asked_down_to_single_files(world: World) -> None:
+def test_history_is_addressable_by_single_files(world: World) -> None:
     first = _tell(world, "I1@1")
     second = _tell(world, "U1@2", "U1@3", "D1@4")
     assert _revisions(world, first) == [1000]
@@ -170,7 +170,7 @@ def test_a_cursor_that_is_one_commit_off_is_caught(catalog: SqlCatalog, world: W
 def test_a_journal_that_lost_an_event_makes_the_files_oracle_the_odd_one(world: World) -> None:
     _tell(world, "I1@1 I2@2")
     world.journal.connection.execute("DELETE FROM events WHERE pos = 1")
-    with pytest.raises(OraclesDisagree, match="the files are not what the journal says"):
+    with pytest.raises(OraclesDisagree, match="the files differ from the journal"):
         world.expected()
 
 

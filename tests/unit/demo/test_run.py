@@ -11,18 +11,18 @@ from typing import Self
 import pytest
 from click.testing import CliRunner
 
-from icemirror.cli.demo import closing, run
-from icemirror.cli.demo.demo import demo
-from icemirror.cli.demo.oracle.verdict import Verdict
-from icemirror.cli.demo.workspace import Marker, Workspace
+from icemirror.cli.commands.demo import demo
+from icemirror.cli.demo import conclusion, run
+from icemirror.cli.demo.oracle.judge import Comparison
+from icemirror.cli.demo.workspace import DemoMarker, Workspace
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Exit, Transient
-from icemirror.settings import load_settings
-from spark_job.iceberg.tables import Catalogs
-from spark_job.merge import merge_table
+from spark_job.engine.engine import InProcessEngine, LazyEngine
+from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.runtime.engine import InProcess, LazyEngine
+from spark_job.worker.merge_table import merge_table
 
-_MARKER = Marker(seed=5, rows=300)
+_MARKER = DemoMarker(seed=5, rows=300)
 
 
 class FakeWatch:
@@ -47,7 +47,7 @@ class FakeWatch:
         pipeline = Pipeline(
             settings=self._settings,
             catalogs=Catalogs(self._settings),
-            engine=LazyEngine(InProcess),
+            engine=LazyEngine(InProcessEngine),
             run_id="fake",
         )
         while not self._stop.wait(0.1):
@@ -73,7 +73,7 @@ class IdleWatch(FakeWatch):
 def test_the_mirrors_follow_and_are_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "Watch", FakeWatch)
+    monkeypatch.setattr(run, "WatchProcess", FakeWatch)
     done = run.run_demo(tmp_path / "demo", keep=False, seconds=3, wanted=_MARKER)
     said = capsys.readouterr().out
     assert done is Exit.DONE, said
@@ -81,11 +81,11 @@ def test_the_mirrors_follow_and_are_right(
     assert "SELECT category" in said
     assert f"demo --keep --dir {tmp_path}/demo" in said
     (read,) = [line.strip() for line in said.splitlines() if "load_catalog" in line]
-    assert "'\"'" not in read, "no quoting that nobody can read"
+    assert "'\"'" not in read, "no unreadable quoting"
     rows = subprocess.run(shlex.split(read), capture_output=True, text=True, check=True).stdout
     assert rows.count("@shop.example") == 3
 
-    monkeypatch.setattr(closing, "has_iceberg_reader", lambda: False)
+    monkeypatch.setattr(conclusion, "has_iceberg_reader", lambda: False)
     again = run.run_demo(tmp_path / "demo", keep=True, seconds=1, wanted=_MARKER)
     said = capsys.readouterr().out
     assert again is Exit.DONE, said
@@ -95,32 +95,30 @@ def test_the_mirrors_follow_and_are_right(
 def test_a_difference_is_exit_code_5(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def differ(*_: object) -> Iterator[closing.Finding]:
-        yield closing.Finding(
-            "products", "read by PyIceberg", Verdict(2, 1, missing=1, examples=("missing (7)",))
+    def differ(*_: object) -> Iterator[conclusion.MirrorFinding]:
+        yield conclusion.MirrorFinding(
+            "products", "read by PyIceberg", Comparison(2, 1, missing=1, examples=("missing (7)",))
         )
 
-    monkeypatch.setattr(run, "Watch", FakeWatch)
-    monkeypatch.setattr(closing, "judge_mirrors", differ)
+    monkeypatch.setattr(run, "WatchProcess", FakeWatch)
+    monkeypatch.setattr(conclusion, "judge_mirrors", differ)
     assert run.run_demo(tmp_path / "demo", keep=False, seconds=1, wanted=_MARKER) is Exit.DIFFERENCE
     assert "mirror ≠ oracle  shop.products, read by PyIceberg: 1 missing" in capsys.readouterr().out
 
 
-def test_a_mirror_that_never_catches_up_is_an_error(
+def test_a_mirror_that_stays_behind_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "Watch", IdleWatch)
+    monkeypatch.setattr(run, "WatchProcess", IdleWatch)
     monkeypatch.setattr(run, "_SPARK_START_SECONDS", 0.0)
-    monkeypatch.setattr(run, "_CATCH_UP_SECONDS", 0.5)
-    with pytest.raises(
-        Transient, match=r"customers, order_items, products: not caught up.*\nnothing was said"
-    ):
+    monkeypatch.setattr(run, "_LAST_MERGE_SECONDS", 0.5)
+    with pytest.raises(Transient, match=r"customers, order_items, products: not merged.*\nnothing was said"):
         run.run_demo(tmp_path / "demo", keep=True, seconds=1, wanted=_MARKER)
-    assert "there is no demo in" in capsys.readouterr().err.replace("\n", " ")
+    assert "no demo to continue" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_a_folder_of_somebody_else_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_foreign_folder_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     result = CliRunner().invoke(demo, ["--dir", str(tmp_path)])
     assert result.exit_code == Exit.USAGE
-    assert "was not made by" in result.output
+    assert "was not created by" in result.output

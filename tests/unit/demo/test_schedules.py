@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from icemirror.cli.demo.events import DELETE, INSERT, Events
+from icemirror.cli.demo.traffic import DELETE, INSERT, Events
 from tests.oracle.key_pools import KEY_KINDS, make_key_pool
 from tests.oracle.schedules import NO_VALUES, Schedule
 

@@ -5,12 +5,12 @@ import io
 import pytest
 from rich.console import Console
 
-from icemirror.cli.demo.ledger import TableProgress
+from icemirror.cli.demo.progress import MirrorProgress
 from icemirror.cli.demo.screen import Rates, Screen, render_table
 
 
-def _progress(merged: int, lag: float = 0.0) -> TableProgress:
-    return TableProgress("products", 120, merged, lag, live_rows=77, merges=3, merged_at=50.0)
+def _progress(merged: int, lag: float = 0.0) -> MirrorProgress:
+    return MirrorProgress("products", 120, merged, lag, live_rows=77, merges=3, merged_at=50.0)
 
 
 def test_the_rate_is_over_the_last_seconds() -> None:
@@ -20,7 +20,7 @@ def test_the_rate_is_over_the_last_seconds() -> None:
     assert rates.update(_progress(50), 16.0) == 0.0
 
 
-def test_a_row_tells_all_there_is_to_know() -> None:
+def test_a_row_shows_every_figure() -> None:
     console = Console(file=io.StringIO(), width=120)
     console.print(render_table([_progress(100, lag=1.25)], [12.6], 52.5, 120))
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -31,24 +31,24 @@ def test_a_row_tells_all_there_is_to_know() -> None:
 def test_without_a_terminal_a_line_comes_now_and_then() -> None:
     console = Console(file=io.StringIO(), width=200, force_terminal=False)
     with Screen(console) as screen:
-        screen.show([_progress(100, lag=2)], "changes keep coming")
-        screen.show([_progress(110)], "changes keep coming")
+        screen.show([_progress(100, lag=2)], "changes continue")
+        screen.show([_progress(110)], "changes continue")
         screen.show([_progress(120)], "no more changes", final=True)
     first, last = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert "changes keep coming: 100/120 events, 0/s; lag products 2.0 s" in first
+    assert "changes continue: 100/120 events, 0/s; lag products 2.0 s" in first
     assert "no more changes: 120/120 events" in last
 
 
 def test_a_terminal_gets_a_live_table() -> None:
     console = Console(file=io.StringIO(), width=120, force_terminal=True)
     with Screen(console) as screen:
-        screen.show([_progress(100)], "changes keep coming", final=True)
+        screen.show([_progress(100)], "changes continue", final=True)
     assert "live rows" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_on_a_narrow_terminal_columns_give_way_and_nothing_is_cut(width: int) -> None:
-    many = TableProgress(
+    many = MirrorProgress(
         "order_items", 1_234_567, 1_200_000, 3.0, live_rows=1_000_123, merges=45, merged_at=50.0
     )
     console = Console(file=io.StringIO(), width=width)

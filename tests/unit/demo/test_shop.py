@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from icemirror.cli.demo.changelog import Changelog
-from icemirror.cli.demo.events import DELETE, Events, Shape, format_sequences
 from icemirror.cli.demo.oracle.journal import Journal
 from icemirror.cli.demo.oracle.judge import Judge
 from icemirror.cli.demo.shop import CUSTOMERS, PRODUCTS, SHOP
-from icemirror.cli.demo.traffic import Traffic
+from icemirror.cli.demo.traffic import DELETE, Events, Shape, Traffic, format_sequences
+from icemirror.cli.demo.writer import ChangelogWriter
 
 
-def _changelog(catalog: SqlCatalog, shape: Shape, journal: Journal) -> Changelog:
+def _changelog(catalog: SqlCatalog, shape: Shape, journal: Journal) -> ChangelogWriter:
     identifier = ("shop", f"{shape.subject.name}_changelog")
-    return Changelog.open(catalog, identifier, shape.subject, shape.schema, journal)
+    return ChangelogWriter.open(catalog, identifier, shape.subject, shape.schema, journal)
 
 
 def test_sequences_are_written_as_postgres_etl_writes_them() -> None:
@@ -29,7 +28,7 @@ def test_sequences_are_written_as_postgres_etl_writes_them() -> None:
 
 
 @pytest.mark.parametrize("shape", SHOP, ids=lambda shape: shape.subject.name)
-def test_a_changelog_looks_like_the_writers(catalog: SqlCatalog, shape: Shape) -> None:
+def test_a_changelog_has_the_writers_layout(catalog: SqlCatalog, shape: Shape) -> None:
     changelog = _changelog(catalog, shape, Journal.open(None))
     for part in Traffic(1, 1_000, 100).initial_copy(2):
         changelog.commit([shape.to_arrow(part)])

@@ -6,10 +6,10 @@ import click
 import pytest
 
 from icemirror.cli.demo.shop import SHOP
-from icemirror.cli.demo.workspace import MARKER_NAME, TABLES, Marker, prepare_workspace
-from icemirror.settings import load_settings
+from icemirror.cli.demo.workspace import MARKER_NAME, TABLES, DemoMarker, prepare_workspace
+from icemirror.config_file.load import load_settings
 
-_MARKER = Marker(seed=3, rows=500)
+_MARKER = DemoMarker(seed=3, rows=500)
 
 
 def test_the_configuration_is_valid_and_names_the_tables_of_the_shop(tmp_path: Path) -> None:
@@ -21,10 +21,10 @@ def test_the_configuration_is_valid_and_names_the_tables_of_the_shop(tmp_path: P
     assert settings.telemetry.prometheus is None
 
 
-def test_an_own_folder_is_made_anew(tmp_path: Path) -> None:
+def test_a_demo_folder_is_recreated(tmp_path: Path) -> None:
     prepare_workspace(tmp_path / "demo", keep=False, wanted=_MARKER)
     (tmp_path / "demo" / "old").touch()
-    workspace = prepare_workspace(tmp_path / "demo", keep=False, wanted=Marker(seed=4, rows=600))
+    workspace = prepare_workspace(tmp_path / "demo", keep=False, wanted=DemoMarker(seed=4, rows=600))
     assert not (tmp_path / "demo" / "old").exists()
     assert workspace.marker.rows == 600
 
@@ -32,26 +32,26 @@ def test_an_own_folder_is_made_anew(tmp_path: Path) -> None:
 def test_a_kept_folder_keeps_how_it_was_made(tmp_path: Path) -> None:
     prepare_workspace(tmp_path / "demo", keep=False, wanted=_MARKER)
     (tmp_path / "demo" / "old").touch()
-    workspace = prepare_workspace(tmp_path / "demo", keep=True, wanted=Marker(seed=4, rows=600))
+    workspace = prepare_workspace(tmp_path / "demo", keep=True, wanted=DemoMarker(seed=4, rows=600))
     assert (tmp_path / "demo" / "old").exists()
     assert workspace.marker == _MARKER
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path, keep: bool) -> None:
+def test_a_foreign_folder_is_not_touched(tmp_path: Path, keep: bool) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(click.UsageError, match="was not made by"):
+    with pytest.raises(click.UsageError, match="was not created by"):
         prepare_workspace(tmp_path, keep=keep, wanted=_MARKER)
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "demo").touch()
-    with pytest.raises(click.UsageError, match="was not made by"):
+    with pytest.raises(click.UsageError, match="was not created by"):
         prepare_workspace(tmp_path / "demo", keep=False, wanted=_MARKER)
 
 
-def test_a_folder_of_another_version_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_another_version_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / MARKER_NAME).write_text('{"version": 99}')
     with pytest.raises(click.UsageError, match="another version"):
         prepare_workspace(tmp_path, keep=False, wanted=_MARKER)
@@ -68,7 +68,7 @@ def test_a_path_that_no_address_can_hold_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{half"])
-def test_a_folder_whose_marker_is_damaged_is_left_alone(tmp_path: Path, content: str) -> None:
+def test_a_folder_with_a_damaged_marker_is_not_touched(tmp_path: Path, content: str) -> None:
     (tmp_path / MARKER_NAME).write_text(content)
     with pytest.raises(click.UsageError, match="delete it, or choose another --dir"):
         prepare_workspace(tmp_path, keep=False, wanted=_MARKER)

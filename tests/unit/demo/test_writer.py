@@ -6,13 +6,19 @@ from pathlib import Path
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from icemirror.cli.demo.oracle.journal import Journal
-from icemirror.cli.demo.oracle.replay import replay_journal
+from icemirror.cli.demo.oracle.journal import Journal, replay_journal
 from icemirror.cli.demo.shop import SHOP
-from icemirror.cli.demo.workspace import Marker
-from icemirror.cli.demo.writer import COPY_COMMITS, Lane, copy_tables, flush_times, open_lanes, stream_changes
+from icemirror.cli.demo.workspace import DemoMarker
+from icemirror.cli.demo.writer import (
+    COPY_COMMITS,
+    TableWriter,
+    copy_tables,
+    flush_times,
+    open_writers,
+    stream_changes,
+)
 
-_MARKER = Marker(seed=2, rows=400)
+_MARKER = DemoMarker(seed=2, rows=400)
 
 
 def _expected(journal: Journal) -> list[dict[bytes, bytes]]:
@@ -27,7 +33,7 @@ def _catalog(path: Path) -> SqlCatalog:
     return SqlCatalog("icemirror", uri=f"sqlite:///{path}/catalog.db", warehouse=f"file://{path}/warehouse")
 
 
-def _flush(lanes: list[Lane], times: int) -> None:
+def _flush(lanes: list[TableWriter], times: int) -> None:
     for _ in range(times):
         for lane in lanes:
             lane.commit(lane.traffic.next_flush())
@@ -35,17 +41,17 @@ def _flush(lanes: list[Lane], times: int) -> None:
 
 def test_an_interrupted_story_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     whole, whole_journal = _catalog(tmp_path / "whole"), Journal.open(None)
-    lanes = open_lanes(whole, whole_journal, _MARKER)
+    lanes = open_writers(whole, whole_journal, _MARKER)
     copy_tables(lanes, lambda _lane, _events: None)
     _flush(lanes, 5)
 
     parts, parts_journal = _catalog(tmp_path / "parts"), Journal.open(None)
-    first = open_lanes(parts, parts_journal, _MARKER)
+    first = open_writers(parts, parts_journal, _MARKER)
     first[0].commit(first[0].traffic.initial_copy(COPY_COMMITS)[0])  # and then it is interrupted
-    second = open_lanes(parts, parts_journal, _MARKER)
+    second = open_writers(parts, parts_journal, _MARKER)
     copy_tables(second, lambda _lane, _events: None)
     _flush(second, 3)
-    third = open_lanes(parts, parts_journal, _MARKER)
+    third = open_writers(parts, parts_journal, _MARKER)
     copy_tables(third, lambda _lane, _events: None)
     _flush(third, 2)
 
@@ -57,14 +63,14 @@ def test_an_interrupted_story_goes_on_as_if_it_had_not_been(tmp_path: Path) -> N
 
 
 def test_the_tables_are_flushed_in_turn(tmp_path: Path) -> None:
-    lanes = open_lanes(_catalog(tmp_path / "x"), Journal.open(None), _MARKER)
+    lanes = open_writers(_catalog(tmp_path / "x"), Journal.open(None), _MARKER)
     planned = list(islice(flush_times(lanes), 46))
     assert [lane.name for _, lane in planned[:4]] == ["customers", "order_items", "products", "customers"]
     assert [round(due) for due, _ in (planned[0], planned[3], planned[45])] == [0, 2, 30]
 
 
-def test_a_stream_stops_when_it_is_told(tmp_path: Path) -> None:
-    lanes = open_lanes(_catalog(tmp_path / "x"), Journal.open(None), _MARKER)
+def test_a_stream_stops_on_request(tmp_path: Path) -> None:
+    lanes = open_writers(_catalog(tmp_path / "x"), Journal.open(None), _MARKER)
     stop = threading.Event()
     stop.set()
     stream_changes(lanes, stop)

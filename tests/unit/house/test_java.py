@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Exit, Invalid, exit_code
-from spark_job.runtime import java as subject
-from spark_job.runtime import session
-from spark_job.runtime.java import (
+from spark_job.engine import java as subject
+from spark_job.engine import session
+from spark_job.engine.java import (
     Java,
     choose_java,
+    describe_remedy,
     find_java,
     installed_javas,
     parse_major,
     probe,
-    remedy,
     set_java_home,
 )
 
 
 def plant_java(home: Path, version: str, *, release: bool = True, executable: bool = True) -> Path:
-    """A directory that looks like an installed Java of this version."""
+    """Create a directory with the layout of an installed Java of this version."""
     binary = home / "bin" / "java"
     binary.parent.mkdir(parents=True)
     binary.write_text(
@@ -31,7 +31,7 @@ def plant_java(home: Path, version: str, *, release: bool = True, executable: bo
     )
     binary.chmod(0o755 if executable else 0o644)
     if release:
-        (home / "release").write_text(f'IMPLEMENTOR="Somebody"\nJAVA_VERSION="{version}"\n')
+        (home / "release").write_text(f'IMPLEMENTOR="Vendor"\nJAVA_VERSION="{version}"\n')
     return home
 
 
@@ -96,7 +96,7 @@ def test_path_through_symbolic_links_leads_to_the_real_home(tmp_path: Path) -> N
     assert find_java({"PATH": str(tmp_path / "bin")}, []) == home
 
 
-def test_a_java_without_release_file_is_asked_and_a_shim_leads_to_its_home(tmp_path: Path) -> None:
+def test_a_java_without_release_file_is_run_and_a_shim_resolves_to_its_home(tmp_path: Path) -> None:
     home = plant_java(tmp_path / "real", "17.0.9", release=False)
     shim = tmp_path / "shims" / "bin" / "java"
     shim.parent.mkdir(parents=True)
@@ -105,9 +105,7 @@ def test_a_java_without_release_file_is_asked_and_a_shim_leads_to_its_home(tmp_p
     assert probe(tmp_path / "shims") == Java(home, 17)
 
 
-def test_a_java_that_hangs_fails_or_cannot_run_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_java_that_hangs_or_fails_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "PROBE_TIMEOUT_SECONDS", 0.2)
     for name, script in (
         ("hangs", "exec sleep 60"),
@@ -129,7 +127,7 @@ def test_the_same_java_under_two_names_counts_once(tmp_path: Path) -> None:
     assert len(list(installed_javas({"JAVA_HOME": str(home)}, [f"{tmp_path}/*"]))) == 1
 
 
-def test_message_names_what_is_there_when_only_unfit_ones_are(tmp_path: Path) -> None:
+def test_the_message_lists_unsupported_javas(tmp_path: Path) -> None:
     newer = plant_java(tmp_path / "jvm" / "temurin-25", "25.0.3")
     older = plant_java(tmp_path / "jvm" / "java-8", "1.8.0_392")
     with pytest.raises(Invalid) as caught:
@@ -138,7 +136,7 @@ def test_message_names_what_is_there_when_only_unfit_ones_are(tmp_path: Path) ->
     assert f"Java 25 in {newer}" in message
     assert f"Java 8 in {older}" in message
     assert "\n" not in message
-    assert exit_code(caught.value) == Exit.NEEDS_PERSON
+    assert exit_code(caught.value) == Exit.BLOCKED
 
 
 @pytest.mark.parametrize(
@@ -151,7 +149,7 @@ def test_message_names_what_is_there_when_only_unfit_ones_are(tmp_path: Path) ->
     ],
 )
 def test_remedy_fits_the_system(platform: str, tools: list[str], expected: str) -> None:
-    assert expected in remedy([], platform, tools)
+    assert expected in describe_remedy([], platform, tools)
 
 
 def test_set_java_home_changes_only_the_environment_it_is_given(tmp_path: Path) -> None:
@@ -167,7 +165,7 @@ def test_the_java_found_on_this_machine_really_is_one_that_spark_runs_on(
     import os
 
     home = find_java(os.environ)
-    asked = subject._ask(home / "bin" / "java")
+    asked = subject._run_java(home / "bin" / "java")
     assert asked is not None
     assert asked.major in subject.SUPPORTED_MAJORS
     assert sys.platform in ("linux", "darwin")

@@ -1,4 +1,4 @@
-"""The light part loads nothing heavy, and needs no more than the base dependencies."""
+"""The light packages load nothing heavy, and need only the base dependencies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import icemirror
 import trigger
 
 HEAVY = ("pyspark", "pyarrow", "pyiceberg", "pandas", "numpy", "duckdb")
-# Loaded only where they are wanted: on the Lambda path they cost more than all the rest.
+# Loaded only where they are used: on the Lambda path they cost more than everything else.
 LAZY = ("opentelemetry", "sentry_sdk", "prometheus_client")
-# What the modules that talk to a cloud, a cluster or a queue may import at their top.
+# What modules that use a cloud, a cluster or a queue may import at their top.
 OF_ADAPTERS = ("boto3", "botocore", "aiokafka", "lightkube", "httpx", "httpx2")
 
 IMPORT_ALL = """
@@ -50,7 +50,7 @@ print(json.dumps(problems))
 
 
 def light_modules() -> list[str]:
-    """All modules of trigger, and of icemirror below the command line."""
+    """Return all modules of trigger, and of icemirror except the command line."""
     found = {
         module.name
         for package in (icemirror, trigger)
@@ -61,7 +61,7 @@ def light_modules() -> list[str]:
 
 
 def import_all(names: list[str], allowed: list[str] | None, heavy: tuple[str, ...]) -> dict[str, str]:
-    """Import these in a fresh process; which of them failed or loaded something heavy."""
+    """Import modules in a fresh process; return those that failed or loaded something heavy."""
     argument = json.dumps([names, allowed, heavy, OF_ADAPTERS])
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL, argument], capture_output=True, text=True, check=False
@@ -73,7 +73,7 @@ def import_all(names: list[str], allowed: list[str] | None, heavy: tuple[str, ..
 
 
 def closure(*wanted_first: str) -> set[str]:
-    """Distributions without extras, and all that they depend on."""
+    """Return distributions without extras, and all their dependencies."""
     from importlib.metadata import requires
 
     from packaging.requirements import Requirement
@@ -92,7 +92,7 @@ def closure(*wanted_first: str) -> set[str]:
 
 
 def base_modules() -> list[str]:
-    """Top-level modules of the base dependencies and of what these depend on."""
+    """Return the top-level modules of the base dependencies and their dependencies."""
     from importlib.metadata import packages_distributions
 
     seen = closure("icemirror")
@@ -114,7 +114,7 @@ def test_the_light_part_needs_only_the_base_dependencies() -> None:
 
 
 def test_a_store_brings_its_client_along_only_where_it_is_configured() -> None:
-    assert import_all(["icemirror.state.configured", "icemirror.cli.main"], None, OF_ADAPTERS) == {}
+    assert import_all(["icemirror.stores.from_settings", "icemirror.cli.main"], None, OF_ADAPTERS) == {}
 
 
 def test_the_checks_can_fail() -> None:
@@ -130,13 +130,13 @@ def test_the_base_is_what_the_project_says() -> None:
 
 ALONE = "import boto3; from pydantic import BaseModel, Field, TypeAdapter"
 HANDLER = "import boto3; import trigger.handler"
-# Our share of a cold start. The import of boto3 and pydantic is what no function of this kind gets around.
+# Our share of a cold start: every function of this kind imports boto3 and pydantic.
 MOST_TIMES = 1.5
 MOST_BYTES = 60 << 20
 
 
 def seconds(code: str, cache: Path) -> float:
-    """Seconds of the processor that an import takes in a fresh process; modules are compiled, as installers do it."""
+    """Return the CPU seconds of an import in a fresh process, with compiled modules."""
     timed = f"import time; began = time.process_time(); {code}; print(time.process_time() - began)"
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environ["PYTHONPYCACHEPREFIX"] = str(cache)
@@ -149,12 +149,12 @@ def seconds(code: str, cache: Path) -> float:
 def test_the_import_of_the_lambda_function_is_quick(tmp_path: Path) -> None:
     pytest.importorskip("boto3")
     seconds(HANDLER, tmp_path)  # compiles
-    # On a busy machine every run is longer than it need be, the more so the more it loads: the quickest ones count.
+    # On a busy machine every run takes longer, the more so the more it loads: only the fastest count.
     alone, handler = [seconds(ALONE, tmp_path)], [seconds(HANDLER, tmp_path)]
     while len(alone) < 6 or (len(alone) < 30 and min(handler) > MOST_TIMES * min(alone)):
         alone.append(seconds(ALONE, tmp_path))
         handler.append(seconds(HANDLER, tmp_path))
-    assert min(handler) <= MOST_TIMES * min(alone), f"{sorted(handler)} beside {sorted(alone)}"
+    assert min(handler) <= MOST_TIMES * min(alone), f"{sorted(handler)} against {sorted(alone)}"
 
 
 def test_the_lambda_function_is_small_with_all_that_it_needs() -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from tests.unit.house.tracked import ROOT
 
-PROMISED = ("setup", "demo", "test", "bench", "soak", "package", "images", "lint", "help")
+PROMISED = ("setup", "demo", "check", "test", "bench", "soak", "package", "images", "lint", "help")
 SCRIPTS = ("scripts/setup.sh", "scripts/lock.sh", "scripts/quietly.sh", "scripts/images.sh", ".ci/run")
 MAKE = shutil.which("make") or "make"
 
@@ -86,13 +86,13 @@ def test_images_says_in_one_line_what_is_missing(tmp_path: Path) -> None:
     wanted = "buildah qemu-user-static"
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"images: not here: {wanted} (Debian: sudo apt-get install --no-install-recommends {wanted})\n"
+        f"images: not installed: {wanted} (Debian: sudo apt-get install --no-install-recommends {wanted})\n"
     )
     for tool in ("buildah", "qemu-aarch64-static"):
         shutil.copy(tmp_path / "id", tmp_path / tool)
     done = subprocess.run(script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "images: only root can build them, with chroot: run `sudo make images`\n"
+    assert done.stderr == "images: building requires root: run `sudo make images`\n"
 
 
 def test_the_licence_is_the_whole_apache_licence() -> None:

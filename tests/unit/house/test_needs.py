@@ -1,4 +1,4 @@
-"""What a test needs, where downloads are kept, and the order of the folders."""
+"""Requirements of tests, the cache of downloads, and the order of test folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import FOLDERS, TESTS, folder_rank
 from tests.need import need
 
 
-def test_a_thing_that_is_there_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_available_thing_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     assert need("/usr/bin/chromium", "no Chromium") == "/usr/bin/chromium"
     assert need(0, "zero is something") == 0
@@ -25,7 +25,7 @@ def test_a_missing_thing_skips_on_a_users_machine_and_fails_in_ci(
 ) -> None:
     for ci, expected in (("", pytest.skip.Exception), ("true", pytest.fail.Exception)):
         monkeypatch.setenv("CI", ci)
-        # Both are expected, lest a wrong skip skip this test.
+        # Both are caught, because a wrong skip would skip this test.
         with pytest.raises((pytest.skip.Exception, pytest.fail.Exception), match="no Chromium") as caught:
             need(missing, "no Chromium")
         assert type(caught.value) is expected

@@ -18,11 +18,11 @@ from tests.unit.house.tracked import ROOT
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A project with nothing in it but what set-up looks at, and a PATH with next to nothing on it."""
+    """A project with only the files that set-up reads, and an almost empty PATH."""
     folder = tmp_path / "a clone"
     (folder / "requirements").mkdir(parents=True)
     shutil.copytree(ROOT / "scripts", folder / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "requirements/build.txt", "requirements/dev.txt"):
+    for name in ("pyproject.toml", "requirements/build.txt", "requirements/demo.txt", "requirements/dev.txt"):
         shutil.copy(ROOT / name, folder / name)
     (folder / "bin").mkdir()
     for program in ("sh", "dirname", "sleep"):
@@ -49,12 +49,12 @@ def run_setup(clone: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environ, cwd="/", capture_output=True, text=True, check=False)
 
 
-def test_the_newest_known_python_that_fits_is_taken(clone: Path) -> None:
+def test_the_newest_supported_python_is_chosen(clone: Path) -> None:
     put_python(clone / "bin" / "python3", fits=True)
     put_python(clone / "bin" / "python3.12", fits=True)
     put_python(clone / "bin" / "python3.13", fits=False)
     done = run_setup(clone)
-    assert done.stdout == "python3.12 runs -I scripts/setup.py\n"
+    assert done.stdout == "python3.12 runs -I scripts/setup.py dev\n"
     assert done.returncode == 0
 
 
@@ -69,7 +69,7 @@ def test_python_of_the_environment_is_honoured_and_not_replaced_by_another(clone
     assert done.stderr.count("\n") == 1
 
 
-def test_without_a_fitting_python_one_line_says_what_to_install(clone: Path) -> None:
+def test_without_a_supported_python_one_line_says_what_to_install(clone: Path) -> None:
     put_python(clone / "bin" / "python3", fits=False)
     done = run_setup(clone)
     assert done.returncode == 2
@@ -78,7 +78,7 @@ def test_without_a_fitting_python_one_line_says_what_to_install(clone: Path) -> 
     assert "brew install python@3.12" in done.stderr
 
 
-def test_what_is_ready_is_left_alone(clone: Path) -> None:
+def test_a_ready_environment_is_not_touched(clone: Path) -> None:
     put_python(clone / "bin" / "python3", fits=True)
     put(clone / ".venv" / "bin" / "python", "exit 0")
     done = run_setup(clone)
@@ -99,15 +99,88 @@ def setup(clone: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def stamp(setup: ModuleType, clone: Path) -> None:
+def stamp(setup: ModuleType, clone: Path, kind: str = "dev") -> None:
     put(clone / ".venv" / "bin" / "icemirror", "true")
     put(clone / "java" / "bin" / "java", "true")
-    setup.write_stamp({"packages": setup.fingerprint(), "java": str(clone / "java")})
+    setup.write_stamp({"packages": f"{kind} {setup.fingerprint(kind)}", "java": str(clone / "java")})
 
 
-def is_ready(setup: ModuleType) -> bool:
+def is_ready(setup: ModuleType, kind: str = "dev") -> bool:
     found = setup.read_stamp()
-    return bool(setup.packages_ready(found) and setup.java_ready(found))
+    return bool(setup.packages_ready(found, kind) and setup.java_ready(found))
+
+
+def test_an_environment_for_tests_runs_the_demo_but_not_the_other_way_round(
+    setup: ModuleType, clone: Path
+) -> None:
+    stamp(setup, clone, "dev")
+    assert (is_ready(setup, "dev"), is_ready(setup, "demo")) == (True, True)
+    stamp(setup, clone, "demo")
+    assert (is_ready(setup, "dev"), is_ready(setup, "demo")) == (False, True)
+
+
+def test_an_unknown_kind_of_environment_is_refused_in_one_line(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["setup.py", "prod"])
+    assert setup.main() == 2
+    assert capsys.readouterr().err == "setup: unknown kind of environment prod: use one of demo, dev\n"
+
+
+def test_uv_installs_the_locks_and_pip_takes_over_where_it_fails(
+    setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+
+    def run_long(command: list[str], otherwise: str) -> None:
+        ran.append(" ".join(command))
+        if command[0] == "/bin/uv" and fails:
+            raise setup.Stop(otherwise)
+
+    monkeypatch.setattr(setup, "run_long", run_long)
+    fails = False
+    setup.install_lock("/bin/uv", ["pip"], "requirements/demo.txt", "--no-build-isolation")
+    assert len(ran) == 1
+    assert "--require-hashes" in ran[0]
+    fails = True
+    setup.install_lock("/bin/uv", ["pip"], "requirements/demo.txt", "--no-build-isolation")
+    assert [command.split()[0] for command in ran] == ["/bin/uv", "/bin/uv", "pip"]
+    assert "--require-hashes" in ran[2]
+    assert "uv failed, installing with pip" in capsys.readouterr().err
+
+
+def test_uv_is_passed_over_where_only_pip_knows_the_index(
+    setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(clone / "bin" / "uv", "true")
+    put(clone / ".venv" / "bin" / "python", 'echo "$LISTED"')
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    monkeypatch.delenv("UV_INDEX_URL", raising=False)
+    monkeypatch.setenv("LISTED", "global.timeout='5'")
+    assert setup.find_uv() == str(clone / "bin" / "uv")
+    monkeypatch.setenv("LISTED", "global.index-url='https://packages.invalid/simple'")
+    assert setup.find_uv() is None
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://packages.invalid/simple")
+    assert setup.find_uv() == str(clone / "bin" / "uv")
+
+
+@pytest.mark.parametrize(
+    ("output", "step"),
+    [
+        ("Downloading mmh3-5.3.1-cp311-cp311-manylinux_2_28_x86_64.whl (103 kB)\n", "downloading mmh3 5.3.1"),
+        ("Collecting pyarrow==26.0.1 (from -r requirements/dev.txt)\n", "collecting pyarrow"),
+        ("  Building wheel for pyspark (pyproject.toml): started\n", "building pyspark"),
+        ("Installing collected packages: thrift, sortedcontainers, pyroaring\n", "installing packages"),
+        ("Looking in links\n", "still running"),
+        ("", "still running"),
+    ],
+    ids=["download", "collect", "build", "install", "other", "nothing"],
+)
+def test_progress_is_told_in_whole_phrases(setup: ModuleType, tmp_path: Path, output: str, step: str) -> None:
+    path = tmp_path / "output"
+    path.write_text("x" * 30_000 + "\n" + output, encoding="utf-8")
+    with path.open() as stream:
+        assert setup.last_step(stream.fileno()) == step
 
 
 def test_ready_until_lock_project_folder_command_or_java_change(setup: ModuleType, clone: Path) -> None:
@@ -137,23 +210,23 @@ def test_a_style_setting_does_not_ask_for_a_new_set_up_but_a_dependency_does(
     setup: ModuleType, clone: Path
 ) -> None:
     project = clone / "pyproject.toml"
-    before = setup.fingerprint()
+    before = setup.fingerprint("dev")
     text = project.read_text(encoding="utf-8")
     project.write_text(text.replace("line-length = 110", "line-length = 99"), encoding="utf-8")
-    assert setup.fingerprint() == before
+    assert setup.fingerprint("dev") == before
     project.write_text(text.replace('"click>=8.1"', '"click>=8.2"'), encoding="utf-8")
-    assert setup.fingerprint() != before
+    assert setup.fingerprint("dev") != before
 
 
 def test_a_moved_clone_is_noticed(setup: ModuleType, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stamp(setup, clone)
     monkeypatch.setattr(setup, "ROOT", clone)
-    here = setup.fingerprint()
+    here = setup.fingerprint("dev")
     moved = clone.rename(clone.parent / "moved")
     monkeypatch.setattr(setup, "ROOT", moved)
     monkeypatch.setattr(setup, "VENV", moved / ".venv")
     monkeypatch.setattr(setup, "PYTHON", str(moved / ".venv" / "bin" / "python"))
-    assert setup.fingerprint() != here
+    assert setup.fingerprint("dev") != here
     put(moved / ".venv" / "bin" / "python", "exit 0")
     (moved / ".venv" / "bin" / "pip").write_text(f"#!{clone}/.venv/bin/python\n", encoding="utf-8")
     assert not setup.venv_is_sound()
@@ -179,11 +252,12 @@ def test_an_installation_that_was_cut_off_starts_from_an_empty_environment(
     monkeypatch.setattr(setup, "make_venv", make_venv)
     monkeypatch.setattr(setup, "run_long", run_long)
     monkeypatch.setattr(setup, "succeeds", lambda *command: True)
+    monkeypatch.setattr(setup, "find_uv", lambda: None)
     with pytest.raises(KeyboardInterrupt):
-        setup.install_packages()
-    setup.install_packages()
+        setup.install_packages("dev")
+    setup.install_packages("dev")
     assert len(made) == 2
-    setup.install_packages()  # a changed lock: what is whole is kept
+    setup.install_packages("dev")  # a changed lock: what is whole is kept
     assert len(made) == 2
 
 
@@ -201,7 +275,7 @@ def test_without_venv_virtualenv_makes_the_environment(
 ) -> None:
     program = Path(sys.prefix) / "bin" / "virtualenv"
     real = Path(sys.prefix) / "bin" / "python"
-    # The real virtualenv, told to start from the real Python whatever Python is asked for.
+    # The real virtualenv, which starts from the real Python for any requested one.
     put(clone / "bin" / "virtualenv", f'shift 2\nexec "{real}" "{program}" --quiet --no-periodic-update "$@"')
     setup.make_venv()
     assert setup.venv_is_sound()
@@ -252,7 +326,7 @@ def test_no_java_stops_set_up_with_the_line_that_the_job_would_say(
         setup, "find_java", lambda: ("", "Spark needs Java 17 or 21, found no Java: install …")
     )
     with pytest.raises(setup.Stop, match="Spark needs Java 17 or 21"):
-        setup.see_to_java()
+        setup.ensure_java()
 
 
 def test_settings_that_lead_pip_elsewhere_are_kept_from_it(
@@ -267,7 +341,7 @@ def test_settings_that_lead_pip_elsewhere_are_kept_from_it(
     assert environ["PYTHONNOUSERSITE"] == "1"
 
 
-def test_a_failing_step_shows_what_it_said_and_one_line_to_go_on(
+def test_a_failing_step_shows_its_output_and_the_next_step(
     setup: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(setup.Stop, match="run this again"):
@@ -280,7 +354,7 @@ def test_a_long_step_gives_signs_of_life(
 ) -> None:
     monkeypatch.setattr(setup, "HEARTBEAT_SECONDS", 0.2)
     setup.run_long(["sh", "-c", "echo Downloading something; sleep 1"], "")
-    assert "Downloading something" in capsys.readouterr().err
+    assert "downloading something" in capsys.readouterr().err
 
 
 def test_the_second_of_two_set_ups_waits_for_the_first(clone: Path) -> None:
@@ -298,7 +372,7 @@ with s.alone_in_this_folder():
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = "".join(process.communicate(timeout=30)[1] for process in both)
     assert order.read_text().split() == ["in", "out", "in", "out"]
-    assert "another set-up is at work" in said
+    assert "another set-up is running" in said
 
 
 def test_a_killed_set_up_leaves_no_lock_behind(clone: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.house.tracked import ROOT, texts, tracked_files
 
-# Split, so that this file does not hold what it looks for.
+# Split, so that this file does not match.
 REGISTRY_HOSTS = tuple(
     "".join(parts)
     for parts in (
@@ -26,7 +26,7 @@ REGISTRY_HOSTS = tuple(
         ("jfrog", ".io"),
     )
 )
-# A person's or a machine's own folder. Homes of EMR's and Homebrew's users, and `me`, are nobody's machine.
+# A folder of a user or a machine. The homes of EMR's and Homebrew's users, and `me`, are allowed.
 MACHINE_PATH = re.compile(
     r"(?<![\w.$}-])/(?:root|work|Users/\w+|home/(?!(?:hadoop|linuxbrew|me)\b)\w+)/[\w.-]"
 )
@@ -63,7 +63,7 @@ def test_machine_paths_would_be_seen(before: str, folder: str) -> None:
 @pytest.mark.parametrize(
     "text", ["/home/hadoop/environment", "spark/work/dir", "https://x.dev/root/a", "$HOME/root/x"]
 )
-def test_other_paths_are_left_alone(text: str) -> None:
+def test_other_paths_are_not_reported(text: str) -> None:
     assert not MACHINE_PATH.search(text)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pyiceberg.table import Table
 
-from icemirror.cursor import Source
-from spark_job.changelog.lineage import added_files, history_since
+from icemirror.tables.cursor import CursorSource
+from spark_job.changelog.history import added_files, history_since
 
 
-def added(table: Table, source: Source | None = None) -> dict[int, list[str]]:
+def added(table: Table, source: CursorSource | None = None) -> dict[int, list[str]]:
     """Snapshot → paths of the files that it added."""
     history = history_since(table.refresh(), "raw.orders", source)
     files = added_files(table.io, "raw.orders", history)

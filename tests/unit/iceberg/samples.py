@@ -1,4 +1,4 @@
-"""Tables with a few rows, snapshots made by hand, and a catalog that answers as it is told."""
+"""Tables with a few rows, hand-made snapshots, and a catalog whose failures a test chooses."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 from pyiceberg.typedef import Identifier
 from pyiceberg.types import LongType, NestedField, StringType
 
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.seams import NewList, NewManifest, write_added, write_list
-from spark_job.iceberg.view import live_files
+from spark_job.commit.row_delta import RowDelta
+from spark_job.iceberg.live_files import live_files
+from spark_job.pyiceberg_private.manifest_files import (
+    NewManifest,
+    NewManifestList,
+    write_added_manifest,
+    write_manifest_list,
+)
 from spark_job.write.data_files import write_rows
 from spark_job.write.deletes import write_deletes
 
@@ -31,7 +36,7 @@ SCHEMA = Schema(
 
 
 class UnsteadyCatalog(SqlCatalog):
-    """A catalog that fails where a test says so."""
+    """A catalog that fails as a test configures it."""
 
     before_commit: Callable[[], object] | None = None
     refusal: Exception | None = None  # raised instead of committing
@@ -44,7 +49,7 @@ class UnsteadyCatalog(SqlCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commits, unless something was planted."""
+        """Commit, unless a failure is configured."""
         self.commits += 1
         if act := self.before_commit:
             self.before_commit = None
@@ -60,7 +65,7 @@ class UnsteadyCatalog(SqlCatalog):
         return response
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """The table, unless the catalog went blind."""
+        """Load the table, unless loading is configured to fail."""
         if self._blind and self.blindness:
             raise self.blindness
         if self._blind and self.stale:
@@ -68,7 +73,7 @@ class UnsteadyCatalog(SqlCatalog):
         return super().load_table(identifier)
 
     def recover(self) -> None:
-        """Behaves from now on."""
+        """Remove all configured failures."""
         self.before_commit = self.refusal = self.answer = self.blindness = self.stale = None
         self.commits = 0
 
@@ -106,7 +111,7 @@ def make_delta(
 
 
 def commit_ids(table: Table, *ids: int) -> str:
-    """Commits a file with rows of these ids; its path."""
+    """Commit a file with rows of these ids. Return its path."""
     table.refresh()
     (file,) = data_files(table, *ids)
     make_delta(table, [file]).commit()
@@ -130,20 +135,22 @@ def manifest_of(
     output = table.io.new_output(f"{table.location()}/metadata/{uuid4()}.avro")
     metadata = table.metadata
     new = NewManifest(content, metadata.spec(), metadata.schema(), output, snapshot_id, "deflate")
-    return write_added(new, list(files))
+    return write_added_manifest(new, list(files))
 
 
 def commit_snapshot(
     table: Table, operation: str, manifests: Sequence[ManifestFile], snapshot_id: int
 ) -> Snapshot:
-    """A snapshot of any kind with exactly these manifests, as some other engine might make it."""
+    """A snapshot with this operation and exactly these manifests, as another engine might commit it."""
     table.refresh()
     head = table.current_snapshot()
     parent = head.snapshot_id if head else None
     sequence_number = table.metadata.next_sequence_number()
     path = f"{table.location()}/metadata/snap-{snapshot_id}.avro"
     output = table.io.new_output(path)
-    write_list(NewList(output, snapshot_id, parent, sequence_number, "deflate"), list(manifests))
+    write_manifest_list(
+        NewManifestList(output, snapshot_id, parent, sequence_number, "deflate"), list(manifests)
+    )
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": snapshot_id,
@@ -162,7 +169,7 @@ def commit_snapshot(
 
 
 def expire_like_java(table: Table, *snapshot_ids: int) -> None:
-    """Forgets snapshots as Iceberg Java does: the next one still names its lost parent (PyIceberg cuts the tie)."""
+    """Expire snapshots like Iceberg Java: the next one keeps its parent id (PyIceberg removes it)."""
     path = Path(table.refresh().metadata_location.removeprefix("file://"))
     metadata = json.loads(path.read_text())
     for key in ("snapshots", "snapshot-log"):

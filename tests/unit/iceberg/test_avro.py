@@ -1,4 +1,4 @@
-"""Manifests and manifest lists are read and written as PyIceberg does it, and damage is named."""
+"""Manifests and manifest lists are read and written like PyIceberg's; damage is a specific error."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Corrupt
-from spark_job.iceberg.avro import _Encoder
-from spark_job.iceberg.seams import (
-    NewList,
+from spark_job.pyiceberg_private.avro import _Encoder
+from spark_job.pyiceberg_private.manifest_files import (
     NewManifest,
-    read_entries,
-    write_added,
-    write_list,
-    write_merged,
+    NewManifestList,
+    read_manifest_entries,
+    write_added_manifest,
+    write_manifest_list,
+    write_merged_manifest,
 )
 from tests.manifests import list_manifests
 
@@ -126,13 +126,13 @@ def fields_of(file: DataFile) -> list[Any]:
 @pytest.mark.parametrize("codec", CODECS)
 def test_pyiceberg_reads_the_manifests_that_are_written(tmp_path: Path, codec: str) -> None:
     files = [data_file(number, record) for number, record in enumerate(partitions())]
-    manifest = write_added(new_manifest(tmp_path, codec), files)
+    manifest = write_added_manifest(new_manifest(tmp_path, codec), files)
     theirs = manifest.fetch_manifest_entry(IO)
     double = [str(kind) for kind, _ in PARTITIONS].index("double")
-    assert theirs[0].data_file.partition[double] != PARTITIONS[double][1], "mended by PyIceberg"
+    assert theirs[0].data_file.partition[double] != PARTITIONS[double][1], "repaired by PyIceberg"
     theirs[0].data_file.partition[double] = PARTITIONS[double][1]
     assert [fields_of(entry.data_file) for entry in theirs] == [fields_of(file) for file in files]
-    ours = read_entries(IO, manifest)
+    ours = read_manifest_entries(IO, manifest)
     assert [fields_of(entry.data_file)[:16] for entry in ours] == [fields_of(file) for file in files]
     assert [entry._data[:4] for entry in ours] == [entry._data[:4] for entry in theirs]
     assert all(entry.status is ManifestEntryStatus.ADDED for entry in ours)
@@ -141,13 +141,13 @@ def test_pyiceberg_reads_the_manifests_that_are_written(tmp_path: Path, codec: s
 @pytest.mark.parametrize("version", [2, 3])
 def test_every_field_comes_back_from_a_manifest(tmp_path: Path, version: int) -> None:
     files = [data_file(number, record, version) for number, record in enumerate(partitions())]
-    manifest = write_added(new_manifest(tmp_path, "deflate", version), files)
-    back = [fields_of(entry.data_file) for entry in read_entries(IO, manifest)]
+    manifest = write_added_manifest(new_manifest(tmp_path, "deflate", version), files)
+    back = [fields_of(entry.data_file) for entry in read_manifest_entries(IO, manifest)]
     assert back == [[*fields_of(file), *[None] * (20 - len(file))] for file in files]
 
 
 def test_a_manifest_says_how_long_it_is(tmp_path: Path) -> None:
-    manifest = write_added(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
+    manifest = write_added_manifest(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
     assert manifest.manifest_length == (tmp_path / "m.avro").stat().st_size
 
 
@@ -162,7 +162,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def test_what_pyiceberg_wrote_is_read_as_it_reads_it(table: Table) -> None:
-    """A block for each entry, where there is one for all here."""
+    """PyIceberg writes a block for each entry, the job one for all."""
     head = table.current_snapshot()
     assert head is not None
     theirs = list(read_manifest_list(table.io.new_input(head.manifest_list)))
@@ -170,31 +170,33 @@ def test_what_pyiceberg_wrote_is_read_as_it_reads_it(table: Table) -> None:
     assert [manifest._data[:15] for manifest in ours] == [manifest._data for manifest in theirs]
     for manifest in ours:
         entries = manifest.fetch_manifest_entry(table.io)
-        assert [fields_of(entry.data_file)[:16] for entry in read_entries(table.io, manifest)] == [
+        assert [fields_of(entry.data_file)[:16] for entry in read_manifest_entries(table.io, manifest)] == [
             fields_of(entry.data_file) for entry in entries
         ]
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_manifests_stay_what_they_are_when_they_are_listed_anew(
-    tmp_path: Path, table: Table, version: int
-) -> None:
-    """They may be remembered by others, for whom the numbers of a commit that fails never were."""
+def test_listing_manifests_again_does_not_change_them(tmp_path: Path, table: Table, version: int) -> None:
+    """Other readers share the cached objects; ids of a failed commit must not appear in them."""
     head = table.current_snapshot()
     assert head is not None
     manifests = list_manifests(table.io, head.manifest_list)
-    added = write_added(new_manifest(tmp_path, "null", spec=PartitionSpec()), [data_file(1, Record())])
+    added = write_added_manifest(
+        new_manifest(tmp_path, "null", spec=PartitionSpec()), [data_file(1, Record())]
+    )
     before = [list(manifest._data) for manifest in (*manifests, added)]
     path = f"{table.location()}/metadata/again.avro"
     first_row_id = 10 if version == 3 else None
-    write_list(NewList(table.io.new_output(path), 7, None, 9, "deflate", first_row_id), [*manifests, added])
+    write_manifest_list(
+        NewManifestList(table.io.new_output(path), 7, None, 9, "deflate", first_row_id), [*manifests, added]
+    )
     assert [manifest._data for manifest in (*manifests, added)] == before
     assert [one.sequence_number for one in list_manifests(table.io, path)] == [3, 2, 1, 9]
 
 
 def test_an_empty_list_is_a_list(table: Table) -> None:
     path = f"{table.location()}/metadata/empty.avro"
-    write_list(NewList(table.io.new_output(path), 7, None, 9, "deflate"), [])
+    write_manifest_list(NewManifestList(table.io.new_output(path), 7, None, 9, "deflate"), [])
     assert list_manifests(table.io, path) == []
     assert list(read_manifest_list(table.io.new_input(path))) == []
 
@@ -203,14 +205,16 @@ def test_a_manifest_that_cannot_be_finished_is_not_stored(tmp_path: Path) -> Non
     good, bad = data_file(1, partitions()[0]), data_file(2, partitions()[0])
     bad._data[4] = "not a number"
     with pytest.raises(TypeError):
-        write_added(new_manifest(tmp_path, "deflate"), [good, bad])
+        write_added_manifest(new_manifest(tmp_path, "deflate"), [good, bad])
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
-def test_a_file_that_was_cut_is_named_wherever_it_ends(tmp_path: Path, codec: str) -> None:
-    """PyIceberg takes one that ends between two blocks for a whole one, and reads on beyond the end of others."""
-    manifest = write_added(new_manifest(tmp_path, codec, spec=PartitionSpec()), [data_file(1, Record())])
+def test_a_file_truncated_at_any_byte_is_corrupt(tmp_path: Path, codec: str) -> None:
+    """PyIceberg accepts a file that ends between two blocks, and reads beyond the end of others."""
+    manifest = write_added_manifest(
+        new_manifest(tmp_path, codec, spec=PartitionSpec()), [data_file(1, Record())]
+    )
     path = tmp_path / "m.avro"
     whole = path.read_bytes()
     header = whole.index(b"Obj") + whole.index(whole[-16:]) + 16
@@ -218,8 +222,8 @@ def test_a_file_that_was_cut_is_named_wherever_it_ends(tmp_path: Path, codec: st
         if length == header:
             continue  # no block at all: a file without entries
         path.write_bytes(whole[:length])
-        with pytest.raises(Corrupt, match=r"m\.avro: the Avro file cannot be read"):
-            read_entries(IO, manifest)
+        with pytest.raises(Corrupt, match=r"the Avro file cannot be parsed .*m\.avro"):
+            read_manifest_entries(IO, manifest)
 
 
 @pytest.mark.parametrize(
@@ -231,36 +235,36 @@ def test_a_file_that_was_cut_is_named_wherever_it_ends(tmp_path: Path, codec: st
         (b"deflate", b"inflate"),
     ],
 )
-def test_a_header_that_makes_no_sense_is_named(tmp_path: Path, old: bytes, new: bytes) -> None:
-    manifest = write_added(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
+def test_an_invalid_header_is_corrupt(tmp_path: Path, old: bytes, new: bytes) -> None:
+    manifest = write_added_manifest(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
     path = tmp_path / "m.avro"
     content = path.read_bytes()
     assert old in content
     path.write_bytes(content.replace(old, new))
-    with pytest.raises(Corrupt, match="cannot be read"):
-        read_entries(IO, manifest)
+    with pytest.raises(Corrupt, match="cannot be parsed"):
+        read_manifest_entries(IO, manifest)
 
 
 @pytest.mark.parametrize("at", [-1, -16])
-def test_a_block_that_does_not_end_with_the_marker_is_named(tmp_path: Path, at: int) -> None:
-    manifest = write_added(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
+def test_a_block_without_its_sync_marker_is_corrupt(tmp_path: Path, at: int) -> None:
+    manifest = write_added_manifest(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
     path = tmp_path / "m.avro"
     content = bytearray(path.read_bytes())
     content[at] ^= 1
     path.write_bytes(content)
-    with pytest.raises(Corrupt, match="does not end as it should"):
-        read_entries(IO, manifest)
+    with pytest.raises(Corrupt, match="does not end with the sync marker"):
+        read_manifest_entries(IO, manifest)
 
 
-def test_entries_that_were_taken_away_are_named_if_asked_for(tmp_path: Path) -> None:
+def test_deleted_entries_are_returned_on_request(tmp_path: Path) -> None:
     files = [data_file(number, Record()) for number in range(3)]
-    first = write_added(new_manifest(tmp_path, "deflate", spec=PartitionSpec()), files)
+    first = write_added_manifest(new_manifest(tmp_path, "deflate", spec=PartitionSpec()), files)
     first.sequence_number = 4
     output = IO.new_output(f"file://{tmp_path}/second.avro")
     again = NewManifest(ManifestContent.DATA, PartitionSpec(), SCHEMA, output, 8, "deflate")
-    second = write_merged(again, IO, [first], {("file:///d/1.parquet", None)})
-    assert [entry.data_file.record_count for entry in read_entries(IO, second)] == [0, 2]
-    every = read_entries(IO, second, deleted=True)
+    second = write_merged_manifest(again, IO, [first], {("file:///d/1.parquet", None)})
+    assert [entry.data_file.record_count for entry in read_manifest_entries(IO, second)] == [0, 2]
+    every = read_manifest_entries(IO, second, deleted=True)
     assert [entry.status.name for entry in every] == ["EXISTING", "DELETED", "EXISTING"]
 
 

@@ -1,4 +1,4 @@
-"""Manifests and their lists have no checksums: what is damaged is refused as far as it can be told, never half read."""
+"""Manifests and manifest lists have no checksums: detectable damage is an error, and no file is read in part."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from icemirror.errors import Corrupt, Transient
-from spark_job.iceberg import avro
-from spark_job.iceberg.avro import _Encoder
-from spark_job.iceberg.seams import NewList, read_entries, write_list
+from spark_job.pyiceberg_private import avro
+from spark_job.pyiceberg_private.avro import _Encoder
+from spark_job.pyiceberg_private.manifest_files import (
+    NewManifestList,
+    read_manifest_entries,
+    write_manifest_list,
+)
 from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
 
@@ -26,25 +30,25 @@ def table(catalog: UnsteadyCatalog) -> Table:
 
 
 def _as_listed(table: Table, count: int) -> tuple[ManifestFile, Path, Path]:
-    """A manifest of so many files as its list says it is, where it is, and where the list is."""
+    """A manifest with this many files; its path, and the path of its list."""
     written = manifest_of(table, 7, [data_files(table, number)[0] for number in range(count)])
     path = f"{table.location()}/metadata/list.avro"
-    write_list(NewList(table.io.new_output(path), 7, None, 3, "deflate"), [written])
+    write_manifest_list(NewManifestList(table.io.new_output(path), 7, None, 3, "deflate"), [written])
     (manifest,) = list_manifests(table.io, path)
     places = [Path(one.removeprefix("file://")) for one in (manifest.manifest_path, path)]
     return manifest, places[0], places[1]
 
 
 def test_a_manifest_that_was_cut_is_corrupt_wherever_that_is(table: Table) -> None:
-    """For PyIceberg it is one with fewer files: their rows would be lost without a word."""
+    """PyIceberg reads it as a manifest with fewer files: rows would be lost silently."""
     manifest, path, _ = _as_listed(table, 3)
     content = path.read_bytes()
     for end in range(0, len(content), 7):
         path.write_bytes(content[:end])
         with pytest.raises(Corrupt):
-            read_entries(table.io, manifest)
+            read_manifest_entries(table.io, manifest)
     path.write_bytes(content)
-    assert len(read_entries(table.io, manifest)) == 3
+    assert len(read_manifest_entries(table.io, manifest)) == 3
 
 
 def test_a_manifest_list_that_was_cut_is_corrupt_wherever_that_is(table: Table) -> None:
@@ -62,8 +66,8 @@ def test_a_manifest_with_other_than_the_files_that_its_list_says_is_corrupt(tabl
     manifest, path, _ = _as_listed(table, 2)
     other = manifest_of(table, 7, [data_files(table, number)[0] for number in range(count)])
     path.write_bytes(Path(other.manifest_path.removeprefix("file://")).read_bytes())
-    with pytest.raises(Corrupt, match=f"names {count} files, although the manifest list says 2"):
-        read_entries(table.io, manifest)
+    with pytest.raises(Corrupt, match=f"has {count} live files, but the manifest list says 2"):
+        read_manifest_entries(table.io, manifest)
 
 
 def test_damage_anywhere_in_a_manifest_is_corrupt_or_another_manifest(table: Table) -> None:
@@ -74,7 +78,7 @@ def test_damage_anywhere_in_a_manifest_is_corrupt_or_another_manifest(table: Tab
         damaged[dice.randrange(len(damaged))] = dice.randrange(256)
         path.write_bytes(damaged)
         with suppress(Corrupt):
-            read_entries(table.io, manifest)
+            read_manifest_entries(table.io, manifest)
 
 
 def test_storage_that_gives_half_a_manifest_is_no_damage(
@@ -84,15 +88,15 @@ def test_storage_that_gives_half_a_manifest_is_no_damage(
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[: size // 2])
     monkeypatch.setattr(PyArrowFile, "__len__", lambda _file: size)
-    with pytest.raises(Transient, match=f"{size // 2} bytes of {size}"):
-        read_entries(table.io, manifest)
+    with pytest.raises(Transient, match=f"{size // 2} of {size} bytes"):
+        read_manifest_entries(table.io, manifest)
 
 
 def test_noise_in_a_block_is_never_read_beyond_its_end(table: Table) -> None:
-    """A length that is too long made PyIceberg's quick decoder read what is behind, and end the process."""
+    """A length beyond the end made PyIceberg's Cython decoder crash the process."""
     _, _, path = _as_listed(table, 1)
     (manifest,) = list_manifests(table.io, str(path))
-    write_list(NewList(table.io.new_output(str(path)), 7, None, 3, "null"), [manifest] * 3)
+    write_manifest_list(NewManifestList(table.io.new_output(str(path)), 7, None, 3, "null"), [manifest] * 3)
     content = path.read_bytes()
     begin = content.index(content[-16:]) + 16  # behind the header
     dice = random.Random(4)
@@ -108,7 +112,7 @@ def test_noise_in_a_block_is_never_read_beyond_its_end(table: Table) -> None:
 
 
 def test_more_records_than_a_file_says_are_not_read(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few bytes may unpack to very many of them."""
+    """A few bytes may decompress to a huge block."""
     _, _, path = _as_listed(table, 1)
     record, zeros = zlib.compressobj(wbits=-15), bytes(1 << 20)
     packed = record.compress(zeros) + record.flush()
@@ -119,8 +123,8 @@ def test_more_records_than_a_file_says_are_not_read(table: Table, monkeypatch: p
     block.write_int(1)
     block.write_bytes(packed)
     path.write_bytes(header + bytes(block.data) + sync)
-    with pytest.raises(Corrupt, match="not as many"):
+    with pytest.raises(Corrupt, match="number or the length of the records"):
         list_manifests(table.io, str(path))
-    monkeypatch.setattr(avro, "_MOST_BYTES", 1 << 10)
+    monkeypatch.setattr(avro, "_MAX_BLOCK_BYTES", 1 << 10)
     with pytest.raises(Corrupt, match="longer than 1024 bytes"):
         list_manifests(table.io, str(path))

@@ -22,10 +22,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Invalid, Transient
-from icemirror.settings import Settings, TableSettings, load_settings
+from icemirror.settings import Settings, TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
-from spark_job.columns.field_map import load_map, mirror_schema
+from spark_job.columns.field_map import load_field_map, mirror_schema
 from spark_job.iceberg.create import create_mirror, partition_spec
 from tests.mirrors import write_config
 from tests.unit.iceberg.samples import UnsteadyCatalog
@@ -84,7 +85,7 @@ def test_several_expressions_keep_their_order() -> None:
     assert [field[3] for field in spec_of("day(ts)", "name")] == [1000, 1001]
 
 
-def test_the_nearest_column_is_named_for_one_that_is_misspelt() -> None:
+def test_the_error_suggests_the_nearest_column() -> None:
     with pytest.raises(Invalid, match=r"partition_by names column idd, .*; did you mean id\?"):
         spec_of("idd")
 
@@ -94,7 +95,7 @@ def test_without_expressions_a_mirror_is_not_partitioned() -> None:
 
 
 @pytest.mark.parametrize("expression", ["nothing", "day(nothing)", "place.floor"])
-def test_a_column_that_the_mirror_does_not_have_is_named(expression: str) -> None:
+def test_the_error_names_a_column_that_the_mirror_lacks(expression: str) -> None:
     with pytest.raises(Invalid, match=r"shop\.orders: partition_by names column"):
         spec_of(expression)
 
@@ -102,7 +103,7 @@ def test_a_column_that_the_mirror_does_not_have_is_named(expression: str) -> Non
 @pytest.mark.parametrize(
     "expression", ["day(name)", "hour(day)", "year(id)", "truncate[3](ratio)", "bucket[4](ratio)", "place"]
 )
-def test_a_transform_that_the_type_does_not_have_is_named(expression: str) -> None:
+def test_the_error_names_a_transform_that_the_type_lacks(expression: str) -> None:
     with pytest.raises(Invalid, match="is not defined for type"):
         spec_of(expression)
 
@@ -115,10 +116,10 @@ def test_a_transform_that_the_type_does_not_have_is_named(expression: str) -> No
         (("truncate[2](name)", "truncate[3](name)"), ()),
     ],
 )
-def test_partitions_that_iceberg_refuses_are_refused_by_name(
+def test_partitions_that_iceberg_refuses_are_a_specific_error(
     catalog: UnsteadyCatalog, tmp_path: Path, expressions: tuple[str, ...], columns: tuple[str, ...]
 ) -> None:
-    """A partition's name that a column has already, or two partitions of one name."""
+    """A partition with the name of a column, or two partitions with one name."""
     fields = [*COLUMNS.fields, *(NestedField(100 + at, name, LongType()) for at, name in enumerate(columns))]
     changelog = catalog.create_table("ns.raw", Schema(*fields))
     options = f"partition_by: {json.dumps(expressions)}"
@@ -152,7 +153,7 @@ def test_a_new_mirror_knows_where_it_comes_from(
     mirror = make(catalog, table_settings(tmp_path), changelog, key_ids=(1,))
     properties = mirror.metadata.properties
     assert properties["icemirror.source"] == f"lab.world_changelog {changelog.metadata.table_uuid}"
-    assert load_map(properties["icemirror.field-map"]) == {1: 1, 2: 2}
+    assert load_field_map(properties["icemirror.field-map"]) == {1: 1, 2: 2}
     assert mirror.metadata.format_version == 2
     assert mirror.current_snapshot() is None
 
@@ -203,7 +204,7 @@ def test_our_own_properties_cannot_be_overridden(
     assert mirror.metadata.properties["icemirror.source"] != "nonsense"
 
 
-def test_a_mirror_that_somebody_made_at_the_same_moment_is_taken(
+def test_a_mirror_that_another_writer_created_concurrently_is_loaded(
     catalog: UnsteadyCatalog, tmp_path: Path, changelog: Table
 ) -> None:
     settings = table_settings(tmp_path)
@@ -212,7 +213,7 @@ def test_a_mirror_that_somebody_made_at_the_same_moment_is_taken(
 
 
 class NumberingCatalog(UnsteadyCatalog):
-    """Numbers the fields of a new table in an order of its own, as a REST catalog may."""
+    """Assigns the field ids of a new table in another order, as a REST catalog may."""
 
     def create_table(self, identifier: str | Identifier, schema: Schema, *rest: Any, **named: Any) -> Table:
         created = super().create_table(identifier, schema, *rest, **named)
@@ -225,13 +226,13 @@ class NumberingCatalog(UnsteadyCatalog):
         return self.load_table(identifier)
 
 
-def test_a_mirror_whose_fields_the_catalog_numbered_anew_has_the_map_to_these_numbers(
+def test_the_field_map_has_the_ids_that_the_catalog_assigned(
     tmp_path: Path, catalog: UnsteadyCatalog, changelog: Table
 ) -> None:
     numbering = NumberingCatalog("unsteady", **catalog.properties)
     mirror = make(numbering, table_settings(tmp_path), changelog, key_ids=(1,))
     assert [(field.field_id, field.name) for field in mirror.schema().fields] == [(2, "id"), (1, "name")]
-    assert load_map(mirror.metadata.properties["icemirror.field-map"]) == {1: 2, 2: 1}
+    assert load_field_map(mirror.metadata.properties["icemirror.field-map"]) == {1: 2, 2: 1}
     again = make(numbering, table_settings(tmp_path), changelog, key_ids=(1,))
     assert again.metadata_location == mirror.metadata_location
 
@@ -243,5 +244,5 @@ def test_a_catalog_that_contradicts_itself_about_a_new_mirror_is_asked_again_lat
         raise TableAlreadyExistsError("409")
 
     monkeypatch.setattr(catalog, "create_table", refuse)
-    with pytest.raises(Transient, match="says that it does not"):
+    with pytest.raises(Transient, match="and not when it is loaded"):
         make(catalog, table_settings(tmp_path), changelog, key_ids=(1,))

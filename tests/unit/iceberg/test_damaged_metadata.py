@@ -1,4 +1,4 @@
-"""A metadata file that cannot be read is named, with its table, and takes no other table down."""
+"""The error for a damaged metadata file names file and table, and other tables are not affected."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pyiceberg.io import InputFile, InputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.cli.main import run
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Corrupt, Transient
-from icemirror.settings import load_settings
-from spark_job.iceberg.damaged_metadata import read_metadata
-from spark_job.iceberg.tables import Catalogs
+from spark_job.iceberg.catalogs import Catalogs
+from spark_job.pyiceberg_private.damaged_metadata import read_metadata
 from tests.mirrors import write_config
 from tests.unit.iceberg.samples import SCHEMA
 from tests.unit.merge.lab import Lab, local_path
@@ -40,17 +40,17 @@ def whole(tmp_path: Path) -> Path:
     ],
     ids=["cut", "empty", "not UTF-8", "of the future", "other JSON"],
 )
-def test_damage_is_told_with_table_and_file(
+def test_the_error_for_damage_names_table_and_file(
     tmp_path: Path, content: Callable[[bytes], bytes], words: str
 ) -> None:
     path = whole(tmp_path)
     path.write_bytes(content(path.read_bytes()))
     settings = load_settings(write_config(tmp_path), os.environ)
-    with pytest.raises(Corrupt, match=rf"^lab\.world: the metadata file .*{path.name} is damaged: .*{words}"):
+    with pytest.raises(Corrupt, match=rf"^lab\.world: the metadata file is damaged: .*{words}.*{path.name}$"):
         Catalogs(settings).load_mirror(settings.tables[0])
 
 
-def test_a_compressed_file_that_is_cut_is_told_too(tmp_path: Path) -> None:
+def test_a_truncated_compressed_file_is_corrupt(tmp_path: Path) -> None:
     packed = tmp_path / "v1.gz.metadata.json"
     packed.write_bytes(gzip.compress(whole(tmp_path).read_bytes())[:100])
     with pytest.raises(Corrupt, match="cannot be decompressed"):
@@ -58,7 +58,7 @@ def test_a_compressed_file_that_is_cut_is_told_too(tmp_path: Path) -> None:
 
 
 class Breaking(InputFile):
-    """Gives only the half for a while."""
+    """Returns half of the file a few times."""
 
     def __init__(self, path: Path, times: int) -> None:
         super().__init__(str(path))
@@ -71,7 +71,7 @@ class Breaking(InputFile):
         return True
 
     def open(self, seekable: bool = True) -> InputStream:
-        """The file, or the half of it."""
+        """The file, or half of it."""
         self.times -= 1
         content = self.path.read_bytes()
         return io.BytesIO(content[: len(content) // 2] if self.times >= 0 else content)
@@ -80,7 +80,7 @@ class Breaking(InputFile):
 def test_half_a_read_is_read_once_more_and_then_transient(tmp_path: Path) -> None:
     path = whole(tmp_path)
     assert read_metadata(Breaking(path, 1)).location
-    with pytest.raises(Transient, match=r"storage gave \d+ of \d+ bytes"):
+    with pytest.raises(Transient, match=r"storage returned \d+ of \d+ bytes"):
         read_metadata(Breaking(path, 3))
 
 

@@ -1,4 +1,4 @@
-"""What is left of a changelog's history once snapshots have expired."""
+"""The history of a changelog after snapshots have expired."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from icemirror.cursor import Source
 from icemirror.errors import Invalid
-from spark_job.iceberg.seams import NewManifest, read_entries, write_merged
-from spark_job.iceberg.v3_fields import delete_key
+from icemirror.tables.cursor import CursorSource
+from spark_job.pyiceberg_private.manifest_files import (
+    NewManifest,
+    read_manifest_entries,
+    write_merged_manifest,
+)
+from spark_job.pyiceberg_private.v3_fields import delete_key
 from tests.manifests import list_manifests
 from tests.unit.iceberg.histories import added, head_id, in_order
 from tests.unit.iceberg.samples import (
@@ -61,7 +65,7 @@ def test_files_of_expired_snapshots_come_in_the_order_in_which_they_were_committ
 
 @pytest.mark.parametrize("merging", ["true", "false"])
 def test_files_from_before_the_first_number_are_not_lost(catalog: UnsteadyCatalog, merging: str) -> None:
-    """A changelog of format v1 that was upgraded counts its commits from 1, whatever it had before."""
+    """A changelog that was upgraded from format v1 counts its commits from 1, regardless of earlier ones."""
     properties = {
         "format-version": "1",
         "commit.manifest-merge.enabled": merging,
@@ -86,15 +90,15 @@ def test_an_expired_cursor_without_a_tie_is_enough_where_the_next_snapshot_has_i
     table: Table, compacted: bool
 ) -> None:
     commit_ids(table, 1)
-    cursor = Source(uuid="u", snapshot_id=head_id(table), sequence_number=1)
+    cursor = CursorSource(uuid="u", snapshot_id=head_id(table), sequence_number=1)
     if compacted:
         head = table.current_snapshot()
         assert head is not None
         (old,) = list_manifests(table.io, head.manifest_list)
-        gone = {delete_key(entry.data_file) for entry in read_entries(table.io, old)}
+        gone = {delete_key(entry.data_file) for entry in read_manifest_entries(table.io, old)}
         output = table.io.new_output(f"{table.location()}/metadata/rewritten.avro")
         new = NewManifest(old.content, table.spec(), table.schema(), output, 33, "deflate")
-        rewritten = write_merged(new, table.io, [old], gone)
+        rewritten = write_merged_manifest(new, table.io, [old], gone)
         commit_snapshot(table, "replace", [rewritten, manifest_of(table, 33, data_files(table, 1))], 33)
     path = commit_ids(table, 2)
     expire_like_pyiceberg(table, cursor.snapshot_id)
@@ -102,11 +106,11 @@ def test_an_expired_cursor_without_a_tie_is_enough_where_the_next_snapshot_has_i
 
 
 def test_a_cursor_that_was_rolled_back_and_has_expired_is_refused(table: Table) -> None:
-    """The next number alone does not tell that the next commit was made after it."""
+    """The next sequence number alone does not prove that the commit descends from it."""
     commit_ids(table, 1)
     first = head_id(table)
     commit_ids(table, 2)
-    cursor = Source(uuid="u", snapshot_id=head_id(table), sequence_number=2)
+    cursor = CursorSource(uuid="u", snapshot_id=head_id(table), sequence_number=2)
     to_main = {"ref-name": "main", "snapshot-id": first, "type": "branch"}
     table.catalog.commit_table(table, (), (SetSnapshotRefUpdate.model_validate(to_main),))
     commit_ids(table, 3)

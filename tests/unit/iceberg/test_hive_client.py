@@ -1,4 +1,4 @@
-"""A Hive catalog asks whichever metastore answers, in the calls that it knows."""
+"""A Hive catalog uses the first metastore that answers, with calls that it supports."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, TimeType, UU
 from icemirror.errors import Invalid, Transient
 from icemirror.telemetry.logs import bind
 from spark_job.iceberg.create import create_mirror
-from spark_job.iceberg.failures import answered, named, named_for
-from spark_job.iceberg.open_catalog import open_catalog
+from spark_job.pyiceberg_private.open_catalog import open_catalog
+from spark_job.storage.translate_errors import (
+    catalog_response_errors,
+    translate_errors,
+    translate_table_errors,
+)
 from tests.metastore import NOT_IN_HIVE_2, NOT_IN_HIVE_4, Metastore, serving
 from tests.unit.merge.lab import ID_AND_NAME, Lab
 
@@ -28,7 +32,7 @@ WHY = "The transaction for alter partition did not commit successfully"
 
 
 class Failing(Metastore):
-    """Its database is away for a moment."""
+    """Its database is unreachable for a short time."""
 
     def get_table(self, dbname: str, tbl_name: str) -> NoReturn:
         raise MetaException(WHY)
@@ -38,7 +42,7 @@ class Failing(Metastore):
 
 
 class Forgetful(Metastore):
-    """Gives a lock, and has forgotten it when it is asked: it was held for too long."""
+    """Grants a lock and revokes it, because it was held for too long."""
 
     def lock(self, rqst: Any) -> LockResponse:
         return LockResponse(1, LockState.ACQUIRED)
@@ -79,11 +83,11 @@ def test_the_next_metastore_is_asked_where_one_is_silent(hive: Metastore) -> Non
     catalog = opened(f"{DEAD}, {hive.uri}")
     for _ in range(2):
         assert catalog.list_tables("raw") == [("raw", "orders")]
-    with pytest.raises(Transient, match="cannot be reached"), named("raw.orders"):
+    with pytest.raises(Transient, match="cannot be reached"), translate_errors("raw.orders"):
         opened(f"{DEAD},{DEAD}").load_table("raw.orders")
 
 
-def test_user_and_group_are_told(hive: Metastore) -> None:
+def test_user_and_group_are_sent(hive: Metastore) -> None:
     opened(hive.uri, ugi="etl:lake").list_tables("raw")
     assert hive.users == [("etl", ["lake"])]
 
@@ -95,22 +99,27 @@ def test_a_metastore_that_never_answers_is_waited_for_no_longer_than_said(hive: 
 
 def test_a_table_of_another_kind_needs_a_person(hive: Metastore) -> None:
     hive.tables["raw", "csv"] = {}
-    with pytest.raises(Invalid, match="no Iceberg table"), named("raw.csv"):
+    with pytest.raises(Invalid, match="no Iceberg table"), translate_errors("raw.csv"):
         opened(hive.uri).load_table("raw.csv")
 
 
-def test_a_table_that_cannot_be_loaded_for_a_moment_is_tried_again() -> None:
-    with serving(Failing()) as server, pytest.raises(Transient, match=WHY), named(), answered("raw.orders"):
+def test_a_table_that_cannot_be_loaded_for_a_short_time_is_transient() -> None:
+    with (
+        serving(Failing()) as server,
+        pytest.raises(Transient, match=WHY),
+        translate_errors(),
+        catalog_response_errors("raw.orders"),
+    ):
         opened(server.uri).load_table("raw.orders")
 
 
-def test_a_mirror_that_cannot_be_made_for_a_moment_is_tried_again(tmp_path: Path) -> None:
+def test_a_mirror_that_cannot_be_created_for_a_short_time_is_transient(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     with serving(Failing()) as server:
         catalog = opened(server.uri, warehouse=f"file://{tmp_path}")
         with (
             pytest.raises(Transient, match=WHY),
-            named_for("lab.world"),
+            translate_table_errors("lab.world"),
             bind(batch="1"),
         ):  # as a slice is merged
             create_mirror(catalog, lab.table, lab.changelog, ID_AND_NAME, {1: 1, 2: 2})

@@ -1,4 +1,4 @@
-"""Metadata that are read through what is known already are those that PyIceberg reads."""
+"""Metadata parsed with reuse equals PyIceberg's."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel
 
-from spark_job.iceberg import lean_metadata
-from spark_job.iceberg.seams import allow_v3_metadata
+from spark_job.pyiceberg_private import lean_metadata
+from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
 from tests.unit.iceberg.samples import SCHEMA as SCHEMA_OF_IDS
 from tests.unit.iceberg.samples import UnsteadyCatalog, commit_ids
 
@@ -40,7 +40,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def document(version: int, snapshots: int) -> dict[str, Any]:
-    """As other engines write it."""
+    """Metadata as other engines write it."""
     metadata: dict[str, Any] = {
         "format-version": version,
         "table-uuid": "0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5b",
@@ -90,8 +90,8 @@ def read(document: dict[str, Any]) -> TableMetadata:
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With nothing known yet."""
-    allow_v3_metadata()
+    """With empty caches."""
+    enable_v3_metadata()
     lean_metadata.install()
     lean_metadata._last.clear()
     lean_metadata._history_of.cache_clear()
@@ -179,7 +179,7 @@ def test_of_the_log_of_snapshots_only_what_is_new_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["snapshots", "snapshot-log"])
-def test_a_list_that_nobody_wrote_is_as_pyiceberg_has_it(name: str) -> None:
+def test_an_unusual_list_is_parsed_as_by_pyiceberg(name: str) -> None:
     without = document(2, 0)
     del without[name]
     assert read(without) == lean_metadata._parse_raw(json.dumps(without))
@@ -192,7 +192,7 @@ def test_a_snapshot_is_found_by_its_id_wherever_it_is_listed() -> None:
 
 
 @pytest.mark.parametrize("old", ["id", "summary"])
-def test_a_history_that_was_written_anew_is_read_anew(old: str) -> None:
+def test_a_rewritten_history_is_parsed_again(old: str) -> None:
     read(document(2, 4))
     changed = document(2, 5)
     if old == "id":
@@ -209,7 +209,7 @@ def test_a_history_is_not_taken_for_that_of_another_table() -> None:
     assert read(other) == lean_metadata._parse_raw(json.dumps(other))
 
 
-def test_texts_that_look_like_keys_are_none() -> None:
+def test_strings_that_resemble_keys_are_not_keys() -> None:
     odd = document(2, 3)
     odd["properties"] = {
         "a": '"snapshots": [',
@@ -225,7 +225,7 @@ def test_texts_that_look_like_keys_are_none() -> None:
 @pytest.mark.parametrize("inside", ["snapshots", "snapshot-log", "metadata-log", "extra"])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_key_of_the_same_name_elsewhere_is_not_taken_for_it(name: str, inside: str, first: bool) -> None:
-    """Nobody writes such metadata; whatever is read of them is what PyIceberg reads."""
+    """No writer produces such metadata, but the result equals PyIceberg's."""
     odd = document(2, 3)
     other = "0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5c" if name == "table-uuid" else [odd[name][0]]
     holder = odd.pop(inside, None)
@@ -236,7 +236,7 @@ def test_a_key_of_the_same_name_elsewhere_is_not_taken_for_it(name: str, inside:
 
 
 def outcome(parse: Callable[[str], TableMetadata], text: str) -> TableMetadata | str:
-    """What is read, or why it is not."""
+    """The result, or the error."""
     try:
         return parse(text)
     except ValidationError as error:
@@ -302,7 +302,7 @@ def test_a_damaged_snapshot_is_refused_as_pyiceberg_refuses_it(damage: dict[str,
     assert str(ours.value) == str(theirs.value)
 
 
-def test_a_file_that_was_replaced_under_its_name_is_read_anew(tmp_path: Path) -> None:
+def test_a_file_replaced_under_the_same_name_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "1.metadata.json"
     for snapshots in (2, 3):
         path.write_text(json.dumps(document(2, snapshots)))
@@ -329,7 +329,7 @@ def test_an_update_leaves_the_metadata_before_it_as_they_were() -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_no_update_of_a_commit_changes_what_it_began_with(version: int) -> None:
-    """All tables of a process share it: a PyIceberg that changes it in place would spoil it for all."""
+    """All tables of a process share it: a PyIceberg that modifies it in place would break them."""
     before = read(document(version, 3))
     text, newest = before.model_dump_json(), before.snapshots[-1]
     added = newest.model_copy(

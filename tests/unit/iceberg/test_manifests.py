@@ -1,4 +1,4 @@
-"""The list of a snapshot's manifests is read for what is new in it, and is what it would be if all were read."""
+"""Only new entries of a manifest list are decoded, and the result equals a full read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from spark_job.files.immutable import forget_everything
 from spark_job.iceberg import manifests
-from spark_job.iceberg.avro import NOTHING, Decoded
-from spark_job.iceberg.manifests import known_list, known_manifests
-from spark_job.iceberg.seams import NewList, list_manifests_after, write_list
+from spark_job.iceberg.manifests import load_manifest_list, load_manifests
+from spark_job.pyiceberg_private.avro import NO_RECORDS, AvroRecords
+from spark_job.pyiceberg_private.manifest_files import (
+    NewManifestList,
+    decode_manifest_list,
+    write_manifest_list,
+)
+from spark_job.storage.immutable_cache import clear_file_caches
 from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import SCHEMA, UnsteadyCatalog, data_files, manifest_of
 
@@ -30,7 +34,7 @@ def three(table: Table) -> list[ManifestFile]:
 
 def _write(table: Table, name: str, listed: list[ManifestFile], codec: str = "deflate") -> str:
     path = f"{table.location()}/metadata/{name}.avro"
-    write_list(NewList(table.io.new_output(path), 7, None, 3, codec), listed)  # type: ignore[arg-type]
+    write_manifest_list(NewManifestList(table.io.new_output(path), 7, None, 3, codec), listed)  # type: ignore[arg-type]
     return path
 
 
@@ -42,37 +46,37 @@ def _values(found: list[ManifestFile]) -> list[list[object]]:
 def test_a_list_that_grew_at_its_front_keeps_what_was_there(
     table: Table, three: list[ManifestFile], codec: str
 ) -> None:
-    before = list_manifests_after(table.io, _write(table, "a", three[1:], codec))
+    before = decode_manifest_list(table.io, _write(table, "a", three[1:], codec))
     path = _write(table, "b", three, codec)
-    after = list_manifests_after(table.io, path, before)
+    after = decode_manifest_list(table.io, path, before)
     assert [one is known for one, known in zip(after.records[1:], before.records, strict=True)] == [
         True,
         True,
     ]
     assert _values(after.records) == _values(list_manifests(table.io, path))
-    again = list_manifests_after(table.io, path, after)
+    again = decode_manifest_list(table.io, path, after)
     assert all(one is known for one, known in zip(again.records, after.records, strict=True))
 
 
 def test_whatever_a_list_became_it_is_read_right(table: Table, three: list[ManifestFile]) -> None:
-    dice, before = random.Random(5), NOTHING
+    dice, before = random.Random(5), NO_RECORDS
     for number in range(40):
         listed = dice.choices(three, k=dice.randrange(5))
         path = _write(table, str(number), listed, dice.choice(["null", "deflate"]))
-        before = list_manifests_after(table.io, path, before)
+        before = decode_manifest_list(table.io, path, before)
         assert _values(before.records) == _values(list_manifests(table.io, path))
 
 
-def test_the_same_bytes_of_another_schema_are_read_anew(table: Table, three: list[ManifestFile]) -> None:
-    found = list_manifests_after(table.io, _write(table, "a", three))
+def test_equal_bytes_with_another_schema_are_decoded_again(table: Table, three: list[ManifestFile]) -> None:
+    found = decode_manifest_list(table.io, _write(table, "a", three))
     path = _write(table, "b", three)
-    other = Decoded(["wrong"] * 3, found.schema + " ", found.content, found.starts)
-    assert _values(list_manifests_after(table.io, path, other).records) == _values(found.records)
+    other = AvroRecords(["wrong"] * 3, found.schema + " ", found.content, found.starts)
+    assert _values(decode_manifest_list(table.io, path, other).records) == _values(found.records)
 
 
 def test_what_is_asked_of_all_manifests_is_right_whatever_a_list_became(table: Table) -> None:
     dice = random.Random(6)
-    forget_everything()
+    clear_file_caches()
     every = [manifest_of(table, 7, data_files(table, number)) for number in range(6)]
     for number, one in enumerate(every):
         one[3], one[4], one[5] = dice.choice([*ManifestContent, ManifestContent.DATA]), number, number
@@ -80,7 +84,7 @@ def test_what_is_asked_of_all_manifests_is_right_whatever_a_list_became(table: T
     for number in range(60):
         kept = listed[dice.randrange(3) :]
         listed = dice.choice([[*dice.choices(every, k=dice.randrange(3)), *kept], kept[:-1]])
-        found = known_list(table.io, _snapshot(_write(table, str(number), listed)))
+        found = load_manifest_list(table.io, _snapshot(_write(table, str(number), listed)))
         assert found.numbers.tolist() == [one.sequence_number for one in found.manifests]
         assert found.has_deletes == any(one.content is ManifestContent.DELETES for one in listed)
         for least in range(7):
@@ -91,11 +95,11 @@ def test_what_is_asked_of_all_manifests_is_right_whatever_a_list_became(table: T
 def test_the_newest_list_of_a_table_is_what_the_next_is_compared_with(
     table: Table, three: list[ManifestFile]
 ) -> None:
-    forget_everything()
+    clear_file_caches()
     paths = [_write(table, "a", three[1:]), _write(table, "b", three)]
-    first, second = (known_manifests(table.io, _snapshot(path)) for path in paths)
+    first, second = (load_manifests(table.io, _snapshot(path)) for path in paths)
     assert all(one is known for one, known in zip(second[1:], first, strict=True))
-    assert known_manifests(table.io, _snapshot(paths[1])) is second
+    assert load_manifests(table.io, _snapshot(paths[1])) is second
     assert manifests._newest.find(paths[0].rpartition("/")[0]) is not None
 
 

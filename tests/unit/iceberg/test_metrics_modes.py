@@ -7,7 +7,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransfor
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType, TimestampType
 
 from icemirror.errors import Invalid
-from spark_job.iceberg.metrics_modes import COUNTS, FULL, NONE, USUAL, Mode, metrics_modes
+from spark_job.iceberg.metrics_modes import COUNTS, DEFAULT_MODE, FULL, NONE, MetricsMode, metrics_modes
 
 INNER = StructType(NestedField(5, "x", LongType()), NestedField(6, "y", LongType()))
 SCHEMA = Schema(
@@ -20,8 +20,8 @@ DEFAULT = "write.metadata.metrics.default"
 MOST = "write.metadata.metrics.max-inferred-column-defaults"
 
 
-def test_columns_with_values_are_truncated_to_16_unless_told_otherwise() -> None:
-    assert metrics_modes(SCHEMA, {}, UNSORTED_SORT_ORDER) == dict.fromkeys((2, 4, 5, 6, 7), USUAL)
+def test_bounds_are_truncated_to_16_by_default() -> None:
+    assert metrics_modes(SCHEMA, {}, UNSORTED_SORT_ORDER) == dict.fromkeys((2, 4, 5, 6, 7), DEFAULT_MODE)
 
 
 @pytest.mark.parametrize(
@@ -30,18 +30,18 @@ def test_columns_with_values_are_truncated_to_16_unless_told_otherwise() -> None
         ("none", NONE),
         ("Counts", COUNTS),
         ("FULL", FULL),
-        ("truncate(3)", Mode(True, 3)),
-        ("truncate(0)", USUAL),
+        ("truncate(3)", MetricsMode(True, 3)),
+        ("truncate(0)", DEFAULT_MODE),
     ],
 )
-def test_a_default_is_for_all_columns(text: str, mode: Mode) -> None:
+def test_a_default_is_for_all_columns(text: str, mode: MetricsMode) -> None:
     assert metrics_modes(SCHEMA, {DEFAULT: text}, UNSORTED_SORT_ORDER) == dict.fromkeys((2, 4, 5, 6, 7), mode)
 
 
 def test_a_column_has_its_own_mode_by_its_full_name() -> None:
     named = {"write.metadata.metrics.column.place.x": "none", "write.metadata.metrics.column.place": "full"}
     found = metrics_modes(SCHEMA, named, UNSORTED_SORT_ORDER)
-    assert (found[5], found[6]) == (NONE, USUAL)
+    assert (found[5], found[6]) == (NONE, DEFAULT_MODE)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_column_has_its_own_mode_by_its_full_name() -> None:
 )
 def test_wide_tables_keep_statistics_of_the_outermost_columns(most: str, kept: set[int]) -> None:
     found = metrics_modes(SCHEMA, {MOST: most}, UNSORTED_SORT_ORDER)
-    assert {field_id for field_id, mode in found.items() if mode == USUAL} == kept
+    assert {field_id for field_id, mode in found.items() if mode == DEFAULT_MODE} == kept
 
 
 def test_columns_that_rows_are_sorted_by_have_bounds() -> None:
@@ -57,7 +57,7 @@ def test_columns_that_rows_are_sorted_by_have_bounds() -> None:
         SortField(2, BucketTransform(4)), SortField(4, DayTransform()), SortField(5, IdentityTransform())
     )
     found = metrics_modes(SCHEMA, {DEFAULT: "counts"}, order)
-    assert found == {2: COUNTS, 4: USUAL, 5: USUAL, 6: COUNTS, 7: COUNTS}
+    assert found == {2: COUNTS, 4: DEFAULT_MODE, 5: DEFAULT_MODE, 6: COUNTS, 7: COUNTS}
 
 
 def test_a_limit_that_is_no_number_is_refused() -> None:

@@ -8,10 +8,11 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from icemirror.cursor import Cursor, Source
 from icemirror.errors import Corrupt, IcemirrorError, Invalid
-from spark_job.iceberg.mirror import read_mirror, stamp
-from spark_job.key_index.root import IndexedFile, Root, write_root
+from icemirror.tables.cursor import Cursor, CursorSource
+from spark_job.iceberg import mirror as mirror_module
+from spark_job.iceberg.mirror import commit_properties, read_mirror
+from spark_job.index.root import IndexedFile, Root, write_root
 from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import (
     SCHEMA,
@@ -22,7 +23,7 @@ from tests.unit.iceberg.samples import (
     make_delta,
 )
 
-CURSOR = Cursor(sources=(Source(uuid="u", snapshot_id=5, sequence_number=6, files_done=None),))
+CURSOR = Cursor(sources=(CursorSource(uuid="u", snapshot_id=5, sequence_number=6, files_done=None),))
 
 
 @pytest.fixture
@@ -34,12 +35,12 @@ def table(catalog: UnsteadyCatalog) -> Table:
 def commit_ours(
     table: Table, folder: Path, changes: Mapping[str, str] | None = None, *, rows: bool = True
 ) -> str:
-    """A commit as the pipeline makes it, but for the changes of its summary; the path of its root."""
+    """Commit like the pipeline, with these changes of the summary. Return the path of the root."""
     added = data_files(table, 1, 2) if rows else []
     path = str(folder / f"{uuid4()}.root.puffin")
     delta = make_delta(table, added)
     root = Root(snapshot_id=delta.snapshot_id, epoch=3, segments=(), files=())
-    stamped = stamp(table, root, path, CURSOR, "run", changes_files=rows)
+    stamped = commit_properties(table, root, path, CURSOR, "run", changes_files=rows)
     delta.properties = stamped.properties
     delta.summary = {
         "icemirror.cursor": CURSOR.model_dump_json(),
@@ -70,7 +71,9 @@ def test_cursor_epoch_and_index_come_from_the_head(table: Table, tmp_path: Path)
 
 def test_a_table_that_icemirror_did_not_make_is_refused(catalog: UnsteadyCatalog) -> None:
     other = catalog.create_table("ns.other", SCHEMA)
-    with pytest.raises(Invalid, match=r"shop\.orders: the table exists, but icemirror did not make it.*Drop"):
+    with pytest.raises(
+        Invalid, match=r"shop\.orders: the table exists, but icemirror did not create it.*Drop"
+    ):
         read_mirror(other, "shop.orders")
 
 
@@ -88,16 +91,16 @@ def test_under_a_foreign_snapshot_ours_is_found(table: Table, tmp_path: Path) ->
 @pytest.mark.parametrize(("operation", "changed"), [("replace", False), ("overwrite", True)])
 def test_a_compaction_changes_no_row(table: Table, tmp_path: Path, operation: str, changed: bool) -> None:
     commit_ours(table, tmp_path)
-    assert not read_mirror(table, "shop.orders").others_changed_rows
+    assert not read_mirror(table, "shop.orders").has_foreign_row_changes
     head = table.refresh().current_snapshot()
     assert head is not None
     commit_snapshot(table, operation, list_manifests(table.io, head.manifest_list), 77)
-    assert read_mirror(table.refresh(), "shop.orders").others_changed_rows is changed
+    assert read_mirror(table.refresh(), "shop.orders").has_foreign_row_changes is changed
 
 
 def test_a_mirror_that_only_others_wrote_to_is_refused(table: Table) -> None:
     commit_ids(table, 9)
-    with pytest.raises(Invalid, match="leads back to none"):
+    with pytest.raises(Invalid, match="none of its ancestors is"):
         read_mirror(table, "shop.orders")
 
 
@@ -114,7 +117,7 @@ def roll_back(table: Table, snapshot_id: int) -> None:
 
 
 def expire_all_but_the_head(table: Table) -> None:
-    """As PyIceberg does: the head then names no parent."""
+    """Expire like PyIceberg: the head then has no parent id."""
     for snapshot in table.refresh().metadata.snapshots:
         if snapshot.snapshot_id != table.metadata.current_snapshot_id:
             table.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
@@ -123,14 +126,14 @@ def expire_all_but_the_head(table: Table) -> None:
 
 @pytest.mark.parametrize("rows", [True, False], ids=["rows", "no rows"])
 def test_an_expired_snapshot_of_ours_is_found_by_its_files(table: Table, tmp_path: Path, rows: bool) -> None:
-    """A merge that changed nothing in the table is known by the one before it."""
+    """A merge without changes is identified by the commit before it."""
     commit_ours(table, tmp_path)
     commit_ours(table, tmp_path, rows=rows)
     ours = head_of(table)
     commit_ids(table, 9)
     expire_all_but_the_head(table)
     mirror = read_mirror(table, "shop.orders")
-    assert (mirror.standing_id, mirror.cursor, mirror.foreign) == (ours, CURSOR, True)
+    assert (mirror.own_snapshot_id, mirror.cursor, mirror.foreign) == (ours, CURSOR, True)
 
 
 def test_an_expired_snapshot_of_ours_is_found_where_another_writer_removed_all_its_files(
@@ -140,7 +143,7 @@ def test_an_expired_snapshot_of_ours_is_found_where_another_writer_removed_all_i
     ours = head_of(table)
     table.delete("id > 0")
     expire_all_but_the_head(table)
-    assert read_mirror(table, "shop.orders").standing_id == ours
+    assert read_mirror(table, "shop.orders").own_snapshot_id == ours
 
 
 def test_an_expired_snapshot_of_ours_that_never_had_a_file_is_found(table: Table, tmp_path: Path) -> None:
@@ -148,12 +151,10 @@ def test_an_expired_snapshot_of_ours_that_never_had_a_file_is_found(table: Table
     ours = head_of(table)
     commit_ids(table, 9)
     expire_all_but_the_head(table)
-    assert read_mirror(table, "shop.orders").standing_id == ours
+    assert read_mirror(table, "shop.orders").own_snapshot_id == ours
 
 
-def test_an_expired_snapshot_of_ours_is_found_beside_what_was_rolled_back(
-    table: Table, tmp_path: Path
-) -> None:
+def test_an_expired_own_snapshot_is_found_next_to_a_rolled_back_one(table: Table, tmp_path: Path) -> None:
     commit_ours(table, tmp_path)
     ours = head_of(table)
     commit_ids(table, 8)
@@ -162,14 +163,14 @@ def test_an_expired_snapshot_of_ours_is_found_beside_what_was_rolled_back(
     commit_ids(table, 9)
     table.maintenance.expire_snapshots().by_id(ours).commit()
     assert {one.snapshot_id for one in table.metadata.snapshots} == {left_behind, head_of(table)}
-    assert read_mirror(table, "shop.orders").standing_id == ours
+    assert read_mirror(table, "shop.orders").own_snapshot_id == ours
 
 
 @pytest.mark.parametrize("empty", [0, 1])
 def test_after_a_rollback_the_cursor_of_a_snapshot_that_was_left_behind_is_not_taken(
     table: Table, tmp_path: Path, empty: int
 ) -> None:
-    """Its rows are not there: the events that it had merged would be lost."""
+    """Its rows are missing: the events that it had merged would be lost."""
     commit_ours(table, tmp_path)
     first = head_of(table)
     commit_ours(table, tmp_path)
@@ -178,7 +179,7 @@ def test_after_a_rollback_the_cursor_of_a_snapshot_that_was_left_behind_is_not_t
     roll_back(table, first)
     commit_ids(table, 9)
     expire_all_but_the_head(table)
-    with pytest.raises(Invalid, match="leads back to none"):
+    with pytest.raises(Invalid, match="none of its ancestors is"):
         read_mirror(table, "shop.orders")
 
 
@@ -189,7 +190,7 @@ def test_an_index_of_another_snapshot_is_corrupt(table: Table, tmp_path: Path) -
         read_mirror(table, "shop.orders")
 
 
-def test_an_index_root_that_is_gone_is_lost(table: Table, tmp_path: Path) -> None:
+def test_a_missing_index_root_is_lost(table: Table, tmp_path: Path) -> None:
     Path(commit_ours(table, tmp_path)).unlink()
     mirror = read_mirror(table, "shop.orders")
     assert mirror.lost
@@ -218,20 +219,31 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_a_summary_that_this_version_cannot_read_is_refused_by_name(
-    table: Table, tmp_path: Path, name: str
-) -> None:
-    """A newer icemirror may have written it; a crash would take the other tables along."""
+def test_a_summary_that_this_version_cannot_parse_is_invalid(table: Table, tmp_path: Path, name: str) -> None:
+    """A newer icemirror may have written it; a crash would also stop the other tables."""
     commit_ours(table, tmp_path, UNREADABLE[name])
     with pytest.raises(IcemirrorError):
         read_mirror(table, "shop.orders")
 
 
 @pytest.mark.parametrize("value", [None, "?", "[]"])
-def test_a_field_map_that_is_gone_or_damaged_is_refused_by_name(
-    catalog: UnsteadyCatalog, value: str | None
-) -> None:
+def test_a_missing_or_damaged_field_map_is_invalid(catalog: UnsteadyCatalog, value: str | None) -> None:
     properties = {"icemirror.source": "raw.x uuid", **({"icemirror.field-map": value} if value else {})}
     table = catalog.create_table("ns.u", SCHEMA, properties=properties)
     with pytest.raises(IcemirrorError):
         read_mirror(table, "shop.orders")
+
+
+def test_the_names_in_a_mirror_are_those_of_the_contract() -> None:
+    """Existing mirrors have them. They are joined here, so that a mechanical rename of modules does not change them."""
+    names = {
+        "cursor": mirror_module.CURSOR,
+        "epoch": mirror_module.EPOCH,
+        "field-map": mirror_module.FIELD_MAP,
+        "index-root": mirror_module.INDEX_ROOT,
+        "live-rows": mirror_module.LIVE_ROWS,
+        "run-id": mirror_module.RUN_ID,
+        "source": mirror_module.SOURCE,
+        "version": mirror_module._VERSION,
+    }
+    assert list(names.values()) == [".".join(("icemirror", name)) for name in names]

@@ -1,4 +1,4 @@
-"""Properties as Iceberg Java reads them, in the files that come of them."""
+"""Properties have the effect on files that they have in Iceberg Java."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from icemirror.errors import Invalid
 from spark_job.iceberg.parquet_options import bloom_filters, parquet_options
-from spark_job.iceberg.parquet_writer import ParquetFiles
+from spark_job.write.parquet_writer import ParquetFileWriter
 
 PARQUET = "write.parquet."
 SCHEMA = Schema(
@@ -29,8 +29,8 @@ def write(folder: Path, **properties: str) -> pq.FileMetaData:
     table = pa.Table.from_pylist(
         [{"id": number, "place": {"name": f"n{number}"}} for number in range(1000)], schema=arrow
     )
-    files = ParquetFiles.of(SCHEMA, named)
-    files.write(PyArrowFileIO().new_output(str(folder / "f.parquet")), table, files.sizes())
+    files = ParquetFileWriter(SCHEMA, named)
+    files.write(PyArrowFileIO().new_output(str(folder / "f.parquet")), table, files.new_sizes())
     return pq.read_metadata(folder / "f.parquet")
 
 
@@ -48,7 +48,7 @@ def test_files_have_the_codec_that_the_table_names(tmp_path: Path, codec: str, w
     assert write(tmp_path, compression_codec=codec).row_group(0).column(0).compression == written
 
 
-def test_a_level_is_passed_on_and_left_alone_where_the_codec_has_none() -> None:
+def test_a_level_is_passed_on_and_ignored_for_codecs_without_levels() -> None:
     assert parquet_options({f"{PARQUET}compression-level": "9"})["compression_level"] == 9
     both = {f"{PARQUET}compression-codec": "snappy", f"{PARQUET}compression-level": "9"}
     assert "compression_level" not in parquet_options(both)
@@ -66,7 +66,7 @@ def test_a_level_is_passed_on_and_left_alone_where_the_codec_has_none() -> None:
         ("dict-size-bytes", "x"),
     ],
 )
-def test_what_cannot_be_followed_is_refused_by_name(name: str, value: str) -> None:
+def test_an_unusable_property_is_a_specific_error(name: str, value: str) -> None:
     with pytest.raises(Invalid, match=f"{PARQUET}{name} is '{value}'"):
         parquet_options({f"{PARQUET}{name}": value})
 
@@ -99,7 +99,7 @@ def filters(**values: str) -> Any:
     return bloom_filters(properties, PATHS, 1000)["bloom_filter_options"]
 
 
-def test_a_bloom_filter_is_made_for_the_rows_there_are_or_as_told() -> None:
+def test_a_bloom_filter_is_sized_by_rows_or_by_the_property() -> None:
     assert filters() == {"id": {"ndv": 1000, "fpp": 0.01}}
     assert filters(fpp__column__id="0.1", ndv__column__id="50") == {"id": {"ndv": 50, "fpp": 0.1}}
 
@@ -114,7 +114,7 @@ def test_a_bloom_filter_takes_no_more_bytes_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("enabled", [{"id": "false"}, {"gone": "true"}])
-def test_no_filter_for_a_column_that_is_off_or_not_there(enabled: dict[str, str]) -> None:
+def test_no_filter_for_a_column_that_is_disabled_or_missing(enabled: dict[str, str]) -> None:
     properties = {f"{PARQUET}bloom-filter-enabled.column.{name}": value for name, value in enabled.items()}
     assert bloom_filters(properties, PATHS, 1000) == {}
 

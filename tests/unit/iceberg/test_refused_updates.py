@@ -1,4 +1,4 @@
-"""Commits that PyIceberg refuses in this process, before anything is sent: plain conflicts."""
+"""Commits that PyIceberg rejects locally, before anything is sent, are conflicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def table(catalog: UnsteadyCatalog) -> Table:
 
 
 def _commit_on_a_branch(table: Table) -> None:
-    """Somebody else's commit that leaves `main` where it is, but uses the next numbers."""
+    """Another writer's commit that keeps `main`, but uses the next sequence number."""
     table.refresh()
     head = table.current_snapshot()
     assert head is not None
@@ -39,7 +39,7 @@ def test_a_sequence_number_that_another_branch_used_is_a_conflict(
     assert ids_of(table) == [1, 2]
 
 
-def test_a_snapshot_that_somebody_else_expired_first_is_a_conflict(
+def test_a_snapshot_that_another_writer_expired_first_is_a_conflict(
     catalog: UnsteadyCatalog, table: Table
 ) -> None:
     commit_ids(table, 1)
@@ -57,7 +57,7 @@ def test_a_snapshot_that_somebody_else_expired_first_is_a_conflict(
 def test_a_wrong_value_in_the_catalogs_answer_leaves_the_outcome_unknown(
     catalog: UnsteadyCatalog, table: Table
 ) -> None:
-    """Not every ValueError says that nothing was sent."""
+    """Not every ValueError means that nothing was sent."""
     delta = make_delta(table, data_files(table, 1))
     catalog.refusal = ValueError("half an answer")
     with pytest.raises(CommitUnknown):

@@ -1,20 +1,20 @@
-"""docs/maintenance.md says what the code does by default."""
+"""docs/how-to/maintenance.md says what the code does by default."""
 
 from __future__ import annotations
 
 import re
 
-from icemirror.mirror_properties import (
+from icemirror.tables.mirror_properties import (
     MAX_SNAPSHOT_AGE_MS,
     MAX_SNAPSHOTS,
-    MERGE_FROM_MANIFESTS,
+    MIN_MANIFESTS_TO_MERGE,
     MIN_SNAPSHOTS,
 )
 from spark_job.iceberg import create
 from spark_job.iceberg.write_properties import read_number
 from tests.unit.house.tracked import ROOT
 
-TEXT = (ROOT / "docs" / "maintenance.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "how-to" / "maintenance.md").read_text(encoding="utf-8")
 
 
 def row(name: str) -> str:
@@ -27,6 +27,6 @@ def test_the_defaults_are_those_of_the_document() -> None:
     hours, least, most = map(int, re.findall(r"\d+", row(MIN_SNAPSHOTS).split("|")[3]))
     assert (least, most) == (read_number({}, MIN_SNAPSHOTS), read_number({}, MAX_SNAPSHOTS))
     assert hours * 3_600_000 == read_number({}, MAX_SNAPSHOT_AGE_MS)
-    assert str(read_number({}, MERGE_FROM_MANIFESTS)) in row(MERGE_FROM_MANIFESTS).split("|")[3]
-    versions = create.BOUNDED["write.metadata.previous-versions-max"]
+    assert str(read_number({}, MIN_MANIFESTS_TO_MERGE)) in row(MIN_MANIFESTS_TO_MERGE).split("|")[3]
+    versions = create.METADATA_RETENTION["write.metadata.previous-versions-max"]
     assert versions == row("previous-versions-max").split("|")[3].strip()

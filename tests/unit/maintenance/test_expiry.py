@@ -1,4 +1,4 @@
-"""Snapshots that go with a merge's commit, and the files that go after it."""
+"""Snapshots that expire with a merge's commit, and the files that are deleted after it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from spark_job.key_index.root import read_root, write_root
-from spark_job.maintenance import unreferenced
-from spark_job.maintenance.expiry import choose_expired
+from spark_job.commit import unreferenced_files as unreferenced
+from spark_job.commit.expiry import choose_expired
+from spark_job.index.root import read_root, write_root
 from tests.referenced import referenced_files, stored_files
 from tests.unit.maintenance.conftest import SMALL
 from tests.unit.merge.lab import Lab, append_files, local_path, rows_table
 
 
 def merge_often(lab: Lab, times: int, first: int = 1) -> None:
-    """As many merges, each with an update of key 1 and a new key."""
+    """Merge this many times, each with an update of key 1 and a new key."""
     for number in range(first, first + times):
         lab.tell(f"U1@{number} I{number + 1}@{number}")
         lab.merge()
 
 
 def assert_tidy(lab: Lab) -> None:
-    """On disk is what the mirror leads to, no file more and none less."""
+    """Check that exactly the files that the mirror references are on disk."""
     assert stored_files(lab.folder / "warehouse") == referenced_files(lab.mirror)
 
 
@@ -45,7 +45,7 @@ def test_snapshots_and_files_stay_few_over_many_merges(tmp_path: Path, version: 
     assert lab.rows()[1] == "U1@16"
 
 
-def test_what_is_retained_can_still_be_read_as_it_was(lab: Lab) -> None:
+def test_retained_snapshots_are_still_readable(lab: Lab) -> None:
     merge_often(lab, 12)
     for snapshot in lab.mirror.metadata.snapshots:
         rows = lab.mirror.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
@@ -54,7 +54,7 @@ def test_what_is_retained_can_still_be_read_as_it_was(lab: Lab) -> None:
         assert rows.num_rows == int(summary.additional_properties["icemirror.live-rows"])
 
 
-def test_a_reader_of_a_retained_snapshot_goes_on_while_others_expire(lab: Lab) -> None:
+def test_reader_of_a_retained_snapshot_is_not_affected_by_expiry(lab: Lab) -> None:
     merge_often(lab, 6)
     scan = lab.mirror.scan()
     expected = scan.to_arrow().num_rows
@@ -77,8 +77,8 @@ def test_tags_and_branches_keep_their_snapshots_files_and_index(lab: Lab) -> Non
     assert_tidy(lab)
 
 
-def test_a_snapshot_of_another_writer_does_not_speak_for_the_index(lab: Lab) -> None:
-    """When it is the oldest that is retained, it has no root, but those after it have."""
+def test_foreign_snapshot_does_not_represent_the_index(lab: Lab) -> None:
+    """As the oldest retained snapshot it has no root, but the later ones have."""
     merge_often(lab, 2)
     append_files(lab.mirror, rows_table(lab.mirror.schema(), [{"id": 90, "name": "foreign"}]))
     foreign = lab.mirror.current_snapshot()
@@ -93,8 +93,8 @@ def test_a_snapshot_of_another_writer_does_not_speak_for_the_index(lab: Lab) -> 
     assert lab.rows()[90] == "foreign"
 
 
-def test_a_root_that_another_writer_names_leads_nowhere(lab: Lab) -> None:
-    """Else its summary could have any file deleted that a job may delete."""
+def test_root_in_a_foreign_snapshot_is_ignored(lab: Lab) -> None:
+    """Otherwise its summary could have any file deleted that a job may delete."""
     merge_often(lab, 1)
     ledger = lab.folder / "payroll" / "ledger.parquet"
     ledger.parent.mkdir()
@@ -111,7 +111,7 @@ def test_a_root_that_another_writer_names_leads_nowhere(lab: Lab) -> None:
     assert local_path(forged).exists()
 
 
-def test_an_index_at_a_configured_place_is_tidied_up_as_well(tmp_path: Path) -> None:
+def test_index_at_a_configured_location_is_cleaned_up(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options=SMALL, tail=f"index_location: file://{tmp_path}/indexes\n")
     merge_often(lab, 8)
     stored = set((tmp_path / "indexes").rglob("*.puffin"))
@@ -119,7 +119,7 @@ def test_an_index_at_a_configured_place_is_tidied_up_as_well(tmp_path: Path) -> 
     assert stored == {path for path in referenced_files(lab.mirror) if path.suffix == ".puffin"}
 
 
-def test_files_that_somebody_added_from_elsewhere_stay(lab: Lab) -> None:
+def test_files_added_from_another_location_stay(lab: Lab) -> None:
     """They may be another table's, and were there before this one."""
     merge_often(lab, 1)
     elsewhere = lab.folder / "elsewhere" / "a.parquet"
@@ -135,7 +135,7 @@ def test_files_that_somebody_added_from_elsewhere_stay(lab: Lab) -> None:
     assert elsewhere.exists()
 
 
-def test_a_file_that_somebody_took_out_and_put_back_stays(lab: Lab) -> None:
+def test_file_that_was_removed_and_added_again_stays(lab: Lab) -> None:
     lab.tell("I1@1")
     lab.merge()
     (file,) = (one.file for one in lab.mirror.scan().plan_files())
@@ -153,10 +153,10 @@ def test_a_file_that_somebody_took_out_and_put_back_stays(lab: Lab) -> None:
     assert lab.rows().keys() == {1, 2, 3}
 
 
-def test_a_tag_that_comes_during_the_merge_is_seen(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tag_created_during_the_merge_is_respected(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     merge_often(lab, 5)
     oldest = lab.mirror.metadata.snapshots[0].snapshot_id
-    from spark_job import commit_root
+    from spark_job.commit import commit_root
 
     choose = choose_expired
 
@@ -171,7 +171,7 @@ def test_a_tag_that_comes_during_the_merge_is_seen(lab: Lab, monkeypatch: pytest
     assert "late" in lab.mirror.metadata.refs
 
 
-def test_what_somebody_set_on_the_branch_survives_a_merge(lab: Lab) -> None:
+def test_branch_settings_of_the_user_survive_a_merge(lab: Lab) -> None:
     merge_often(lab, 1)
     path = Path(lab.mirror.metadata_location.removeprefix("file://"))
     written = json.loads(path.read_text())
@@ -182,7 +182,7 @@ def test_what_somebody_set_on_the_branch_survives_a_merge(lab: Lab) -> None:
     assert len(lab.mirror.metadata.snapshots) == 9
 
 
-def test_a_job_that_may_not_delete_merges_all_the_same(
+def test_merge_succeeds_without_permission_to_delete(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tried: list[object] = []
@@ -209,7 +209,7 @@ def test_expiry_that_fails_does_not_fail_the_merge(lab: Lab, monkeypatch: pytest
     def broken(*_: object) -> object:
         raise OSError("no route to storage")
 
-    monkeypatch.setattr("spark_job.maintenance.expiry.find_unreferenced", broken)
+    monkeypatch.setattr("spark_job.commit.expiry.find_unreferenced", broken)
     merge_often(lab, 8)
     assert len(lab.mirror.metadata.snapshots) <= 6
 
@@ -222,7 +222,7 @@ def test_a_property_that_is_no_number_stops_expiry_but_not_merges(lab: Lab) -> N
     assert len(lab.mirror.metadata.snapshots) == 7
 
 
-def test_files_that_other_tables_may_use_stay(lab: Lab) -> None:
+def test_files_stay_if_gc_is_disabled(lab: Lab) -> None:
     merge_often(lab, 1)
     with lab.mirror.transaction() as transaction:
         transaction.set_properties({"gc.enabled": "false"})
@@ -274,10 +274,8 @@ def test_a_commit_that_is_refused_expires_nothing(lab: Lab, monkeypatch: pytest.
     assert len(lab.mirror.metadata.snapshots) == snapshots
 
 
-def test_a_segment_that_a_retained_root_names_would_be_missed(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The planted bug: the segments of expired roots go without asking the retained ones."""
+def test_detects_a_deleted_segment_of_a_retained_root(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: segments of expired roots are deleted without checking the retained ones."""
     monkeypatch.setattr(unreferenced, "_retained_index", lambda *_: set())
     merge_often(lab, 6)
     missing = referenced_files(lab.mirror) - stored_files(lab.folder / "warehouse")

@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFile
 
 from icemirror.errors import Kind
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
 from tests.unit.merge.lab import Lab
 
 
@@ -40,7 +40,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
 def started(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
     """A mirror of some merges, and changes that wait; the next merge merges runs of the index too."""
     version, shards = request.param.split(", ")
-    engine = InProcess(2 if shards == "two shards" else 1)
+    engine = InProcessEngine(2 if shards == "two shards" else 1)
     lab = Lab.make(tmp_path, options=f"format_version: {version[1]}", engine=engine)
     for number in range(1, 8):
         lab.tell(" ".join(f"U{key}@{number}" for key in range(number, number + 4)))
@@ -66,7 +66,7 @@ def test_whichever_write_fails_nothing_is_left(started: Lab) -> None:
 
 
 def test_a_lost_race_leaves_nothing(started: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever was quicker did the same work; what is left is what they left."""
+    """The faster attempt did the same work; only its files are left."""
     other, own = started.reconfigure(), set[str]()
     before, commit = started.files_on_disk(), SqlCatalog.commit_table
 
@@ -82,7 +82,7 @@ def test_a_lost_race_leaves_nothing(started: Lab, monkeypatch: pytest.MonkeyPatc
     assert not own & started.files_on_disk()
 
 
-def test_a_refusal_whose_cause_is_not_seen_keeps_all(started: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusal_of_unknown_cause_keeps_all_files(started: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     before = started.files_on_disk()
 
     def refuse(*_: object) -> object:

@@ -14,11 +14,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from icemirror.errors import Invalid, Transient
 from icemirror.result import OrphansResult
-from spark_job.files.immutable import forget_everything
-from spark_job.iceberg.listing import StoredFile, list_files
-from spark_job.key_index.root import read_root
+from spark_job.index.root import read_root
 from spark_job.maintenance import orphans
-from spark_job.maintenance.orphans import choose_orphans, clean_orphans, file_name, places_of
+from spark_job.maintenance.list_files import StoredFile, list_files
+from spark_job.maintenance.orphans import choose_orphans, clean_orphans, file_name, table_locations
+from spark_job.storage.immutable_cache import clear_file_caches
 from tests.referenced import referenced_files, stored_files
 from tests.unit.merge.lab import Lab, append_files, local_path, rows_table
 
@@ -26,7 +26,7 @@ DAY = 86_400.0
 
 
 def age(path: Path, seconds: float) -> None:
-    """Makes a file look older."""
+    """Set the modification time of a file back."""
     os.utime(path, (time.time() - seconds,) * 2)
 
 
@@ -66,7 +66,7 @@ def merged(lab: Lab) -> Lab:
     return lab
 
 
-def test_what_nothing_names_goes_and_nothing_else(merged: Lab) -> None:
+def test_only_unreferenced_files_are_deleted(merged: Lab) -> None:
     left = plant(merged)
     result = clean(merged)
     assert (result.files, result.bytes, result.left) == (len(left), 4 * len(left), 0)
@@ -103,7 +103,7 @@ def test_young_files_stay_though_this_machines_clock_is_ahead(
 
 
 def test_files_of_other_kinds_stay(merged: Lab) -> None:
-    """Somebody else's notes, version hints and checksums."""
+    """Notes, version hints and checksums of other tools."""
     for name in ("metadata/version-hint.text", "data/README.md", "metadata/.left.avro.crc"):
         path = local_path(merged.mirror.location()) / name
         path.write_bytes(b"x")
@@ -111,7 +111,7 @@ def test_files_of_other_kinds_stay(merged: Lab) -> None:
     assert clean(merged).files == 0
 
 
-def test_what_is_refused_is_counted(merged: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_deletes_are_counted(merged: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     left = plant(merged)
 
     def refuse(io: PyArrowFileIO, location: object) -> None:
@@ -137,19 +137,19 @@ def test_files_that_are_committed_while_files_are_listed_stay(
     assert stored_files(merged.folder / "warehouse") == referenced_files(merged.mirror)
 
 
-def test_an_index_root_that_cannot_be_read_keeps_the_whole_index(merged: Lab) -> None:
+def test_unreadable_index_root_keeps_the_whole_index(merged: Lab) -> None:
     left = plant(merged)
     summary = merged.mirror.metadata.snapshots[0].summary
     assert summary is not None
     root = local_path(summary.additional_properties["icemirror.index-root"])
     root.write_bytes(b"broken")
-    forget_everything()
+    clear_file_caches()
     result = clean(merged)
     assert [local_path(place) for place in result.unlisted] == [root.parent]
     assert [path for path in left if path.exists()] == [path for path in left if path.parent == root.parent]
 
 
-def test_the_index_stays_when_others_let_its_snapshot_expire(merged: Lab) -> None:
+def test_index_stays_when_another_engine_expires_its_snapshot(merged: Lab) -> None:
     """Then only the table's property names its root."""
     append_files(merged.mirror, rows_table(merged.mirror.schema(), [{"id": 90, "name": "foreign"}]))
     head = merged.mirror.current_snapshot()
@@ -167,9 +167,9 @@ def test_the_index_stays_when_others_let_its_snapshot_expire(merged: Lab) -> Non
     assert merged.rows()[1] == "U1@60"
 
 
-def test_a_table_that_is_made_anew_meanwhile_stops_it(merged: Lab) -> None:
+def test_table_recreated_meanwhile_stops_the_cleaning(merged: Lab) -> None:
     tables = [merged.mirror, merged.changelog]
-    with pytest.raises(Transient, match="made anew"):
+    with pytest.raises(Transient, match="recreated"):
         clean_orphans(lambda: tables.pop(0), "lab.world", older_than_seconds=DAY)
 
 
@@ -192,7 +192,7 @@ def test_a_mirror_that_was_renamed_to_keep_it_keeps_its_files(merged: Lab) -> No
 
 
 def test_metadata_of_an_attempt_that_was_not_the_first_to_create_the_mirror_stays(merged: Lab) -> None:
-    """It has a uuid of its own, and might be that of a table that is empty. It names no other file."""
+    """It has another uuid, like an empty table, and references no other file."""
     other = json.loads(local_path(merged.changelog.metadata_location).read_text()) | {"snapshots": []}
     path = local_path(merged.mirror.location()) / "metadata" / "00000-a.metadata.json"
     path.write_text(json.dumps(other))
@@ -211,7 +211,7 @@ def test_packed_metadata_of_another_table_is_known_as_well(merged: Lab) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\x1f\x8bnot packed", b"[" * 100_000])
-def test_what_is_no_metadata_belongs_to_no_table(merged: Lab, content: bytes) -> None:
+def test_invalid_metadata_file_belongs_to_no_table(merged: Lab, content: bytes) -> None:
     path = local_path(merged.mirror.location()) / "metadata" / "00001-a.metadata.json"
     path.write_bytes(content)
     age(path, 3 * DAY)
@@ -220,7 +220,7 @@ def test_what_is_no_metadata_belongs_to_no_table(merged: Lab, content: bytes) ->
 
 @pytest.mark.parametrize("same_place", [True, False])
 def test_metadata_elsewhere_may_be_of_another_table_in_the_same_place(merged: Lab, same_place: bool) -> None:
-    """Where mirrors keep their metadata apart, that of one that was renamed is there, and its data files are here."""
+    """With a separate metadata location, the metadata of a renamed mirror is there, and its data files are here."""
     shared = merged.folder / "shared"
     shared.mkdir()
     with merged.mirror.transaction() as transaction:
@@ -236,8 +236,8 @@ def test_metadata_elsewhere_may_be_of_another_table_in_the_same_place(merged: La
         assert clean(merged).files == len(left)
 
 
-def test_a_table_of_somebody_else_is_refused(merged: Lab) -> None:
-    with pytest.raises(Invalid, match="did not make this table"):
+def test_table_that_is_no_mirror_is_refused(merged: Lab) -> None:
+    with pytest.raises(Invalid, match="is not a mirror"):
         clean_orphans(lambda: merged.changelog, "lab.world", older_than_seconds=DAY)
 
 
@@ -252,7 +252,7 @@ def test_places_that_other_tables_may_share_are_not_listed(merged: Lab) -> None:
             }
         }
     )
-    own, unlisted = places_of(metadata)
+    own, unlisted = table_locations(metadata)
     assert own == [f"{location}/data", f"{location}/metadata", f"{location}/elsewhere"]
     assert unlisted == ("s3://lake/shared",)
 
@@ -260,7 +260,7 @@ def test_places_that_other_tables_may_share_are_not_listed(merged: Lab) -> None:
 def test_a_place_that_leads_out_of_the_tables_location_is_not_listed(merged: Lab) -> None:
     out = f"{merged.mirror.location()}/data/../../payroll"
     metadata = merged.mirror.metadata.model_copy(update={"properties": {"write.data.path": out}})
-    assert places_of(metadata)[1] == (out,)
+    assert table_locations(metadata)[1] == (out,)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,5 @@ def test_listed_paths_can_be_deleted_by_the_same_io(
 
 
 @pytest.mark.parametrize("kind", [PyArrowFileIO, FsspecFileIO])
-def test_a_place_that_is_not_there_has_no_files(
-    tmp_path: Path, kind: type[PyArrowFileIO | FsspecFileIO]
-) -> None:
+def test_missing_location_has_no_files(tmp_path: Path, kind: type[PyArrowFileIO | FsspecFileIO]) -> None:
     assert list(list_files(kind({}), f"file://{tmp_path}/absent")) == []

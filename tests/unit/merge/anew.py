@@ -9,8 +9,7 @@ from pathlib import Path
 from pyiceberg.schema import Schema
 
 from icemirror.result import Rebuilt, Staged
-from spark_job.replays.resync import advance
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
 from tests.unit.merge.lab import ID_AND_NAME, Lab
 
 OLD = {1: "c", 3: "c", 5: "I5@1", 6: "I6@3"}
@@ -18,7 +17,7 @@ OLD = {1: "c", 3: "c", 5: "I5@1", 6: "I6@3"}
 
 def make(folder: Path, options: str = "", batch: int = 3) -> Lab:
     """A merged mirror with the rows `OLD`."""
-    lab = Lab.make(folder, options=options, tail=f"batch_size: {batch}\n", engine=InProcess(2))
+    lab = Lab.make(folder, options=options, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
     lab.tell("I1@1 I2@1 I3@1", "I4@1 I5@1")
     lab.tell("U1@2=b D2@2")
     lab.tell("U3@3=c U1@3=c", "D4@3 I6@3")
@@ -44,7 +43,7 @@ def steps(lab: Lab, between: Callable[[], object] = lambda: None) -> list[Staged
     """Until the mirror is rebuilt; `between` happens after each step."""
     done: list[Staged | Rebuilt] = []
     while not done or not isinstance(done[-1], Rebuilt):
-        step = advance(lab.pipeline, lab.table)
+        step = lab.pipeline.advance(lab.table)
         assert isinstance(step, Staged | Rebuilt), step
         done.append(step)
         between()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from spark_job.explain.explain import explain_key
-from spark_job.explain.report import EventReport, ExplainReport
+from spark_job.inspect.explain.explain_key import explain_key
+from spark_job.inspect.explain.report import EventReport, ExplainReport
 from tests.unit.merge.lab import Lab
 
 
@@ -16,7 +16,7 @@ def ask(lab: Lab, key: Any) -> ExplainReport:
 
 
 def event(report: ExplainReport, name: str) -> EventReport:
-    """The one event that tells of this name."""
+    """The event with this name."""
     (found,) = [one for one in report.events if one.values and one.values["name"] == name]
     return found
 

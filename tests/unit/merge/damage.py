@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from icemirror.cursor import Cursor
-from spark_job.iceberg.mirror import CURSOR, INDEX_ROOT, Anchor, read_mirror
-from spark_job.key_index.root import Root, write_root
-from spark_job.key_index.scan import read_entries
-from spark_job.key_index.segment import Entries, SegmentInfo, write_segment
+from icemirror.tables.cursor import Cursor
+from spark_job.iceberg.mirror import CURSOR, INDEX_ROOT, CursorProperty, read_mirror
+from spark_job.index.root import Root, write_root
+from spark_job.index.scan import read_segment_entries
+from spark_job.index.segment import Entries, SegmentInfo
+from spark_job.index.write_segment import write_segment
 from tests.unit.merge.lab import Lab, local_path
 
 
@@ -43,10 +44,10 @@ def rewrite_segment(lab: Lab, which: int, change: Callable[[Entries], Entries]) 
     """A segment with other entries and right checksums, named by a right root."""
     root = root_of(lab)
     old = root.segments[which]
-    entries = change(read_entries(lab.mirror.io, old))
+    entries = change(read_segment_entries(lab.mirror.io, old))
     path = old.path.replace(".segment.", "x.segment.")
     covered = [root.files[at].path for at in old.files]
-    new = write_segment(lab.mirror.io, path, entries, old.recipe, covered, old.files)
+    new = write_segment(lab.mirror.io, path, entries, old.key_definition, covered, old.files)
     new = new.model_copy(update={"run": old.run, "written_at": old.written_at})
     put_root(lab, root.model_copy(update={"segments": _replaced(root, which, new)}))
 
@@ -70,6 +71,6 @@ def set_cursor(lab: Lab, change: Callable[[Cursor], Cursor]) -> None:
     head = next(one for one in metadata["snapshots"] if one["snapshot-id"] == metadata["current-snapshot-id"])
     cursor = change(Cursor.model_validate_json(head["summary"][CURSOR]))
     head["summary"][CURSOR] = cursor.model_dump_json()
-    anchor = Anchor.model_validate_json(metadata["properties"][CURSOR])
+    anchor = CursorProperty.model_validate_json(metadata["properties"][CURSOR])
     metadata["properties"][CURSOR] = anchor.model_copy(update={"cursor": cursor}).model_dump_json()
     where.write_text(json.dumps(metadata))

@@ -7,9 +7,9 @@ from typing import Any
 
 from pyiceberg.table.update.schema import UpdateSchema
 
-from icemirror.state.replay import Replay, ReplayStep
-from spark_job.replays.replay import replay_step
-from spark_job.verify.check import Options, verify_table
+from icemirror.protocol.replay import Replay, ReplayStep
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.rebuild.replay import replay_step
 from tests.unit.merge.lab import Lab, rows_table, sequence_text
 
 _OPERATION = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
@@ -48,7 +48,7 @@ def rows(lab: Lab) -> list[dict[str, Any]]:
 
 def assert_sound(lab: Lab) -> None:
     """Every row is what its event tells, in all columns, and the index knows it."""
-    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report.findings
 
 

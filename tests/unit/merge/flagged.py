@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
 from tests.unit.merge.lab import Lab
 
 SOFT = "delete_mode: soft"
@@ -14,7 +14,7 @@ FLAG = "_is_deleted"
 
 def make(folder: Path, options: str = "", tail: str = "", shards: int = 1) -> Lab:
     """With an empty changelog."""
-    return Lab.make(folder, options=f"{SOFT}\n{options}", tail=tail, engine=InProcess(shards))
+    return Lab.make(folder, options=f"{SOFT}\n{options}", tail=tail, engine=InProcessEngine(shards))
 
 
 def told(lab: Lab) -> dict[int, tuple[Any, Any]]:

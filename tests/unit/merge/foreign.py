@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.view import live_files, replaced_deletes
+from spark_job.commit.row_delta import RowDelta
+from spark_job.iceberg.live_files import live_files, replaced_deletes
 from spark_job.write.deletes import write_deletes
 
 

@@ -20,14 +20,15 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, LongType, NestedField, StringType
 
+from icemirror.config_file.load import load_settings
 from icemirror.result import TableResult
-from icemirror.settings import Settings, TableSettings, load_settings
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.seams import allow_v3_metadata
-from spark_job.iceberg.tables import Catalogs
-from spark_job.merge import merge_table
+from icemirror.settings import Settings, TableSettings
+from spark_job.commit.row_delta import RowDelta
+from spark_job.engine.engine import Engine, InProcessEngine, LazyEngine
+from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.runtime.engine import Engine, InProcess, LazyEngine
+from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
+from spark_job.worker.merge_table import merge_table
 from tests.mirrors import write_config
 
 _WORD = re.compile(r"([IUD])(-?\d+)@(\d+)(?:=(\S*))?")
@@ -139,7 +140,7 @@ class Lab:
         catalogs.get(None).create_namespace("lab")
         version = {"format-version": str(changelog_version)}
         if changelog_version >= 3:
-            allow_v3_metadata()
+            enable_v3_metadata()
         changelog = catalogs.get(None).create_table("lab.world_changelog", schema, properties=version)
         return cls(folder, settings, _pipeline(settings, catalogs, engine), changelog)
 
@@ -200,5 +201,5 @@ class Lab:
 
 
 def _pipeline(settings: Settings, catalogs: Catalogs, engine: Engine | None) -> Pipeline:
-    chosen = engine or InProcess()
+    chosen = engine or InProcessEngine()
     return Pipeline(settings, catalogs, LazyEngine(lambda: chosen), run_id="test", key_check_rows=None)

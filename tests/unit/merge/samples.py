@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 
-from spark_job.changelog.change_file import ChangeFile
 from spark_job.changelog.changes import Changes
+from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.sequence import choose_sequence
 from spark_job.changelog.shape import ChangelogShape, Operation
-from spark_job.key_index.codec import choose_codec
-from spark_job.key_index.keys import Keys
+from spark_job.index.key_codec import choose_codec
+from spark_job.index.keys import Keys
 from tests.unit.merge.lab import ID_AND_NAME
 
 OPERATIONS: dict[str | None, Operation] = {
@@ -42,11 +42,11 @@ def shape_of(schema: Schema = ID_AND_NAME, hash_bits: int = 96) -> ChangelogShap
 
 def save(
     folder: Path, table: pa.Table, sequence_number: int = 1, row_group_size: int | None = None
-) -> ChangeFile:
+) -> ChangelogFile:
     """A changelog file."""
     path = folder / f"{uuid4()}.parquet"
     pq.write_table(table, path, row_group_size=row_group_size)
-    return ChangeFile(str(path), path.stat().st_size, table.num_rows, sequence_number, sequence_number)
+    return ChangelogFile(str(path), path.stat().st_size, table.num_rows, sequence_number, sequence_number)
 
 
 def make_changes(events: Sequence[tuple[int, str, int]], file: Sequence[int] | None = None) -> Changes:

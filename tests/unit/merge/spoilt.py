@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
-from spark_job.runtime.engine import Engine
+from spark_job.engine.engine import Engine
 from tests.unit.merge.lab import ID_AND_NAME, Lab, sequence_text
 
 _WORD = re.compile(r"([IUDX_])(-?\d+|\?)@(\d+|\?|!)(?:=(\S*))?")

@@ -13,9 +13,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.seams import read_entries
-from spark_job.iceberg.view import live_files
+from spark_job.commit.row_delta import RowDelta
+from spark_job.iceberg.live_files import live_files
+from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
 from spark_job.write.deletes import write_deletes
 from tests.manifests import list_manifests
 from tests.unit.merge import foreign
@@ -51,7 +51,7 @@ def list_file(lab: Lab, **differences: Any) -> None:
     head = table.current_snapshot()
     assert head is not None
     (manifest, *_) = list_manifests(table.io, head.manifest_list)
-    told = read_entries(table.io, manifest)[0].data_file
+    told = read_manifest_entries(table.io, manifest)[0].data_file
     arguments = {
         "content": told.content,
         "file_path": f"{told.file_path}-other",

@@ -30,8 +30,7 @@ from pyiceberg.types import (
 
 from icemirror.errors import Invalid
 from icemirror.result import Staged
-from spark_job.columns.absent import absent_values, initial_defaults
-from spark_job.replays.resync import advance
+from spark_job.columns.missing_columns import fill_missing_column, initial_defaults
 from tests.oracle.value_pools import VALUE_COLUMNS
 from tests.unit.merge.anew import made_anew
 from tests.unit.merge.evolving import change, rows, say
@@ -87,7 +86,7 @@ def test_a_default_of_every_type_is_what_the_metadata_says(name: str) -> None:
             continue
         field = _with_default(kind, value)
         target = schema_to_pyarrow(Schema(field)).field(0)
-        found = absent_values(target, 2, 1, initial_defaults(Schema(field)), "f")
+        found = fill_missing_column(target, 2, 1, initial_defaults(Schema(field)), "f")
         expected = pa.array([value, value], target.type)
         assert repr(found.to_pylist()) == repr(expected.to_pylist())
 
@@ -107,8 +106,8 @@ def _with_default(kind: PrimitiveType, value: object) -> NestedField:
 
 def test_a_value_that_does_not_fit_its_column_is_refused_without_the_value() -> None:
     target = schema_to_pyarrow(Schema(NestedField(1, "since", DateType(), required=False))).field(0)
-    with pytest.raises(Invalid, match="f: does not have column since") as caught:
-        absent_values(target, 1, 1, {1: "once"}, "f")
+    with pytest.raises(Invalid, match="the file has no column since") as caught:
+        fill_missing_column(target, 1, 1, {1: "once"}, "f")
     assert "once" not in str(caught.value)
 
 
@@ -201,7 +200,7 @@ def test_a_row_that_keeps_its_values_keeps_the_default_of_a_column_that_it_never
     if staged:
         lab = made_anew(lab)
         say(lab, "I1@1", name="a")
-        assert isinstance(advance(lab.pipeline, lab.table), Staged)
+        assert isinstance(lab.pipeline.advance(lab.table), Staged)
     change(lab, lambda to: to.add_column("city", StringType(), default_value="paris"))
     say(lab, last, name="b", city="SAME")
     assert lab.merge().outcome == ("rebuilt" if staged else "merged")

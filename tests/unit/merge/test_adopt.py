@@ -1,4 +1,4 @@
-"""An existing table becomes the mirror, or is refused by name; then merging goes on as if it had always been one."""
+"""An existing table becomes the mirror, or is refused; then merging continues as for any mirror."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from icemirror.errors import Conflict, Invalid
-from spark_job.adopt import adopt as adopt_module
-from spark_job.adopt.adopt import Adopted, adopt_table
+from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.mirror import read_mirror
-from spark_job.runtime.engine import InProcess
+from spark_job.inspect.adopt import Adopted, adopt_table
 from tests.mirrors import upgrade_like_java
 from tests.unit.merge.lab import Lab
 from tests.unit.merge.tables import PLAIN, add_rows, delete_positions, delete_rows, list_file, make_table
@@ -47,8 +46,8 @@ def test_without_a_cursor_every_event_applies_again(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_a_table_that_holds_the_changelog_is_merged_on_from_there(tmp_path: Path, shards: int) -> None:
-    lab = Lab.make(tmp_path, engine=InProcess(shards))
+def test_adopted_table_is_merged_from_its_cursor(tmp_path: Path, shards: int) -> None:
+    lab = Lab.make(tmp_path, engine=InProcessEngine(shards))
     told(lab)
     make_table(lab, ROWS[:2], [*ROWS[2:], (3, "gone"), (9, "theirs")])
     delete_rows(lab, [3])
@@ -60,7 +59,7 @@ def test_a_table_that_holds_the_changelog_is_merged_on_from_there(tmp_path: Path
     assert part.stale == 3
 
 
-def test_a_row_that_the_changelog_does_not_know_is_newer_than_all_that_it_told(lab: Lab) -> None:
+def test_row_without_events_is_newer_than_all_merged_events(lab: Lab) -> None:
     told(lab)
     make_table(lab, [*ROWS, (9, "theirs")])
     adopt(lab, "head")
@@ -72,7 +71,7 @@ def test_a_row_that_the_changelog_does_not_know_is_newer_than_all_that_it_told(l
     assert lab.rows()[9] == "new"
 
 
-def test_a_snapshot_in_between_is_merged_on_from_there(lab: Lab) -> None:
+def test_adoption_at_an_earlier_snapshot_continues_from_there(lab: Lab) -> None:
     first = lab.tell("I1@10 I2@20 I3@30 I4@40")
     lab.tell("U2@25 D3@35 I5@50")
     make_table(lab, [(1, "I1@10"), (2, "I2@20"), (3, "I3@30"), (4, "I4@40")])
@@ -136,7 +135,7 @@ def test_dry_run_writes_nothing(lab: Lab) -> None:
 
 
 REFUSED: dict[str, tuple[list[Any], Schema, str]] = {
-    "a key twice": ([[*ROWS, (1, "x")], [(2, "y")]], PLAIN, r"2 rows have the key of another one, such as row \d+ of"),
+    "a key twice": ([[*ROWS, (1, "x")], [(2, "y")]], PLAIN, r"2 rows have the key of another row, such as row \d+ of"),
     "a NULL key": ([[*ROWS, (None, "x")]], PLAIN, "has rows without a key"),
     "a column too few": ([], Schema(NestedField(1, "id", LongType())), "it lacks name"),
     "a column too many": (
@@ -162,7 +161,7 @@ REFUSED: dict[str, tuple[list[Any], Schema, str]] = {
 
 
 @pytest.mark.parametrize("case", sorted(REFUSED))
-def test_what_cannot_be_a_mirror_is_refused_and_left_alone(lab: Lab, case: str) -> None:
+def test_unsuitable_table_is_refused_and_unchanged(lab: Lab, case: str) -> None:
     files, schema, message = REFUSED[case]
     told(lab)
     table = make_table(lab, *files, schema=schema)
@@ -192,7 +191,7 @@ def test_equality_deletes_are_refused(lab: Lab) -> None:
         adopt(lab)
 
 
-def test_a_row_that_is_deleted_twice_is_gone_once(lab: Lab) -> None:
+def test_row_deleted_twice_counts_once(lab: Lab) -> None:
     told(lab)
     make_table(lab, ROWS)
     delete_positions(lab, [0, 1])
@@ -209,7 +208,7 @@ def test_data_files_other_than_parquet_are_refused(lab: Lab) -> None:
     told(lab)
     make_table(lab, ROWS)
     list_file(lab, file_format=FileFormat.ORC)
-    with pytest.raises(Invalid, match="is a file of ORC"):
+    with pytest.raises(Invalid, match="has the format ORC"):
         adopt(lab)
 
 
@@ -223,7 +222,7 @@ def test_a_table_of_format_version_1_is_refused(lab: Lab) -> None:
 def test_a_mirror_is_not_adopted_again(lab: Lab) -> None:
     told(lab)
     lab.merge()
-    with pytest.raises(Invalid, match=r"is a mirror already, of lab\.world_changelog"):
+    with pytest.raises(Invalid, match=r"is already a mirror, of lab\.world_changelog"):
         adopt(lab)
 
 
@@ -252,7 +251,7 @@ def test_a_writer_in_between_fences_the_adoption_out(lab: Lab, monkeypatch: pyte
         if point == "adopt-commit":
             add_rows(lab.mirror, [(8, "theirs")])
 
-    monkeypatch.setattr(adopt_module, "reach", intrude)
+    monkeypatch.setattr("spark_job.commit.commit_root.reach", intrude)
     with pytest.raises(Conflict):
         adopt(lab)
     assert "icemirror.source" not in lab.mirror.metadata.properties

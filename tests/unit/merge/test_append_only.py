@@ -1,4 +1,4 @@
-"""A table without a key: every insert becomes a row, exactly once, and nothing is looked up."""
+"""A table without a key: every insert becomes exactly one row."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from icemirror.errors import CommitUnknown, Invalid
-from icemirror.state.replay import Replay
-from spark_job.compact_all import compact_all
-from spark_job.compaction import choose
-from spark_job.files.immutable import forget_everything
+from icemirror.protocol.replay import Replay
+from spark_job.commit.row_delta import RowDelta
+from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.mirror import INDEX_ROOT
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.key_index.root import read_root
-from spark_job.mend_index import mend_index
-from spark_job.replays.replay import plan_replay, replay_step
-from spark_job.runtime.engine import InProcess
-from spark_job.verify.check import Options, verify_table
-from spark_job.verify.findings import Kind
+from spark_job.index.root import read_root
+from spark_job.inspect.verify.findings import FindingKind
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.maintenance import choose_files as choose
+from spark_job.rebuild.replay import plan_replay, replay_step
+from spark_job.storage.immutable_cache import clear_file_caches
+from spark_job.worker.compact_table import compact_table
+from spark_job.worker.repair_index import repair_index
 from tests.unit.merge.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
 
 SCHEMA = changelog_schema(("name", StringType()), ("amount", LongType()), keys=())
@@ -41,7 +41,9 @@ def told(
 
 
 def make(folder: Path, options: str = ON, *, batch: int = 3, shards: int = 1) -> Lab:
-    return Lab.make(folder, SCHEMA, options=options, tail=f"batch_size: {batch}\n", engine=InProcess(shards))
+    return Lab.make(
+        folder, SCHEMA, options=options, tail=f"batch_size: {batch}\n", engine=InProcessEngine(shards)
+    )
 
 
 def rows(lab: Lab) -> Counter[tuple[str | None, int | None]]:
@@ -51,7 +53,7 @@ def rows(lab: Lab) -> Counter[tuple[str | None, int | None]]:
 
 def assert_verified(lab: Lab) -> None:
     for deep in (False, True):
-        report = verify_table(lab.pipeline, lab.table, Options(deep=deep))
+        report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=deep))
         assert report.equal, report
         assert not report.findings
 
@@ -93,7 +95,7 @@ def test_the_index_counts_rows_and_has_no_segments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operation", ["UPDATE", "DELETE", "UPSERT"])
-def test_an_event_that_is_no_insert_is_refused_by_name(tmp_path: Path, operation: str) -> None:
+def test_an_event_other_than_an_insert_is_refused(tmp_path: Path, operation: str) -> None:
     lab = make(tmp_path)
     lab.commit(told(("a", 1)))
     lab.merge()
@@ -109,9 +111,7 @@ def test_an_event_that_is_no_insert_is_refused_by_name(tmp_path: Path, operation
 
 
 @pytest.mark.parametrize("options", [ON, "primary_keys: [name]"], ids=["without a key", "with one"])
-def test_of_a_long_text_in_the_place_of_an_operation_only_the_beginning_is_told(
-    tmp_path: Path, options: str
-) -> None:
+def test_a_long_operation_is_quoted_shortened(tmp_path: Path, options: str) -> None:
     lab = make(tmp_path, options)
     lab.commit(told(("a", 1), operation="x" * 500_000))
     error = lab.try_merge().error
@@ -152,7 +152,7 @@ def test_rows_say_when_they_came(tmp_path: Path) -> None:
     assert_verified(lab)
 
 
-def test_a_changelog_without_a_key_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_changelog_without_a_key_advises_what_to_do(tmp_path: Path) -> None:
     lab = make(tmp_path, "")
     lab.commit(told(("a", 1)))
     error = lab.try_merge().error
@@ -185,13 +185,13 @@ def compact_by_others(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        (append_by_others, {Kind.SURPLUS_ROW: 1}),
-        (delete_by_others, {Kind.MISSING_ROW: 2}),
+        (append_by_others, {FindingKind.SURPLUS_ROW: 1}),
+        (delete_by_others, {FindingKind.MISSING_ROW: 2}),
         (compact_by_others, {}),
     ],
 )
-def test_others_may_write_and_verify_tells(
-    tmp_path: Path, change: Callable[[Lab], None], found: dict[Kind, int]
+def test_foreign_writes_are_allowed_and_verify_reports_them(
+    tmp_path: Path, change: Callable[[Lab], None], found: dict[FindingKind, int]
 ) -> None:
     lab = make(tmp_path)
     lab.commit(told(("a", 1), ("a", 1)), told(("b", 2)))
@@ -203,31 +203,34 @@ def test_others_may_write_and_verify_tells(
     assert rows(lab) == before + Counter([("c", 3)])
     assert result.live_rows == sum(rows(lab).values())
     for deep in (False, True):
-        report = verify_table(lab.pipeline, lab.table, Options(deep=deep))
+        report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=deep))
         assert {one.kind: one.count for one in report.findings} == found
         assert report.equal is not bool(found)
 
 
-def test_a_row_in_the_place_of_another_is_found_by_a_deep_look(tmp_path: Path) -> None:
+def test_a_row_in_place_of_another_is_found_by_a_deep_check(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit(told(("a", 1), ("b", 2)))
     lab.merge()
     lab.mirror.delete("name = 'a'")
     append_by_others(lab)
-    assert verify_table(lab.pipeline, lab.table, Options()).equal
-    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
-    assert {one.kind: one.count for one in report.findings} == {Kind.MISSING_ROW: 1, Kind.SURPLUS_ROW: 1}
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions()).equal
+    report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
+    assert {one.kind: one.count for one in report.findings} == {
+        FindingKind.MISSING_ROW: 1,
+        FindingKind.SURPLUS_ROW: 1,
+    }
     assert all("row " in place for one in report.findings for place in one.places)
 
 
-def test_a_lost_root_is_counted_anew(tmp_path: Path) -> None:
+def test_a_lost_root_is_recounted(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit(told(("a", 1), ("b", 2)))
     lab.merge()
     local_path(lab.mirror.properties[INDEX_ROOT]).unlink()
-    forget_everything()
+    clear_file_caches()
     again = lab.reconfigure(ON)
-    assert mend_index(again.pipeline, again.table, dry_run=False).commits == 1
+    assert repair_index(again.pipeline, again.table, dry_run=False).commits == 1
     lab.commit(told(("c", 3)))
     assert again.merge().live_rows == 3
     assert_verified(again)
@@ -285,12 +288,12 @@ def test_a_replay_of_a_part_is_refused_because_it_would_double_rows(tmp_path: Pa
     lab.merge()
     asked = Replay("range-1", 0.0, from_snapshot=first)
     for ask in (replay_step, plan_replay):
-        with pytest.raises(Invalid, match="would double its rows"):
+        with pytest.raises(Invalid, match="would duplicate its rows"):
             ask(lab.pipeline, lab.table, asked)
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_small_files_are_put_together_and_no_row_changes(
+def test_small_files_are_compacted_and_no_row_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     lab = make(tmp_path, f"{ON}\nformat_version: {version}\ncompact: false")
@@ -299,7 +302,7 @@ def test_small_files_are_put_together_and_no_row_changes(
         lab.merge()
     before, files = rows(lab), len(list(lab.mirror.scan().plan_files()))
     monkeypatch.setattr(choose, "FAN_IN", 2)
-    assert compact_all(lab.pipeline, lab.table, dry_run=False).files_before >= 6
+    assert compact_table(lab.pipeline, lab.table, dry_run=False).files_before >= 6
     assert (rows(lab), files) == (before, 6)
     assert len(list(lab.mirror.scan().plan_files())) < files
     lab.commit(told(("c", 3)))
@@ -315,4 +318,4 @@ def test_a_mirror_with_a_key_does_not_become_one_without(tmp_path: Path) -> None
     lab.merge()
     error = lab.reconfigure(ON).try_merge().error
     assert error is not None
-    assert "its key is name, now it shall be nothing" in error.message
+    assert "its key is name, but the settings name nothing" in error.message

@@ -82,7 +82,7 @@ def test_expire_on_a_machine_whose_clock_is_behind_removes_nothing(lab: Lab, clo
     lab.merge()
     clock.ahead = 0
     before = lab.mirror.metadata_location
-    with pytest.raises(Invalid, match=r"last written 1[78]\d seconds from now.*clock"):
+    with pytest.raises(Invalid, match=r"last written 1[78]\d seconds in the future of this machine.s clock"):
         expire(lab.mirror, "lab.world")
     assert lab.mirror.metadata_location == before
     assert expire(lab.mirror, "lab.world", dry_run=True).snapshots == 0

@@ -13,10 +13,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DecimalType, LongType, StringType, UUIDType
 
 from icemirror.errors import Invalid
-from spark_job.changelog.changes import Changes, concat_changes, in_order
+from spark_job.changelog.changes import Changes, concat_changes, sort_by_position
 from spark_job.changelog.read_changes import read_changes
-from spark_job.collapse import collapse_changes
-from spark_job.key_index.keys import Keys
+from spark_job.index.keys import Keys
+from spark_job.merge.collapse import collapse_changes
 from tests.unit.merge.lab import ID_AND_NAME, changelog_schema, events, rows_table, sequence_text
 from tests.unit.merge.samples import make_changes, save, shape_of, told
 
@@ -107,14 +107,12 @@ def test_any_events_collapse_as_a_dictionary_would(
 
 
 @given(_EVENTS, st.randoms(use_true_random=False))
-def test_shuffled_events_are_put_back_into_their_order(
-    story: list[tuple[int, str, int]], random: Any
-) -> None:
+def test_shuffled_events_are_sorted_back(story: list[tuple[int, str, int]], random: Any) -> None:
     changes = make_changes(story, file=sorted(at % 3 for at in range(len(story))))
     places = list(range(len(story)))
     random.shuffle(places)
     shuffled = changes.take(np.array(places, np.intp))
-    assert told(in_order(shuffled)) == told(changes)
+    assert told(sort_by_position(shuffled)) == told(changes)
 
 
 def test_parts_join_in_their_order() -> None:
@@ -150,7 +148,7 @@ def test_a_null_key_is_refused_with_file_and_row(tmp_path: Path, io: PyArrowFile
     schema = changelog_schema(("id", LongType()), ("name", StringType()), keys=())
     good = {"name": "x", "cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
     table = rows_table(schema, [{"id": 1, **good}, {"id": None, **good}])
-    with pytest.raises(Invalid, match=r"\.parquet: the key is NULL in row 1.*Make the changelog anew"):
+    with pytest.raises(Invalid, match=r"\.parquet: the key is NULL in row 1.*Recreate the changelog"):
         read(tmp_path, io, table)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from icemirror.cursor import Cursor, Source, Truncation
+from icemirror.tables.cursor import Cursor, CursorSource, Truncation
 
 BEFORE = '{"version":1,"sources":[{"uuid":"u","snapshot_id":7,"sequence_number":3,"files_done":null}]}'
 
 
 def test_a_cursor_without_a_truncation_is_written_as_ever() -> None:
-    cursor = Cursor(sources=(Source(uuid="u", snapshot_id=7, sequence_number=3),))
+    cursor = Cursor(sources=(CursorSource(uuid="u", snapshot_id=7, sequence_number=3),))
     assert cursor.model_dump_json() == BEFORE
     assert Cursor.model_validate_json(BEFORE) == cursor
     assert "truncated" not in cursor.model_dump(mode="json")["sources"][0]
@@ -22,7 +22,7 @@ def test_a_cursor_without_a_truncation_is_written_as_ever() -> None:
 
 def test_a_cursor_with_a_truncation_is_read_as_it_was_written() -> None:
     last = Truncation(columns=(4, 5), sequence=((1 << 64) - 1, 0), commit=3, file=0, row=9)
-    cursor = Cursor.model_validate_json(BEFORE).truncated_at(last)
+    cursor = Cursor.model_validate_json(BEFORE).with_truncation(last)
     assert cursor.source.truncated == last
     assert Cursor.model_validate_json(cursor.model_dump_json()) == cursor
     assert Cursor.model_validate(cursor.model_dump(mode="json")) == cursor

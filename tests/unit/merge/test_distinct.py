@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_job.distinct import distinct, united
+from spark_job.columns.distinct import distinct, distinct_union
 
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5), max_size=30)
 
@@ -14,7 +14,7 @@ NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5), max_siz
 def test_each_value_once_and_ascending(values: list[int], more: list[int]) -> None:
     one, other = np.array(values, dtype=np.int64), np.array(more, dtype=np.int64)
     assert distinct(one).tolist() == sorted(set(values))
-    assert united(one, other).tolist() == sorted({*values, *more})
+    assert distinct_union(one, other).tolist() == sorted({*values, *more})
     assert one.tolist() == values
 
 

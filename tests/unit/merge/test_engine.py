@@ -10,18 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import IcebergType, LongType, StringType, UUIDType
 
-from icemirror.errors import Contested, IcemirrorError, Transient
+from icemirror.errors import IcemirrorError, Transient, UnverifiedConflict
 from spark_job.changelog.bad_rows import BadRows
-from spark_job.changelog.change_file import ChangeFile
-from spark_job.compaction.move_rows import AstrayRow
-from spark_job.iceberg.damaged_metadata import DamagedMetadata
-from spark_job.key_index.index_location import index_location
-from spark_job.lost_track import ChangelogAway, ChangelogMadeAnew, CursorExpired, NoChangelog
-from spark_job.replays.rebuild import StageDamaged
-from spark_job.runtime import engine
-from spark_job.runtime.engine import InProcess, LazyEngine, _file_groups, cut_by_key, shard_bounds
-from spark_job.runtime.work import Result, Work
-from spark_job.shard import SliceWork
+from spark_job.changelog.history import ChangelogFile
+from spark_job.engine.engine import InProcessEngine, LazyEngine
+from spark_job.engine.key_ranges import cut_by_key, group_files, shard_bounds
+from spark_job.engine.size_policy import SizePolicy
+from spark_job.engine.spark_engine import ERRORS_BY_NAME
+from spark_job.engine.work import Result, Work
+from spark_job.iceberg.divergence import ChangelogMissing, CursorExpired, NoChangelog
+from spark_job.index.root import index_location
+from spark_job.maintenance.move_rows import MisplacedRow
+from spark_job.merge.shard import SliceWork
+from spark_job.pyiceberg_private.damaged_metadata import DamagedMetadata
+from spark_job.rebuild.swap_stage import StageDamaged
 from tests.unit.merge.lab import Lab, changelog_schema, events, rows_table, sequence_text
 from tests.unit.merge.samples import make_changes, told
 
@@ -30,9 +32,9 @@ TOP = 2**64 - 1
 
 def next_work(lab: Lab) -> SliceWork:
     """The work of the next slice of a table whose mirror exists."""
-    ready = lab.pipeline.prepare(lab.table)
+    ready = lab.pipeline.planner.require_plan(lab.table)
     assert ready.mirror is not None
-    return lab.pipeline.merger.work(ready, ready.mirror, ready.slices[0], str(lab.folder / "index"))
+    return lab.pipeline.slice_work(ready, ready.mirror, ready.slices[0], str(lab.folder / "index"))
 
 
 @given(st.lists(st.integers(0, TOP), max_size=30), st.lists(st.integers(0, TOP), max_size=4).map(sorted))
@@ -70,14 +72,14 @@ def test_an_ordered_key_space_is_cut_by_a_sample(lab: Lab) -> None:
 def test_files_without_rows_can_be_sharded(tmp_path: Path, kind: IcebergType) -> None:
     """The sample that finds the bounds may hit nothing but empty files."""
     schema = changelog_schema(("id", kind), ("name", StringType()))
-    lab = Lab.make(tmp_path, schema, engine=InProcess(3))
+    lab = Lab.make(tmp_path, schema, engine=InProcessEngine(3))
     lab.commit(rows_table(schema, []))
     assert lab.merge().live_rows == 0
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 def test_the_mirror_does_not_depend_on_the_number_of_shards(tmp_path: Path, shards: int) -> None:
-    lab = Lab.make(tmp_path, engine=InProcess(shards))
+    lab = Lab.make(tmp_path, engine=InProcessEngine(shards))
     lab.tell(" ".join(f"I{number}@1" for number in range(40)))
     lab.merge()
     lab.tell(" ".join(f"U{number}@2=u" for number in range(0, 40, 3)), "D5@3 D6@3 I5@4=back U7@0=late")
@@ -91,9 +93,9 @@ def test_the_mirror_does_not_depend_on_the_number_of_shards(tmp_path: Path, shar
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12), st.integers(1, 6))
 def test_file_groups_hold_every_file_once_and_in_order(sizes: list[int], groups: int) -> None:
     class Work:
-        files = tuple(ChangeFile("", 16 * size, size if size % 2 else 0, 0, 0) for size in sizes)
+        files = tuple(ChangelogFile("", 16 * size, size if size % 2 else 0, 0, 0) for size in sizes)
 
-    found = _file_groups(Work(), groups)  # type: ignore[arg-type]
+    found = group_files(Work(), groups)  # type: ignore[arg-type]
     assert [at for group in found for at in group] == list(range(len(sizes)))
     assert len(found) <= groups
 
@@ -101,9 +103,9 @@ def test_file_groups_hold_every_file_once_and_in_order(sizes: list[int], groups:
 def test_a_lazy_engine_starts_once_and_only_when_it_is_needed(lab: Lab) -> None:
     started: list[int] = []
 
-    def start() -> InProcess:
+    def start() -> InProcessEngine:
         started.append(1)
-        return InProcess()
+        return InProcessEngine()
 
     engine = LazyEngine(start)
     lab.commit()
@@ -117,40 +119,38 @@ def test_a_lazy_engine_starts_once_and_only_when_it_is_needed(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(("from_events", "here"), [(0, False), (2, False), (3, True)])
-def test_work_of_fewer_events_than_told_is_done_in_this_process(
-    lab: Lab, from_events: int, here: bool
-) -> None:
+def test_work_below_spark_from_events_runs_in_process(lab: Lab, from_events: int, here: bool) -> None:
     started: list[int] = []
 
-    def start() -> InProcess:
+    def start() -> InProcessEngine:
         started.append(1)
-        return InProcess()
+        return InProcessEngine()
 
     lab.tell("I1@1 I2@2")
     lab.merge()
     lab.tell("U1@3 D2@4")
-    (result,) = LazyEngine(start, from_events).run(next_work(lab))
+    (result,) = LazyEngine(start, SizePolicy(from_events)).run(next_work(lab))
     assert (result.fate.updated, result.fate.deleted) == (1, 1)
     assert (not started) is here
 
 
-def test_few_events_that_take_much_room_are_not_little(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_events_of_many_bytes_run_on_the_engine(lab: Lab) -> None:
     started: list[int] = []
 
-    def start() -> InProcess:
+    def start() -> InProcessEngine:
         started.append(1)
-        return InProcess()
+        return InProcessEngine()
 
     lab.tell("I1@1 I2@2")
     lab.merge()
     lab.tell("U1@3")
     work = next_work(lab)
-    monkeypatch.setattr("spark_job.runtime.engine._LITTLE_BYTES", sum(file.bytes for file in work.files) - 1)
-    LazyEngine(start, 100).run(work)
+    policy = SizePolicy(100, in_process_bytes=sum(file.bytes for file in work.files) - 1)
+    LazyEngine(start, policy).run(work)
     assert started == [1]
 
 
-def test_the_index_lies_beside_the_table_or_where_the_configuration_says(lab: Lab) -> None:
+def test_the_index_location_is_next_to_the_table_or_configured(lab: Lab) -> None:
     metadata = lab.changelog.metadata
     parent = metadata.location.rpartition("/")[0]
     assert index_location(metadata, None) == f"{parent}/_icemirror_index/{metadata.table_uuid}"
@@ -158,20 +158,20 @@ def test_the_index_lies_beside_the_table_or_where_the_configuration_says(lab: La
         assert index_location(metadata, configured) == f"s3://b/idx/{metadata.table_uuid}"
 
 
-def test_a_look_into_much_history_is_not_little(lab: Lab) -> None:
+def test_a_long_history_runs_on_the_engine(lab: Lab) -> None:
     started: list[int] = []
 
-    def start() -> InProcess:
+    def start() -> InProcessEngine:
         started.append(1)
-        return InProcess()
+        return InProcessEngine()
 
     lab.tell("I1@1 I2@2")
     lab.merge()
     lab.tell("U1@3")
     work = next_work(lab)
-    LazyEngine(start, 3).run(replace(work, history=(replace(work.files[0], events=1),)))
+    LazyEngine(start, SizePolicy(3)).run(replace(work, history=(replace(work.files[0], events=1),)))
     assert started == []
-    LazyEngine(start, 3).run(replace(work, history=(replace(work.files[0], events=2),)))
+    LazyEngine(start, SizePolicy(3)).run(replace(work, history=(replace(work.files[0], events=2),)))
     assert started == [1]
 
 
@@ -179,19 +179,17 @@ def test_a_look_into_much_history_is_not_little(lab: Lab) -> None:
     ("error", "starts"),
     [(RuntimeError("Answer from Java side is empty"), 2), (Transient("storage failed"), 1)],
 )
-def test_an_engine_that_failed_without_a_name_is_started_anew(
-    lab: Lab, error: Exception, starts: int
-) -> None:
+def test_an_engine_restarts_after_an_unknown_error(lab: Lab, error: Exception, starts: int) -> None:
     started: list[int] = []
 
-    class Failing(InProcess):
+    class Failing(InProcessEngine):
         def run(self, work: Work[Result]) -> list[Result]:
             if len(failures) < 1:
                 failures.append(error)
                 raise error
             return super().run(work)
 
-    def start() -> InProcess:
+    def start() -> InProcessEngine:
         started.append(1)
         return Failing()
 
@@ -207,20 +205,20 @@ def test_an_engine_that_failed_without_a_name_is_started_anew(
 
 
 @pytest.mark.parametrize("error", [Transient("lost"), RuntimeError("Answer from Java side is empty")])
-def test_after_an_interrupt_whatever_fails_is_the_interruption(
+def test_after_an_interrupt_any_error_is_the_interruption(
     lab: Lab, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Failing(InProcess):
+    class Failing(InProcessEngine):
         def run(self, work: Work[Result]) -> list[Result]:
             raise error
 
-    def start() -> InProcess:
+    def start() -> InProcessEngine:
         if interrupted.is_set() and isinstance(error, RuntimeError):
             raise error
         return Failing()
 
     interrupted = threading.Event()
-    monkeypatch.setattr("spark_job.runtime.interrupt._received", interrupted)
+    monkeypatch.setattr("spark_job.engine.interrupt._received", interrupted)
     lab.tell("I1@1")
     lab.merge()
     lab.tell("U1@3")
@@ -232,15 +230,22 @@ def test_after_an_interrupt_whatever_fails_is_the_interruption(
         LazyEngine(start).run(work)
 
 
-def test_every_error_that_a_task_may_raise_is_the_same_on_the_driver() -> None:
-    """A kind that nobody put on the list would be tried again for ever."""
+def test_every_task_error_is_recreated_on_the_driver() -> None:
+    """An error class missing in the list would be retried for ever."""
 
     def kinds(error: type[IcemirrorError]) -> set[type[IcemirrorError]]:
         return {error}.union(*map(kinds, error.__subclasses__()))
 
     shared = ("icemirror.errors", "spark_job.")
     ours = {one for one in kinds(IcemirrorError) if one.__module__.startswith(shared)}
-    lost_track = {ChangelogMadeAnew, CursorExpired, NoChangelog, ChangelogAway}
-    by_the_driver_alone = {IcemirrorError, Contested, AstrayRow, StageDamaged, DamagedMetadata, *lost_track}
+    lost_track = {CursorExpired, NoChangelog, ChangelogMissing}
+    by_the_driver_alone = {
+        IcemirrorError,
+        UnverifiedConflict,
+        MisplacedRow,
+        StageDamaged,
+        DamagedMetadata,
+        *lost_track,
+    }
     told_by_who_reads_a_file = {BadRows}  # with the file and what to do, as invalid
-    assert ours - by_the_driver_alone - told_by_who_reads_a_file == set(engine._NAMED.values())
+    assert ours - by_the_driver_alone - told_by_who_reads_a_file == set(ERRORS_BY_NAME.values())

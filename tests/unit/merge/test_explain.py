@@ -1,4 +1,4 @@
-"""Every fate of an event, every state of a row, and what contradicts: told as the merge decides it."""
+"""Explain reports every fate of an event, every state of a row, and contradictions, as the merge decides."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pyiceberg.types import LongType, StringType, TimestamptzType
 
 from icemirror.errors import Invalid
 from spark_job.columns.json_values import row_as_json
-from spark_job.explain import explain as explain_module
-from spark_job.explain import key_events
-from spark_job.explain.asked_key import BadKey
-from spark_job.explain.find_row import find_row
-from spark_job.files.immutable import ReadOnce
 from spark_job.iceberg import mirror as mirror_module
-from spark_job.key_index import blocks, tiers
+from spark_job.index import blocks, tiers
+from spark_job.inspect.explain import explain_key as explain_module
+from spark_job.inspect.explain import key_events
+from spark_job.inspect.explain.find_row import find_row
+from spark_job.inspect.explain.requested_key import BadKey
+from spark_job.storage.immutable_cache import FileCache
 from tests.oracle.key_pools import KEY_KINDS, make_key_pool
 from tests.unit.merge.asking import ask, event, fates, noted
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
@@ -30,8 +30,8 @@ from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_tex
 @pytest.fixture(autouse=True)
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process, which remembers nothing of the files."""
-    monkeypatch.setattr(blocks, "_directories", ReadOnce(0))
-    monkeypatch.setattr(mirror_module, "_roots", ReadOnce(0))
+    monkeypatch.setattr(blocks, "_directories", FileCache(0))
+    monkeypatch.setattr(mirror_module, "_roots", FileCache(0))
 
 
 def test_the_row_is_shown_with_its_place_and_values(lab: Lab) -> None:
@@ -52,7 +52,7 @@ def test_the_row_is_shown_with_its_place_and_values(lab: Lab) -> None:
     assert (report.unreadable, report.findings, report.notes) == ((), (), ())
 
 
-def test_events_are_told_with_where_they_came_from(lab: Lab) -> None:
+def test_events_are_reported_with_their_origin(lab: Lab) -> None:
     first = lab.tell("I9@1 I1@10=a")
     lab.merge()
     (told,) = ask(lab, 1).events
@@ -79,7 +79,7 @@ def test_an_event_is_overtaken_by_a_greater_sequence(lab: Lab) -> None:
     assert event(report, "a").words == f"overtaken by event 2 with sequence {sequence_text(20)}"
 
 
-def test_a_late_event_is_older_than_what_was_there(lab: Lab) -> None:
+def test_late_event_is_older_than_the_row(lab: Lab) -> None:
     lab.tell("I1@20=a")
     lab.merge()
     lab.tell("U1@10=late")
@@ -147,7 +147,7 @@ def test_a_deleted_row_has_a_tombstone_with_its_order(lab: Lab) -> None:
     assert report.events[2].values is None
 
 
-def test_an_expired_tombstone_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_tombstone_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers, "FAN_IN", 2)
     lab = Lab.make(tmp_path, options="tombstone_retention: 0s")
     for words in ("I1@10 I2@20", "D1@40", "U2@50", "U2@51", "U2@52", "U2@53"):
@@ -157,17 +157,17 @@ def test_an_expired_tombstone_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (report.state, report.equal) == ("deleted", True)
     assert report.index is not None
     assert report.index.says == "nothing"
-    assert noted(report, "its tombstone has expired")
+    assert noted(report, "tombstone of the key has expired")
 
 
-def test_a_key_that_nobody_told_of_was_never_seen(lab: Lab) -> None:
+def test_key_without_events_was_never_seen(lab: Lab) -> None:
     lab.tell("I1@10")
     lab.merge()
     report = ask(lab, 7)
     assert (report.state, report.events, report.row, report.equal) == ("never-seen", (), None, True)
 
 
-def test_waiting_events_say_what_they_will_do(lab: Lab) -> None:
+def test_waiting_events_predict_their_effect(lab: Lab) -> None:
     lab.tell("I1@10=a I3@1")
     lab.merge()
     lab.tell("U1@5=old U1@20=b", "U1@30=c D3@9 I2@1=new")
@@ -210,7 +210,7 @@ def test_without_a_mirror_all_events_wait(lab: Lab) -> None:
     assert noted(report, "there is no mirror yet")
 
 
-def test_an_empty_changelog_tells_nothing(lab: Lab) -> None:
+def test_empty_changelog_has_no_events(lab: Lab) -> None:
     assert ask(lab, 1).events == ()
 
 
@@ -276,7 +276,7 @@ def test_every_kind_of_key_is_found(tmp_path: Path, kind: str) -> None:
     }
     rows = pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
     for at in range(count):
-        lab.changelog.append(rows.slice(at, 1))  # each file with bounds of its own
+        lab.changelog.append(rows.slice(at, 1))  # each file with separate bounds
     lab.merge()
     for at, key in enumerate(told):
         report = ask(lab, key)
@@ -342,9 +342,9 @@ def test_no_changelog_is_an_error_of_its_name(lab: Lab) -> None:
 
 
 def test_values_of_many_large_events_are_left_out(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_events, "_MOST_BYTES", 30)
+    monkeypatch.setattr(key_events, "_MAX_VALUE_BYTES", 30)
     lab.tell("I1@1=a U1@2=b U1@3=c")
     lab.merge()
     report = ask(lab, 1)
     assert [one.values is None for one in report.events] == [False, True, True]
-    assert noted(report, "left out")
+    assert noted(report, "are omitted")

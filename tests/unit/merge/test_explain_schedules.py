@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from spark_job.columns.json_values import row_as_json
-from spark_job.explain.explain import explain_key
-from spark_job.explain.fates import Fate
-from spark_job.explain.report import State
-from spark_job.merge import merge_table
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
+from spark_job.inspect.explain.event_fates import EventFate
+from spark_job.inspect.explain.explain_key import explain_key
+from spark_job.inspect.explain.report import KeyState
+from spark_job.worker.merge_table import merge_table
 from tests.mirrors import MirroredWorld
 from tests.oracle.key_pools import KEY_KINDS
 from tests.oracle.schedules import Schedule
@@ -23,7 +23,7 @@ from tests.oracle.schedules import Schedule
 )
 def test_the_verdict_is_the_mirrors(tmp_path: Path, seed: int, kind: str, batch: int) -> None:
     schedule = Schedule(seed, kind, distinct_keys=12, largest_commit=40)
-    made = MirroredWorld.make(tmp_path, schedule, InProcess(1), tail=f"batch_size: {batch}\n")
+    made = MirroredWorld.make(tmp_path, schedule, InProcessEngine(1), tail=f"batch_size: {batch}\n")
     keys = [name for name, _ in KEY_KINDS[kind].columns]
     asked: dict[str, None] = {}
     for commits in (3, 4, 2):
@@ -47,15 +47,15 @@ def _compare(made: MirroredWorld, keys: list[str], asked: list[str]) -> None:
     assert there.keys() <= set(asked)
     for key in asked:
         report = explain_key(made.pipeline, made.table, key)
-        made_row = [one for one in report.events if one.fate is Fate.MADE_ROW]
-        deleted = [one for one in report.events if one.fate is Fate.DELETED_ROW]
+        made_row = [one for one in report.events if one.fate is EventFate.MADE_ROW]
+        deleted = [one for one in report.events if one.fate is EventFate.DELETED_ROW]
         assert report.equal, report.findings
         if key in there:
-            assert report.state is State.PRESENT
+            assert report.state is KeyState.PRESENT
             assert [one.values for one in made_row] == [there[key]]
             assert report.row is not None
             assert report.row.values == there[key]
             assert not deleted
         else:
             assert not made_row
-            assert report.state is (State.DELETED if deleted else State.NEVER_SEEN)
+            assert report.state is (KeyState.DELETED if deleted else KeyState.NEVER_SEEN)

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from icemirror.state.replay import Replay
-from spark_job.adopt.adopt import adopt_table
-from spark_job.files.immutable import ReadOnce
+from icemirror.protocol.replay import Replay
 from spark_job.iceberg import mirror as mirror_module
-from spark_job.iceberg.view import live_files
-from spark_job.key_index import blocks
-from spark_job.key_index.segment import TOMBSTONE, Entries
-from spark_job.planning import stock
-from spark_job.planning.plan import plan_slices
-from spark_job.replays.replay import replay_step
-from spark_job.verify.check import Options, verify_table
+from spark_job.iceberg.live_files import live_files
+from spark_job.index import blocks
+from spark_job.index.segment import TOMBSTONE, Entries
+from spark_job.inspect.adopt import adopt_table
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.plan import table_plan as stock
+from spark_job.plan.slices import plan_slices
+from spark_job.rebuild.replay import replay_step
+from spark_job.storage.immutable_cache import FileCache
 from tests.unit.iceberg.samples import commit_snapshot, expire_like_java, manifest_of
 from tests.unit.merge import foreign
 from tests.unit.merge.asking import ask, fates, kinds, noted
@@ -31,8 +31,8 @@ from tests.unit.merge.tables import make_table
 @pytest.fixture(autouse=True)
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process, which remembers nothing of the files."""
-    monkeypatch.setattr(blocks, "_directories", ReadOnce(0))
-    monkeypatch.setattr(mirror_module, "_roots", ReadOnce(0))
+    monkeypatch.setattr(blocks, "_directories", FileCache(0))
+    monkeypatch.setattr(mirror_module, "_roots", FileCache(0))
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -46,7 +46,7 @@ def test_a_row_that_another_writer_deleted_is_missing(tmp_path: Path, version: i
     assert report.state == "missing"
     assert report.index is not None
     assert report.index.check == "deleted"
-    assert noted(report, "others have written")
+    assert noted(report, "another writer has committed")
     lab.tell("I3@30")
     lab.merge()
     report = ask(lab, 1)
@@ -55,7 +55,7 @@ def test_a_row_that_another_writer_deleted_is_missing(tmp_path: Path, version: i
     assert ask(lab, 2).equal
 
 
-def test_a_row_of_another_writer_is_said_to_be_one(lab: Lab) -> None:
+def test_foreign_row_is_noted(lab: Lab) -> None:
     lab.tell("I1@10 I2@20")
     lab.merge()
     foreign.append(lab.mirror, [(7, "theirs")])
@@ -64,15 +64,15 @@ def test_a_row_of_another_writer_is_said_to_be_one(lab: Lab) -> None:
         assert (report.state, report.events, report.equal) == ("present", (), True)
         assert report.row is not None
         assert ((report.row.values or {})["name"], report.row.written_by) == ("theirs", "another-writer")
-        assert noted(report, "does not tell of this key")
+        assert noted(report, "has no event of this key")
         lab.tell("I3@30")
         lab.merge()
     lab.tell("U7@15=old")
     lab.merge()
     report = ask(lab, 7)
     assert (fates(report), report.events[0].by) == (["late"], None)
-    assert "what is there, which no event that is left tells of" in report.events[0].words
-    assert noted(report, "counts as newer than every event that is left")
+    assert "the current row, whose event is not in the changelog" in report.events[0].words
+    assert noted(report, "has a newer order for this key than every event")
     assert kinds(report) == ["different-row"]
 
 
@@ -84,7 +84,7 @@ def test_a_row_that_another_writer_changed_differs_in_the_named_columns(lab: Lab
     report = ask(lab, 1)
     assert kinds(report) == ["different-row"]
     assert "in name" in report.findings[0].what
-    assert noted(report, "it is not what its last event tells")
+    assert noted(report, "the row differs from its last event")
 
 
 def test_a_row_that_another_writer_moved_is_no_difference(lab: Lab) -> None:
@@ -95,10 +95,10 @@ def test_a_row_that_another_writer_moved_is_no_difference(lab: Lab) -> None:
     assert (report.equal, report.state) == (True, "present")
     assert report.index is not None
     assert report.index.check == "no-file"
-    assert noted(report, "it is what its last event tells")
+    assert noted(report, "the row equals its last event")
 
 
-def test_a_second_row_of_the_key_is_found_where_others_have_written(lab: Lab) -> None:
+def test_second_row_of_the_key_is_found_in_foreign_files(lab: Lab) -> None:
     lab.tell("I1@10=a")
     lab.merge()
     foreign.append(lab.mirror, [(1, "a")])
@@ -106,7 +106,7 @@ def test_a_second_row_of_the_key_is_found_where_others_have_written(lab: Lab) ->
 
 
 @pytest.mark.parametrize("up_to", ["none", "head"])
-def test_an_adopted_row_is_said_to_be_another_writers(lab: Lab, up_to: str) -> None:
+def test_adopted_row_is_reported_as_another_writers(lab: Lab, up_to: str) -> None:
     lab.tell("I1@10=a I2@20")
     make_table(lab, [(1, "a"), (9, "theirs")])
     adopt_table(lab.pipeline, lab.table, up_to, dry_run=False)
@@ -116,7 +116,7 @@ def test_an_adopted_row_is_said_to_be_another_writers(lab: Lab, up_to: str) -> N
     assert report.row.written_by == "another-writer"
     assert fates(report) == ["made-row"]
     assert report.events[0].merged is (up_to == "head")
-    assert noted(ask(lab, 9), "before the table was adopted")
+    assert noted(ask(lab, 9), "table before it was adopted")
 
 
 def _move(where: int) -> Callable[[Entries], Entries]:
@@ -172,7 +172,7 @@ def test_without_its_index_the_row_is_searched_for(lab: Lab, part: str) -> None:
     assert ask(lab, 2).state == "never-seen"
 
 
-def test_a_changelog_file_that_is_gone_is_named_and_the_rest_is_told(lab: Lab) -> None:
+def test_missing_changelog_file_is_reported_with_the_remaining_events(lab: Lab) -> None:
     lab.tell("I1@10=a", "U1@20=b")
     lab.merge()
     path = ask(lab, 1).events[1].file
@@ -195,7 +195,7 @@ def test_events_that_cannot_be_merged_are_named(lab: Lab) -> None:
     assert report.state == "present"
 
 
-def test_expired_history_is_said(lab: Lab) -> None:
+def test_expired_history_is_noted(lab: Lab) -> None:
     gone = [lab.tell("I1@1=a"), lab.tell("U1@2=b")]
     lab.tell("U1@3=c")
     lab.merge()
@@ -216,7 +216,7 @@ def test_a_compacted_changelog_is_read_as_it_was_written(lab: Lab) -> None:
     assert fates(ask(lab, 1)) == ["overtaken", "made-row"]
 
 
-def test_a_changelog_that_was_made_anew_is_said(lab: Lab) -> None:
+def test_recreated_changelog_is_noted(lab: Lab) -> None:
     lab.tell("I1@10=a")
     lab.merge()
     schema = lab.changelog.schema()
@@ -224,7 +224,7 @@ def test_a_changelog_that_was_made_anew_is_said(lab: Lab) -> None:
     lab.changelog = lab.catalog.create_table("lab.world_changelog", schema)
     lab.tell("I1@5=other")
     report = ask(lab, 1)
-    assert noted(report, "was dropped and made anew")
+    assert noted(report, "was dropped and recreated")
     assert (report.state, report.equal) == ("present", True)
     assert [one.merged for one in report.events] == [False]
 
@@ -256,7 +256,7 @@ def data_file(lab: Lab) -> Path:
     return local_path(path)
 
 
-def test_a_data_file_that_is_gone_proves_nothing(lab: Lab) -> None:
+def test_missing_data_file_proves_nothing(lab: Lab) -> None:
     lab.tell("I1@10 I2@20")
     lab.merge()
     data_file(lab).unlink()
@@ -266,7 +266,7 @@ def test_a_data_file_that_is_gone_proves_nothing(lab: Lab) -> None:
     assert fates(report) == ["made-row"]
 
 
-def test_a_row_that_cannot_be_read_is_still_told_of(lab: Lab) -> None:
+def test_unreadable_row_is_still_reported(lab: Lab) -> None:
     lab.tell("I1@10=aaaaaaaaaaaaaaaa")
     lab.merge()
     path = data_file(lab)
@@ -295,5 +295,5 @@ def test_a_column_that_the_file_does_not_have_is_its_partitions(tmp_path: Path) 
     assert report.equal, report.findings
     assert report.row is not None
     assert report.row.values == {"id": 1, "name": "a"}
-    verified = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    verified = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert verified.equal, verified.findings

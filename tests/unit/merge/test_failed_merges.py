@@ -22,7 +22,7 @@ def test_an_unexpected_error_is_told_by_type_and_place_and_with_how_to_learn_mor
     assert error is not None
     assert error.kind is Kind.UNEXPECTED
     assert error.message.startswith("unexpected ZeroDivisionError at tests.")
-    assert error.message.endswith("; ICEMIRROR_DEBUG=1 shows more")
+    assert error.message.endswith("; ICEMIRROR_DEBUG=1 shows details")
 
 
 def test_a_failure_after_a_commit_tells_where_the_mirror_stands(

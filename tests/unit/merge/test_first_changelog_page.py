@@ -1,17 +1,17 @@
-"""docs/first-changelog.md works as it stands there."""
+"""docs/tutorials/first-changelog.md works as it stands there."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from icemirror.settings import load_settings
-from spark_job.iceberg.tables import Catalogs
-from spark_job.merge import merge_table
+from icemirror.config_file.load import load_settings
+from spark_job.engine.engine import InProcessEngine, LazyEngine
+from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from spark_job.runtime.engine import InProcess, LazyEngine
+from spark_job.worker.merge_table import merge_table
 
-_PAGE = Path(__file__).resolve().parents[3] / "docs" / "first-changelog.md"
+_PAGE = Path(__file__).resolve().parents[3] / "docs" / "tutorials" / "first-changelog.md"
 
 
 def test_a_changelog_written_as_the_page_says_is_merged_as_it_says(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_a_changelog_written_as_the_page_says_is_merged_as_it_says(tmp_path: Pat
     config.write_text(blocks["yaml"])
     settings = load_settings(config, {})
     catalogs = Catalogs(settings)
-    pipeline = Pipeline(settings, catalogs, LazyEngine(InProcess), run_id="page", key_check_rows=None)
+    pipeline = Pipeline(settings, catalogs, LazyEngine(InProcessEngine), run_id="page", key_check_rows=None)
     (table,) = settings.tables
     result = merge_table(pipeline, table)
     assert (result.outcome, sum(part.events for part in result.slices)) == ("merged", 4)

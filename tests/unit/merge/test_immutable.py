@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_job.files.immutable import ReadOnce, forget_everything
+from spark_job.storage.immutable_cache import FileCache, clear_file_caches
 
 
 class Files:
@@ -21,36 +21,36 @@ class Files:
         return read
 
 
-def ask(cache: ReadOnce[str], files: Files, *paths: str) -> list[str]:
+def ask(cache: FileCache[str], files: Files, *paths: str) -> list[str]:
     return [cache.get(path, files.reader(path)) for path in paths]
 
 
 def test_a_file_is_read_once() -> None:
-    cache, files = ReadOnce[str](10), Files()
+    cache, files = FileCache[str](10), Files()
     assert ask(cache, files, "a", "a", "b", "a") == [f"content of {path}" for path in "aaba"]
     assert files.reads == ["a", "b"]
 
 
 def test_what_was_not_asked_for_the_longest_time_goes_first() -> None:
-    cache, files = ReadOnce[str](2), Files()
+    cache, files = FileCache[str](2), Files()
     ask(cache, files, "a", "b", "a", "c", "a", "b")
     assert files.reads == ["a", "b", "c", "b"]
 
 
 def test_contents_count_by_their_weight() -> None:
-    cache, files = ReadOnce[str](40, len), Files()
+    cache, files = FileCache[str](40, len), Files()
     ask(cache, files, "a", "b", "c", "a", "long" * 5, "c", "a")
     assert files.reads == ["a", "b", "c", "long" * 5, "c", "a"]
 
 
 def test_what_weighs_more_than_all_may_is_read_every_time() -> None:
-    cache, files = ReadOnce[str](5, len), Files()
+    cache, files = FileCache[str](5, len), Files()
     ask(cache, files, "a", "a")
     assert files.reads == ["a", "a"]
 
 
 def test_what_somebody_has_written_need_not_be_read() -> None:
-    cache, files = ReadOnce[str](2), Files()
+    cache, files = FileCache[str](2), Files()
     for content in ("first", "second", "third"):
         cache.put("a", content)
     cache.put("b", "other")
@@ -59,15 +59,15 @@ def test_what_somebody_has_written_need_not_be_read() -> None:
 
 
 def test_nothing_is_remembered_after_everything_was_forgotten() -> None:
-    cache, files = ReadOnce[str](10), Files()
+    cache, files = FileCache[str](10), Files()
     ask(cache, files, "a")
-    forget_everything()
+    clear_file_caches()
     ask(cache, files, "a", "a")
     assert files.reads == ["a", "a"]
 
 
 def test_a_read_that_fails_is_tried_again() -> None:
-    cache, files = ReadOnce[str](10), Files()
+    cache, files = FileCache[str](10), Files()
 
     def fail() -> str:
         raise OSError("gone")

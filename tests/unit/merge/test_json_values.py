@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from spark_job.columns.json_values import value_as_json
-from spark_job.explain.mirrored_row import Writer, writer_of
 from spark_job.iceberg.mirror import CURSOR
+from spark_job.inspect.explain.find_row import FileWriter, find_writer
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,11 @@ def test_who_added_a_data_file_is_known_by_its_snapshot() -> None:
         snapshot(2, Operation.REPLACE, **{CURSOR: "{}"}),
         snapshot(3, Operation.APPEND),
     ]
-    found = [writer_of(snapshots, number)[0] for number in (1, 2, 3, 4, None)]
-    assert found == [Writer.MERGE, Writer.COMPACTION, Writer.OTHER, Writer.UNKNOWN, Writer.UNKNOWN]
+    found = [find_writer(snapshots, number)[0] for number in (1, 2, 3, 4, None)]
+    assert found == [
+        FileWriter.MERGE,
+        FileWriter.COMPACTION,
+        FileWriter.OTHER,
+        FileWriter.UNKNOWN,
+        FileWriter.UNKNOWN,
+    ]

@@ -15,8 +15,8 @@ from pyiceberg.types import DecimalType, IcebergType, LongType, StringType, UUID
 from icemirror.errors import Corrupt
 from spark_job.changelog.changes import concat_changes
 from spark_job.changelog.read_changes import read_changes
-from spark_job.collapse import collapse_changes
-from spark_job.key_check import KeySides, check_keys, choose_near
+from spark_job.merge.collapse import collapse_changes
+from spark_job.merge.key_check import KeySources, check_located_keys, choose_sample_rows
 from tests.unit.merge.lab import changelog_schema, rows_table, sequence_text
 from tests.unit.merge.samples import save, shape_of
 
@@ -64,8 +64,8 @@ def check(
     starts = np.concatenate([[0], np.cumsum([table.num_rows for table in events])])
     numbers = starts[changes.file] + changes.row
     claimed = [places[number] for number in numbers.tolist()]
-    sides = KeySides(io, sources, shape, io, [save(folder, table).path for table in mirror], shape.key_ids)
-    check_keys(
+    sides = KeySources(io, sources, shape, io, [save(folder, table).path for table in mirror], shape.key_ids)
+    check_located_keys(
         sides,
         changes,
         np.arange(len(changes), dtype=np.intp),
@@ -91,30 +91,30 @@ def test_a_wrong_position_is_corrupt_and_named(tmp_path: Path, io: PyArrowFileIO
     mirror = [key_rows(schema, [keys[2], keys[0]]), key_rows(schema, [keys[3], keys[1]])]
     swapped = [(0, 1), (1, 0), (0, 0), (1, 1)]
     with pytest.raises(
-        Corrupt, match=r"row \d does not have the key that the index says; nothing was committed"
+        Corrupt, match=r"row \d does not have the key that the index states; nothing was committed"
     ):
         check(io, tmp_path, [key_rows(schema, keys)], mirror, swapped, schema)
 
 
 def test_a_position_beyond_the_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     schema = schema_of([LongType()])
-    with pytest.raises(Corrupt, match="was asked for"):
+    with pytest.raises(Corrupt, match="was requested"):
         check(io, tmp_path, [key_rows(schema, [(5,)])], [key_rows(schema, [(5,)])], [(0, 1)], schema)
 
 
-def test_a_data_file_that_is_gone_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
+def test_a_missing_data_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     schema = schema_of([LongType()])
     shape = shape_of(schema)
     source = save(tmp_path, key_rows(schema, [(5,)]))
-    sides = KeySides(io, [source], shape, io, [str(tmp_path / "gone.parquet")], shape.key_ids)
+    sides = KeySources(io, [source], shape, io, [str(tmp_path / "gone.parquet")], shape.key_ids)
     changes = read_changes(io, source, 0, shape)
     zero = np.zeros(1, np.intp)
     with pytest.raises(Corrupt, match="gone"):
-        check_keys(sides, changes, zero, zero.astype(np.int32), zero.astype(np.int64))
+        check_located_keys(sides, changes, zero, zero.astype(np.int32), zero.astype(np.int64))
 
 
 def test_a_hash_collision_is_corrupt_although_the_codes_are_equal(tmp_path: Path, io: PyArrowFileIO) -> None:
-    """With four bits, seventeen keys cannot all have a code of their own."""
+    """With four bits, seventeen keys cannot all have different codes."""
     schema = schema_of([StringType()])
     shape = shape_of(schema, hash_bits=4)
     keys = [f"key {number}" for number in range(17)]
@@ -143,9 +143,9 @@ def test_nothing_to_check_is_fine(io: PyArrowFileIO, tmp_path: Path) -> None:
     schema = schema_of([LongType()])
     shape = shape_of(schema)
     source = save(tmp_path, key_rows(schema, [(5,)]))
-    sides = KeySides(io, [source], shape, io, [], shape.key_ids)
+    sides = KeySources(io, [source], shape, io, [], shape.key_ids)
     changes = read_changes(io, source, 0, shape)
-    check_keys(sides, changes, np.empty(0, np.intp), np.array([-2], np.int32), np.array([0]))
+    check_located_keys(sides, changes, np.empty(0, np.intp), np.array([-2], np.int32), np.array([0]))
 
 
 def as_type(table: pa.Table, column: str, kind: pa.DataType) -> pa.Table:
@@ -184,7 +184,7 @@ def test_a_sample_is_of_one_row_group_and_near_its_start() -> None:
     starts = np.array([0, 1_000_000, 3_000_000])
     pos = np.sort(np.random.default_rng(1).choice(3_000_000, 3000, replace=False))
     for _ in range(30):
-        group, chosen = choose_near(starts, pos, 32)
+        group, chosen = choose_sample_rows(starts, pos, 32)
         places = pos[chosen] - starts[group]
         assert 0 < len(chosen) <= 32
         assert (places >= 0).all()
@@ -193,12 +193,12 @@ def test_a_sample_is_of_one_row_group_and_near_its_start() -> None:
 
 def test_every_row_is_sampled_in_the_end() -> None:
     starts, pos = np.array([0, 100_000, 300_000]), np.array([5, 70_000, 100_001, 299_999])
-    seen = {int(one) for _ in range(2000) for one in choose_near(starts, pos, 1)[1]}
+    seen = {int(one) for _ in range(2000) for one in choose_sample_rows(starts, pos, 1)[1]}
     assert seen == {0, 1, 2, 3}
 
 
 def test_what_is_far_from_the_start_is_read_where_nothing_is_nearer() -> None:
-    group, chosen = choose_near(np.array([0, 3_000_000]), np.array([2_000_000, 2_999_999]), 32)
+    group, chosen = choose_sample_rows(np.array([0, 3_000_000]), np.array([2_000_000, 2_999_999]), 32)
     assert (group, 0 in chosen) == (0, True)
 
 
@@ -209,5 +209,5 @@ def test_a_sample_finds_wrong_keys_in_any_file(tmp_path: Path, io: PyArrowFileIO
     mirror = [key_rows(schema, keys[:2]), key_rows(schema, keys[2:])]
     right, wrong = [(0, 0), (0, 1), (1, 0), (1, 1)], [(0, 1), (0, 0), (1, 1), (1, 0)]
     check(io, tmp_path, [key_rows(schema, keys)], mirror, right, schema, most=most)
-    with pytest.raises(Corrupt, match="does not have the key that the index says"):
+    with pytest.raises(Corrupt, match="does not have the key that the index states"):
         check(io, tmp_path, [key_rows(schema, keys)], mirror, wrong, schema, most=most)

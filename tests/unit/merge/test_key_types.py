@@ -17,10 +17,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_job.iceberg.leaf_columns import physical
-from spark_job.iceberg.view import live_files
-from spark_job.verify.check import Options, verify_table
-from spark_job.verify.places import read_key
+from spark_job.iceberg.leaf_columns import to_physical
+from spark_job.iceberg.live_files import live_files
+from spark_job.inspect.verify.describe_differences import read_key
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
 
 INT, LONG = 2**31, 2**63
@@ -55,9 +55,9 @@ def test_rows_are_merged_by_keys_that_python_has_no_values_for(
     tell("UPDATE", 2, values[1:])
     tell("DELETE", 3, values[-1:])
     rows = lab.mirror.scan().to_arrow()
-    found = dict(zip(physical(rows["at"]).to_pylist(), rows["name"].to_pylist(), strict=True))
+    found = dict(zip(to_physical(rows["at"]).to_pylist(), rows["name"].to_pylist(), strict=True))
     assert found == {at: "1" if at == values[0] else "2" for at in values[:-1]}
-    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report
     path = next(iter(live_files(lab.mirror.io, lab.mirror.current_snapshot())))
     key_ids = lab.mirror.schema().identifier_field_ids

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from icemirror.result import Behind, ErrorResult, Left, Merged
-from spark_job.lag import LagMeter
+from icemirror.result import Backlog, ErrorResult, MeasuredBacklog, Merged
+from spark_job.worker.lag import LagMeter
 from tests.unit.merge.lab import Lab
 
 
@@ -15,7 +15,7 @@ def test_the_lag_counts_from_the_oldest_commit_that_is_not_merged(tmp_path: Path
     lab.merge()
     meter = LagMeter(lab.settings)
     current = meter.behind(lab.table)
-    assert isinstance(current, Behind)
+    assert isinstance(current, MeasuredBacklog)
     assert (current.snapshots, current.events, current.since) == (0, 0, None)
     assert current.position is not None
     assert current.position.live_rows == 1
@@ -25,7 +25,7 @@ def test_the_lag_counts_from_the_oldest_commit_that_is_not_merged(tmp_path: Path
     made = lab.changelog.snapshot_by_id(first)
     assert made is not None
     behind = meter.behind(lab.table)
-    assert isinstance(behind, Behind)
+    assert isinstance(behind, MeasuredBacklog)
     assert (behind.snapshots, behind.events, behind.since) == (2, 3, made.timestamp_ms / 1000)
 
 
@@ -34,12 +34,12 @@ def test_every_slice_tells_what_its_plan_leaves(tmp_path: Path) -> None:
     lab.tell("I1@1 I2@1", "I3@1 I4@1")
     lab.tell("I5@1 I6@1", "I7@1", "I8@1 I9@1")
     lab.tell("I10@1")
-    meter, lefts = LagMeter(lab.settings), list[Left]()
+    meter, lefts = LagMeter(lab.settings), list[Backlog]()
     while isinstance(step := lab.pipeline.advance(lab.table), Merged):
         assert step.left is not None
         lefts.append(step.left)
         asked = meter.behind(lab.table)
-        assert isinstance(asked, Behind)
+        assert isinstance(asked, MeasuredBacklog)
         assert (asked.snapshots, asked.events, asked.since) == (
             step.left.snapshots,
             step.left.events,
@@ -55,7 +55,7 @@ def test_a_dropped_mirror_has_no_rows_and_is_behind_by_everything(tmp_path: Path
     lab.merge()
     lab.catalog.drop_table("lab.world")
     gone = LagMeter(lab.settings).behind(lab.table)
-    assert isinstance(gone, Behind)
+    assert isinstance(gone, MeasuredBacklog)
     assert (gone.events, gone.position and gone.position.live_rows) == (2, 0)
 
 

@@ -11,13 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from spark_job import locate
-from spark_job.key_index.codec import Encoding, KeyCodec
-from spark_job.key_index.damage import DamagedSegment
-from spark_job.key_index.keys import U64, Keys
-from spark_job.key_index.orders import read_orders
-from spark_job.key_index.segment import Entries, Recipe, SegmentInfo, write_segment
-from spark_job.locate import ABSENT, DEAD, Fate, Index, Located, decide, locate_keys
+from spark_job.index.key_codec import Encoding, KeyCodec
+from spark_job.index.keys import U64, Keys
+from spark_job.index.orders import read_orders
+from spark_job.index.segment import DamagedSegment, Entries, KeyDefinition, SegmentInfo
+from spark_job.index.write_segment import write_segment
+from spark_job.merge import locate
+from spark_job.merge.locate import (
+    ABSENT,
+    DEAD,
+    ChangeEffects,
+    Index,
+    LocatedKeys,
+    decide_effects,
+    locate_keys,
+)
 from tests.unit.merge.samples import make_changes
 
 CODEC = KeyCodec(Encoding.ORDERED_64)
@@ -38,7 +46,9 @@ def segment(
         np.array([entries[key][1] for key in keys], np.int64),
         np.array([entries[key][2] for key in keys], np.uint64),
     )
-    return write_segment(io, str(folder / f"{uuid4()}.puffin"), columns, Recipe(CODEC), [], tuple(files))
+    return write_segment(
+        io, str(folder / f"{uuid4()}.puffin"), columns, KeyDefinition(CODEC), [], tuple(files)
+    )
 
 
 def find(
@@ -74,7 +84,7 @@ def test_a_tombstone_is_found_as_one(tmp_path: Path, io: PyArrowFileIO) -> None:
     ("order", "newer"),
     [((9, 9), 1), ((5, 4), 1), ((5, 3), 0), ((5, 2), -1), ((4, 9), -1), ((2**64 - 1, 0), 1)],
 )
-def test_a_change_is_older_equal_or_newer_than_what_is_there(
+def test_a_change_is_older_equal_or_newer_than_its_entry(
     tmp_path: Path, io: PyArrowFileIO, order: Order, newer: int
 ) -> None:
     """Another key of the segment is greater, so its greatest order alone decides nothing."""
@@ -125,9 +135,7 @@ def test_an_entry_of_a_data_file_that_its_segment_does_not_list_is_damage(
         find(io, [one, other], {5: (2, 2), 8: (2, 2)})
 
 
-def test_segments_are_asked_together_as_long_as_they_do_not_overlap(
-    tmp_path: Path, io: PyArrowFileIO
-) -> None:
+def test_disjoint_segments_are_searched_together(tmp_path: Path, io: PyArrowFileIO) -> None:
     def covering(*keys: int) -> SegmentInfo:
         return segment(io, tmp_path, dict.fromkeys(keys, (0, 0, (1, 1))))
 
@@ -171,12 +179,12 @@ def test_any_segments_answer_as_a_chain_of_dictionaries_would(
     assert find(io, segments, asked) == expected
 
 
-def fates(operation: str, file: int, newer: int, *, replay: bool = False) -> Fate:
-    located = Located(np.array([file], np.int32), np.zeros(1, np.int64), np.array([newer], np.int8))
-    return decide(make_changes([(1, operation, 1)]), located, replay=replay)
+def fates(operation: str, file: int, newer: int, *, replay: bool = False) -> ChangeEffects:
+    located = LocatedKeys(np.array([file], np.int32), np.zeros(1, np.int64), np.array([newer], np.int8))
+    return decide_effects(make_changes([(1, operation, 1)]), located, replay=replay)
 
 
-def counted(fate: Fate) -> str:
+def counted(fate: ChangeEffects) -> str:
     names = ("inserted", "updated", "deleted", "stale", "unchanged")
     (name,) = [name for name in names if getattr(fate, name)]
     assert getattr(fate, name) == 1
@@ -228,13 +236,13 @@ def test_a_replay_applies_only_what_is_newer(case: tuple[str, int, int]) -> None
 def test_every_change_is_counted_once() -> None:
     cases = list(DECISIONS)
     changes = make_changes([(at, operation, 1) for at, (operation, _, _) in enumerate(cases)])
-    located = Located(
+    located = LocatedKeys(
         np.array([file for _, file, _ in cases], np.int32),
         np.zeros(len(cases), np.int64),
         np.array([newer for _, _, newer in cases], np.int8),
     )
     for replay in (False, True):
-        fate = decide(changes, located, replay=replay)
+        fate = decide_effects(changes, located, replay=replay)
         total = fate.inserted + fate.updated + fate.deleted + fate.stale + fate.unchanged
         assert total == len(cases)
         assert not (fate.writes & fate.tombstones).any()

@@ -10,19 +10,19 @@ import pytest
 from pyiceberg.avro.codecs import KNOWN_CODECS
 
 from icemirror.errors import Invalid, Kind
-from icemirror.mirror_properties import AVRO_CODECS
-from spark_job.files.immutable import forget_everything
+from icemirror.tables.mirror_properties import AVRO_CODECS
 from spark_job.iceberg import write_properties
 from spark_job.iceberg.write_properties import read_avro_codec
 from spark_job.maintenance.expire import expire
+from spark_job.storage.immutable_cache import clear_file_caches
 from tests.unit.merge.lab import Lab, local_path
 
 CODEC = "write.avro.compression-codec"
 WRONG = [
     (CODEC, "lz4", "gzip, zstd, uncompressed"),
-    ("write.data.path", "abc", "a whole path"),
-    ("write.metadata.path", "abc/def", "a whole path"),
-    ("write.data.path", "file:abc", "a whole path"),
+    ("write.data.path", "abc", "an absolute path"),
+    ("write.metadata.path", "abc/def", "an absolute path"),
+    ("write.data.path", "file:abc", "an absolute path"),
     ("write.object-storage.enabled", "abc", "write.object-storage.enabled"),
     ("write.py-location-provider.impl", "nowhere.Provider", "nowhere.Provider"),
 ]
@@ -43,7 +43,7 @@ def set_property(lab: Lab, name: str, value: str) -> None:
     written = json.loads(path.read_text())
     written["properties"][name] = value
     path.write_text(json.dumps(written))
-    forget_everything()
+    clear_file_caches()
 
 
 def unchecked(lab: Lab, properties: dict[str, str]) -> Lab:
@@ -126,6 +126,6 @@ def test_expire_puts_no_metadata_file_into_the_folder_of_the_job(lab: Lab, worki
     lab.tell("I1@1")
     lab.merge()
     set_property(lab, "write.metadata.path", "abc")
-    with pytest.raises(Invalid, match="a whole path"):
+    with pytest.raises(Invalid, match="an absolute path"):
         expire(lab.mirror, "lab.world")
     assert list(working_folder.iterdir()) == []

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from icemirror.errors import Invalid
-from spark_job.columns.name_mapping import NAME_MAPPING, NamedIO
+from spark_job.columns.name_mapping import NAME_MAPPING, NameMappedIO
 from tests.unit.merge.evolving import assert_sound, change, rows, say
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
 
@@ -86,7 +86,7 @@ def test_a_mapping_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, NESTED)
     with lab.changelog.transaction() as transaction:
         transaction.set_properties({NAME_MAPPING: "{"})
-    with pytest.raises(Invalid, match=r"schema\.name-mapping\.default cannot be read"):
+    with pytest.raises(Invalid, match=r"schema\.name-mapping\.default cannot be parsed"):
         lab.pipeline.advance(lab.table)
 
 
@@ -94,6 +94,6 @@ def test_it_travels_to_tasks(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, NESTED)
     with_mapping(lab)
     io = lab.pipeline.catalogs.load_changelog(lab.table).io
-    assert isinstance(io, NamedIO)
+    assert isinstance(io, NameMappedIO)
     again = pickle.loads(pickle.dumps(io))  # noqa: S301
     assert again.names == io.names

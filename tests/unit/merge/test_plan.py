@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icemirror.cursor import Source
-from spark_job.changelog.change_file import ChangeFile
-from spark_job.planning.plan import ChangelogSnapshot, Slice, SliceLimits, plan_slices
+from icemirror.tables.cursor import CursorSource
+from spark_job.changelog.history import ChangelogFile
+from spark_job.plan.slices import ChangelogSnapshot, Slice, SliceLimits, plan_slices
 
 NO_LIMIT = SliceLimits(events=10**9, bytes=10**9)
 
@@ -15,7 +15,7 @@ NO_LIMIT = SliceLimits(events=10**9, bytes=10**9)
 def snapshot(number: int, *events: int, size: int = 1) -> ChangelogSnapshot:
     """Snapshot `number` with a file of so many events each, of `size` bytes an event."""
     files = tuple(
-        ChangeFile(f"{number}/{at}", count * size, count, number, 10 * number)
+        ChangelogFile(f"{number}/{at}", count * size, count, number, 10 * number)
         for at, count in enumerate(events)
     )
     return ChangelogSnapshot(number, 10 * number, files)
@@ -45,7 +45,7 @@ def test_what_fits_is_one_slice() -> None:
 
 def test_a_cursor_names_changelog_snapshot_and_sequence_number() -> None:
     (one,) = plan_slices("u", [snapshot(3, 1)], {}, NO_LIMIT)
-    assert one.cursor.source == Source(uuid="u", snapshot_id=3, sequence_number=30, files_done=None)
+    assert one.cursor.source == CursorSource(uuid="u", snapshot_id=3, sequence_number=30, files_done=None)
     assert (one.events, one.bytes) == (1, 1)
 
 

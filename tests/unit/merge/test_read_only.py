@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile
 from sqlalchemy import event
 
-from icemirror.errors import Exit, Kind, exit_of
+from icemirror.errors import Exit, Kind, exit_for_kind
 from tests.unit.merge.lab import Lab
 
 
@@ -36,7 +36,7 @@ def test_a_read_only_catalog_needs_a_person(tmp_path: Path, merged: bool) -> Non
     forbid_writing(lab)
     error = lab.try_merge().error
     assert error is not None
-    assert (error.kind, exit_of(error.kind)) == (Kind.INVALID, Exit.NEEDS_PERSON), error.message
+    assert (error.kind, exit_for_kind(error.kind)) == (Kind.INVALID, Exit.BLOCKED), error.message
     assert error.message.startswith("lab.world: ")
     assert "attempt to write a readonly database" in error.message
     assert "Let the user that runs icemirror read and write there" in error.message
@@ -83,7 +83,7 @@ def test_a_full_disk_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(PyArrowFile, "create", refuse)
     error = lab.try_merge().error
     assert error is not None
-    assert exit_of(error.kind) == Exit.RETRY_LATER
+    assert exit_for_kind(error.kind) == Exit.RETRY_LATER
 
 
 def test_a_file_that_is_no_catalog_needs_a_person(tmp_path: Path) -> None:

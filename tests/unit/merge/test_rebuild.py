@@ -11,17 +11,17 @@ import pytest
 from pyiceberg.types import LongType, StringType
 
 from icemirror.errors import CommitUnknown, Corrupt, Invalid
-from icemirror.state.replay import Replay, ReplayProgress, ReplayStep
+from icemirror.protocol.replay import Replay, ReplayProgress, ReplayStep
+from spark_job.commit.row_delta import RowDelta
+from spark_job.commit.swap import Swap
+from spark_job.engine.engine import InProcessEngine
+from spark_job.iceberg import stage
 from spark_job.iceberg.mirror import EPOCH, INDEX_ROOT, REPLAY, SOURCE
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.swap import Swap
-from spark_job.key_index.root import read_root
+from spark_job.index.root import read_root
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.maintenance.expire import expire
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.replays.replay import plan_replay, replay_step
-from spark_job.runtime.engine import InProcess
-from spark_job.staging import stage
-from spark_job.verify.check import Options, verify_table
+from spark_job.rebuild.replay import plan_replay, replay_step
 from tests.referenced import referenced_files
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab, local_path
@@ -41,7 +41,7 @@ def rebuilt(lab: Lab, between: Callable[[], object] = lambda: None, asked: Repla
 
 
 def make(folder: Path, options: str = "", batch: int = 3) -> Lab:
-    lab = Lab.make(folder, options=options, tail=f"batch_size: {batch}\n", engine=InProcess(2))
+    lab = Lab.make(folder, options=options, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
     lab.tell("I1@1 I2@1 I3@1", "I4@1 I5@1")
     lab.tell("U1@2=b D2@2")
     lab.tell("U3@3=c U1@3=c", "D4@3 I6@3")
@@ -81,11 +81,11 @@ def test_what_was_swapped_in_is_whole_and_is_merged_on(tmp_path: Path, version: 
     totals = {name: head.summary[name] for name in ("total-records", "added-records", "total-data-files")}
     assert totals["total-records"] == totals["added-records"]
     assert int(head.summary["deleted-data-files"] or 0) > 0
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     lab.tell("U1@9=z D3@9 I2@9=back U5@0=late")
     assert lab.merge().slices[0].stale == 1
     assert lab.rows() == {1: "z", 2: "back", 5: "I5@1", 6: "I6@3"}
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 def test_the_epoch_rises_and_the_cursor_is_that_of_the_stage(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_changelog_that_was_made_anew_can_be_followed_after_a_rebuild(tmp_path
 
 
 def rest_too_long(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "_LONGEST_REST_SECONDS", -1.0)
+    monkeypatch.setattr(stage, "_MAX_IDLE_SECONDS", -1.0)
 
 
 def lose_the_stage(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +280,7 @@ def test_a_stage_of_which_somebody_took_a_file_is_not_swapped_in(tmp_path: Path,
     one = replay_step(lab.pipeline, lab.table, FULL)
     next(iter(set(lake.rglob(kind)) - known)).unlink()
     before = lab.mirror.metadata_location
-    with pytest.raises(Corrupt, match="written for the rebuild, is gone"):
+    with pytest.raises(Corrupt, match="a file of the rebuild is missing"):
         replay_step(lab.pipeline, lab.table, replace(FULL, progress=one.progress))
     assert lab.mirror.metadata_location == before
 
@@ -290,7 +290,7 @@ def test_a_table_that_is_not_ours_is_not_replaced(lab: Lab) -> None:
     lab.merge()
     with lab.mirror.transaction() as change:
         change.remove_properties("icemirror.source")
-    with pytest.raises(Invalid, match="icemirror did not make it"):
+    with pytest.raises(Invalid, match="icemirror did not create it"):
         replay_step(lab.pipeline, lab.table, FULL)
 
 

@@ -11,12 +11,12 @@ import pytest
 from pyiceberg.table import Table
 
 from icemirror.errors import CommitUnknown, Corrupt, IcemirrorError, Invalid, Transient
-from icemirror.state.replay import Replay, ReplayStep
+from icemirror.protocol.replay import Replay, ReplayStep
+from spark_job.commit.row_delta import RowDelta
+from spark_job.commit.swap import Swap
 from spark_job.iceberg.mirror import Mirror, read_mirror
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.swap import Swap
-from spark_job.replays import rebuild
-from spark_job.replays.replay import replay_step
+from spark_job.rebuild import rebuild
+from spark_job.rebuild.replay import replay_step
 from tests.unit.merge.lab import Lab
 
 FULL = Replay("full-1", 0.0, full=True)
@@ -50,7 +50,7 @@ def fail_to_plan_for_the_mirror(lab: Lab, patch: pytest.MonkeyPatch, error: Icem
     def plan(*_: object) -> NoReturn:
         raise error
 
-    patch.setattr(rebuild, "plan_table", plan)
+    patch.setattr(rebuild, "plan_backlog", plan)
 
 
 @pytest.mark.parametrize("fail", [fail_to_read_the_mirror, fail_to_plan_for_the_mirror])
@@ -146,7 +146,7 @@ def test_a_changelog_that_is_shown_as_it_was_lets_no_stage_take_the_place_of_wha
         patch.setattr(type(lab.pipeline.catalogs), "load_changelog", lambda *_: earlier)
         if not readable:
             fail_to_read_the_mirror(lab, patch, Corrupt("damaged"))
-        with pytest.raises(Transient, match="as it was before its commit 2"):
+        with pytest.raises(Transient, match="before its commit 2"):
             go_on(lab, one)
     assert lab.rows() == {1: "newer", 2: "newer"}
     two = go_on(lab, one)

@@ -12,10 +12,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from icemirror.errors import Transient
+from spark_job.iceberg.stage import StageFile, read_stage
 from spark_job.maintenance import orphans
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.replays.replay import replay_step
-from spark_job.staging.stage import StageFile, read_stage
+from spark_job.rebuild.replay import replay_step
 from tests.unit.merge.lab import Lab
 from tests.unit.merge.test_rebuild import FULL, ROWS, make, rebuilt
 

@@ -1,4 +1,4 @@
-"""The columns of a rejects table follow whatever happens to those of the changelog, and never stand in the way."""
+"""The columns of a rejects table follow every schema change of the changelog."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from pyiceberg.types import (
 )
 
 from spark_job.columns.field_map import field_ids, renumber
-from spark_job.rejects.columns import Columns, Own, grow
-from spark_job.rejects.table import kept_fields
-from spark_job.schema_changes.row_columns import row_shape
+from spark_job.plan.row_columns import row_shape
+from spark_job.rejects.rejects_schema import RejectsColumn, RejectsSchema, evolve_rejects_schema
+from spark_job.rejects.rejects_table import recorded_fields
 from tests.unit.merge.evolving import change, say
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
 from tests.unit.merge.spoilt import rejects
 
-OWN = len(Own)
+OWN = len(RejectsColumn)
 BAD = {"id": 9, "cdc_operation": "UPSERT", "sequence_number": sequence_text(9)}
 
 
@@ -40,17 +40,17 @@ def field(number: int, name: str, kind: IcebergType, *, required: bool = True) -
     return NestedField(number, name, kind, required=required)
 
 
-def grown(before: Columns, *fields: NestedField, by_name: bool = False) -> Columns:
-    return grow(fields, before, before.schema.highest_field_id, by_name=by_name)
+def grown(before: RejectsSchema, *fields: NestedField, by_name: bool = False) -> RejectsSchema:
+    return evolve_rejects_schema(fields, before, before.schema.highest_field_id, by_name=by_name)
 
 
-def told(columns: Columns) -> dict[str, str]:
+def told(columns: RejectsSchema) -> dict[str, str]:
     return {one.name: str(one.field_type) for one in columns.schema.fields[OWN:]}
 
 
 def test_all_columns_are_optional_at_any_depth_and_have_ids_of_their_own() -> None:
     inner = StructType(field(8, "x", IntegerType()), field(9, "y", StringType()))
-    columns = grow(
+    columns = evolve_rejects_schema(
         [
             field(3, "id", LongType()),
             field(4, "many", ListType(5, inner, element_required=True)),
@@ -69,23 +69,23 @@ def test_all_columns_are_optional_at_any_depth_and_have_ids_of_their_own() -> No
     assert renumber(columns.ids, columns.schema) == columns.ids
 
 
-def test_what_did_not_change_stays_as_it_is() -> None:
+def test_unchanged_columns_stay() -> None:
     fields = (field(1, "id", LongType()), field(2, "when", StructType(field(3, "at", DateType()))))
-    first = grow(fields)
+    first = evolve_rejects_schema(fields)
     again = grown(first, *fields)
     assert again.schema.as_struct() == first.schema.as_struct()
     assert again.ids == first.ids
 
 
 def test_columns_that_come_are_added_and_those_that_go_stay() -> None:
-    first = grow([field(1, "id", LongType()), field(2, "gone", StringType())])
+    first = evolve_rejects_schema([field(1, "id", LongType()), field(2, "gone", StringType())])
     then = grown(first, field(1, "id", LongType()), field(3, "new", TimeType()))
     assert told(then) == {"id": "long", "gone": "string", "new": "time"}
     assert then.ids[3] == OWN + 3
     assert then.ids[2] == first.ids[2]
 
 
-def test_wider_types_are_followed_and_narrower_ones_taken_in() -> None:
+def test_wider_types_are_followed_and_narrower_ones_accepted() -> None:
     narrow = (
         field(1, "i", IntegerType()),
         field(2, "f", FloatType()),
@@ -98,7 +98,7 @@ def test_wider_types_are_followed_and_narrower_ones_taken_in() -> None:
         field(3, "d", DecimalType(12, 2)),
         field(4, "s", StructType(field(5, "i", LongType()), field(6, "more", StringType()))),
     )
-    first = grow(narrow)
+    first = evolve_rejects_schema(narrow)
     then = grown(first, *wide)
     assert {name: told(then)[name] for name in "ifd"} == {"i": "long", "f": "double", "d": "decimal(12, 2)"}
     inner = then.schema.find_type("s")
@@ -107,22 +107,24 @@ def test_wider_types_are_followed_and_narrower_ones_taken_in() -> None:
     assert grown(then, *narrow).schema.as_struct() == then.schema.as_struct()
 
 
-def test_a_column_whose_type_does_not_fit_gets_another_one_beside_it() -> None:
-    first = grow([field(1, "id", LongType()), field(2, "v", StringType())])
+def test_incompatible_type_gets_a_second_column() -> None:
+    first = evolve_rejects_schema([field(1, "id", LongType()), field(2, "v", StringType())])
     then = grown(first, field(1, "id", LongType()), field(2, "v", LongType()))
     assert told(then) == {"id": "long", "v": "string", "v_2": "long"}
     assert then.ids[2] != first.ids[2]
 
 
-def test_a_name_that_is_taken_gets_the_fields_number() -> None:
-    columns = grow([field(1, "icemirror_reason", StringType()), field(2, "a", LongType())])
+def test_taken_name_gets_the_field_id_appended() -> None:
+    columns = evolve_rejects_schema([field(1, "icemirror_reason", StringType()), field(2, "a", LongType())])
     assert told(columns) == {"icemirror_reason_1": "string", "a": "long"}
     renamed = grown(columns, field(2, "b", LongType()), field(3, "A", LongType()))
     assert told(renamed) == {"icemirror_reason_1": "string", "a": "long", "A_3": "long"}
 
 
-def test_another_changelog_of_that_name_is_matched_by_names_and_types() -> None:
-    first = grow([field(1, "id", LongType()), field(2, "a", StringType()), field(3, "b", FixedType(3))])
+def test_recreated_changelog_is_matched_by_names_and_types() -> None:
+    first = evolve_rejects_schema(
+        [field(1, "id", LongType()), field(2, "a", StringType()), field(3, "b", FixedType(3))]
+    )
     then = grown(
         first,
         field(1, "a", StringType()),
@@ -134,17 +136,17 @@ def test_another_changelog_of_that_name_is_matched_by_names_and_types() -> None:
     assert (then.ids[1], then.ids[2]) == (first.ids[2], first.ids[1])
 
 
-def test_a_column_of_icemirrors_that_somebody_dropped_comes_back() -> None:
-    first = grow([field(1, "id", LongType())])
-    left = Columns(Schema(*first.schema.fields[1:]), first.ids)
-    then = grow([field(1, "id", LongType())], left, first.schema.highest_field_id)
-    assert then.schema.find_column_name(then.ids[Own.REASON]) == "icemirror_reason"
+def test_dropped_metadata_column_is_added_again() -> None:
+    first = evolve_rejects_schema([field(1, "id", LongType())])
+    left = RejectsSchema(Schema(*first.schema.fields[1:]), first.ids)
+    then = evolve_rejects_schema([field(1, "id", LongType())], left, first.schema.highest_field_id)
+    assert then.schema.find_column_name(then.ids[RejectsColumn.REASON]) == "icemirror_reason"
 
 
-def test_excluded_columns_are_left_out_unless_they_are_what_may_be_wrong(tmp_path: Path) -> None:
+def test_excluded_columns_are_omitted_unless_they_may_cause_the_rejection(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options="columns: {include: [id]}")
     shape = row_shape(lab.table, lab.changelog, None)
-    kept = [one.name for one in kept_fields(lab.changelog.schema(), shape)]
+    kept = [one.name for one in recorded_fields(lab.changelog.schema(), shape)]
     assert kept == ["id", "cdc_operation", "sequence_number"]
 
 

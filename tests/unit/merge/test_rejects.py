@@ -1,4 +1,4 @@
-"""Bad rows with `on_bad_row: quarantine`: put aside exactly once, counted, and the rest of the slice is merged."""
+"""Bad rows with `on_bad_row: quarantine` are rejected exactly once and counted; the rest of the slice is merged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Kind
-from spark_job.files.immutable import forget_everything
-from spark_job.runtime.engine import InProcess
-from spark_job.verify.check import Options, verify_table
+from spark_job.engine.engine import InProcessEngine
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.storage.immutable_cache import clear_file_caches
 from tests.unit.merge.asking import ask
 from tests.unit.merge.lab import ID_AND_NAME, Lab
 from tests.unit.merge.spoilt import ASIDE, MIXED, REASONS, make, rejected, rejects, spoilt
@@ -20,8 +20,8 @@ from tests.unit.merge.spoilt import ASIDE, MIXED, REASONS, make, rejected, rejec
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("shards", [1, 3])
-def test_bad_rows_are_put_aside_and_the_others_merged(tmp_path: Path, shards: int, version: int) -> None:
-    lab = make(tmp_path, f"format_version: {version}", engine=InProcess(shards))
+def test_bad_rows_are_rejected_and_the_others_merged(tmp_path: Path, shards: int, version: int) -> None:
+    lab = make(tmp_path, f"format_version: {version}", engine=InProcessEngine(shards))
     lab.commit(spoilt(MIXED), spoilt("I4@1 _5@1=e"))
     (part,) = lab.merge().slices
     assert lab.rows() == {1: "b", 3: "I3@5", 4: "I4@1"}
@@ -34,7 +34,7 @@ def test_bad_rows_are_put_aside_and_the_others_merged(tmp_path: Path, shards: in
     assert lab.merge().slices == ()
 
 
-def test_a_row_tells_why_when_and_where_it_was_found(tmp_path: Path) -> None:
+def test_rejected_row_has_reason_time_and_origin(tmp_path: Path) -> None:
     lab = make(tmp_path)
     snapshot_id = lab.commit(spoilt("I1@1"), spoilt("I2@1 X7@9=x"))
     lab.merge()
@@ -65,7 +65,7 @@ def test_each_kind_of_bad_row_has_its_reason(tmp_path: Path, word: str, reason: 
     assert rejected(lab) == [(reason, word)] * 2
 
 
-def test_a_row_with_several_faults_is_put_aside_once(tmp_path: Path) -> None:
+def test_row_with_several_faults_is_rejected_once(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit(spoilt("X?@! X3@? I1@1 _?@1"))
     lab.merge()
@@ -79,7 +79,7 @@ def test_a_row_with_several_faults_is_put_aside_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["id", "id, name"])
 def test_a_file_of_which_every_row_is_bad_is_merged_past(tmp_path: Path, key: str) -> None:
-    lab = make(tmp_path, f"primary_keys: [{key}]", engine=InProcess(2))
+    lab = make(tmp_path, f"primary_keys: [{key}]", engine=InProcessEngine(2))
     lab.commit(spoilt("I1@1=a"))
     lab.merge()
     lab.commit(spoilt("I?@1 X2@1"))
@@ -96,7 +96,7 @@ def test_a_changelog_without_bad_rows_gets_no_table(tmp_path: Path) -> None:
     assert not lab.catalog.table_exists("lab.world_rejects")
 
 
-def test_the_default_is_to_stop_and_says_what_else_there_is(tmp_path: Path) -> None:
+def test_default_stops_and_suggests_quarantine(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
     lab.commit(spoilt(MIXED))
     failed = lab.try_merge()
@@ -116,7 +116,7 @@ def test_rows_go_into_a_table_of_the_name_that_is_given(tmp_path: Path) -> None:
     assert lab.catalog.load_table("aside.bad").scan().to_arrow().num_rows == 1
 
 
-def test_nothing_is_written_to_a_table_of_somebody_else(tmp_path: Path) -> None:
+def test_foreign_table_is_never_written_to(tmp_path: Path) -> None:
     lab = make(tmp_path)
     theirs = lab.catalog.create_table("lab.world_rejects", ID_AND_NAME)
     lab.commit(spoilt("I1@1 X2@1"))
@@ -128,7 +128,7 @@ def test_nothing_is_written_to_a_table_of_somebody_else(tmp_path: Path) -> None:
     assert lab.mirror.current_snapshot() is None
 
 
-def test_most_of_a_slice_being_bad_looks_like_a_wrong_configuration(tmp_path: Path) -> None:
+def test_too_many_bad_rows_stop_the_merge(tmp_path: Path) -> None:
     lab = make(tmp_path)
     words = " ".join([*(f"X{key}@1" for key in range(501)), *(f"I{key}@1" for key in range(499))])
     lab.commit(spoilt(words))
@@ -149,9 +149,7 @@ def test_all_of_a_small_slice_may_be_bad(tmp_path: Path) -> None:
     assert [part.rejected for part in lab.merge().slices] == [999]
 
 
-def test_the_log_tells_how_many_and_why_but_no_values(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_has_counts_and_reasons_but_no_values(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lab = make(tmp_path)
     lab.commit(spoilt("I1@1 X77707770777@4=secret I?@5=secret"))
     with caplog.at_level(logging.INFO):
@@ -165,11 +163,11 @@ def test_the_log_tells_how_many_and_why_but_no_values(
 
 
 def test_verification_and_explanations_know_what_was_rejected(tmp_path: Path) -> None:
-    lab = make(tmp_path, engine=InProcess(2))
+    lab = make(tmp_path, engine=InProcessEngine(2))
     lab.commit(spoilt("I1@1=a I?@2 X1@3=c I3@5"))
     lab.merge()
     lab.commit(spoilt("U1@?=d"))
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     report = ask(lab, 1)
     assert (report.state.value, report.equal, report.complete) == ("present", True, True)
     assert [one.fate.value for one in report.events] == ["made-row"]
@@ -182,16 +180,16 @@ def test_verification_and_explanations_know_what_was_rejected(tmp_path: Path) ->
 
 
 def test_the_index_is_rebuilt_without_rejected_events(tmp_path: Path) -> None:
-    """The bad row has the greatest sequence of all: it must not stand for a row's order."""
-    lab = make(tmp_path, engine=InProcess(2))
+    """The bad row has the greatest sequence, which must not become the order of a row."""
+    lab = make(tmp_path, engine=InProcessEngine(2))
     lab.commit(spoilt("I1@1=a I2@2=b X1@99 I?@99 U2@!"))
     lab.merge()
     for path in (tmp_path / "warehouse").rglob("*.puffin"):
         path.unlink()
-    forget_everything()
+    clear_file_caches()
     again = lab.reconfigure("on_bad_row: quarantine")
     again.tell("U1@5=later U2@1=stale")
     (part,) = again.merge().slices
     assert (part.updated, part.stale) == (1, 1)
     assert again.rows() == {1: "later", 2: "b"}
-    assert verify_table(again.pipeline, again.table, Options(deep=True)).equal
+    assert verify_table(again.pipeline, again.table, VerifyOptions(deep=True)).equal

@@ -1,4 +1,4 @@
-"""Bad rows are put aside exactly once: repeated slices, replays, rebuilds, other jobs, answers that are lost."""
+"""Bad rows are rejected exactly once: repeated slices, replays, rebuilds, other jobs, lost responses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 from pyiceberg.table import Table
 
 from icemirror.errors import Conflict, Kind
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.rejects import record
-from spark_job.runtime.engine import InProcess
-from spark_job.verify.check import Options, verify_table
+from spark_job.commit.row_delta import RowDelta
+from spark_job.engine.engine import InProcessEngine
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.rejects import record_rejects as record
 from tests.unit.merge.asking import ask
 from tests.unit.merge.spoilt import ASIDE, MIXED, make, rejected, rejects, spoilt
 from tests.unit.merge.test_rebuild import rebuilt
 from tests.unit.merge.test_replay import replay, since
 
 
-def test_merging_again_after_a_rollback_puts_nothing_aside_twice(tmp_path: Path) -> None:
+def test_merging_again_after_a_rollback_rejects_nothing_twice(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.tell("I9@1")
     lab.merge()
@@ -35,7 +35,7 @@ def test_merging_again_after_a_rollback_puts_nothing_aside_twice(tmp_path: Path)
     assert rejected(lab) == ASIDE
 
 
-def test_a_slice_that_is_cut_otherwise_the_second_time_puts_nothing_aside_twice(tmp_path: Path) -> None:
+def test_slice_cut_differently_rejects_nothing_twice(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.commit(spoilt(MIXED), spoilt("X4@1=e I5@1"), spoilt("I6@1"))
     lab.merge()
@@ -45,7 +45,7 @@ def test_a_slice_that_is_cut_otherwise_the_second_time_puts_nothing_aside_twice(
     assert rejected(again) == [*ASIDE, ("unknown-operation", "e")]
 
 
-def test_a_replay_puts_nothing_aside_twice_and_brings_back_what_was_dropped(tmp_path: Path) -> None:
+def test_replay_rejects_nothing_twice_and_restores_deleted_rejects(tmp_path: Path) -> None:
     lab = make(tmp_path)
     first = lab.commit(spoilt(MIXED))
     lab.commit(spoilt("U3@9=z X3@10=f"))
@@ -60,19 +60,19 @@ def test_a_replay_puts_nothing_aside_twice_and_brings_back_what_was_dropped(tmp_
     assert rejected(lab) == aside
 
 
-def test_what_is_good_by_now_is_merged_by_a_replay(tmp_path: Path) -> None:
+def test_mergeable_rejects_are_merged_by_a_replay(tmp_path: Path) -> None:
     lab = make(tmp_path)
     first = lab.commit(spoilt("I1@1 X2@4=c I3@5 X3@6=d X1@0=old I?@7=e"))
     lab.merge()
     assert lab.rows() == {1: "I1@1", 3: "I3@5"}
     values = "operation_values: {insert: [INSERT], update: [UPDATE, UPSERT], delete: [DELETE]}"
     lab = lab.reconfigure(f"on_bad_row: quarantine\n{values}")
-    assert not verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert not verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     assert any("--from-snapshot" in note for note in ask(lab, 2).notes)
     before = rejected(lab)
     replay(lab, since(first))
     assert lab.rows() == {1: "I1@1", 2: "c", 3: "d"}
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     assert rejected(lab) == before
     lab.tell("U2@9=later")
     lab.merge()
@@ -80,8 +80,8 @@ def test_what_is_good_by_now_is_merged_by_a_replay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", [2, 1000])
-def test_a_rebuild_puts_nothing_aside_twice(tmp_path: Path, batch: int) -> None:
-    lab = make(tmp_path, tail=f"batch_size: {batch}\n", engine=InProcess(2))
+def test_rebuild_rejects_nothing_twice(tmp_path: Path, batch: int) -> None:
+    lab = make(tmp_path, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
     lab.commit(spoilt(MIXED), spoilt("I7@1"))
     lab.commit(spoilt("I8@1 U8@!=g"))
     lab.merge()
@@ -91,10 +91,8 @@ def test_a_rebuild_puts_nothing_aside_twice(tmp_path: Path, batch: int) -> None:
     assert len(aside) == 4
 
 
-def test_a_rejects_table_that_moves_is_looked_at_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another job puts the same rows aside between the look and the commit."""
+def test_conflict_on_the_rejects_table_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another job rejects the same rows between the check and the commit."""
     lab = make(tmp_path)
     lab.commit(spoilt(MIXED))
     lab.merge()
@@ -117,7 +115,7 @@ def test_a_rejects_table_that_moves_is_looked_at_again(
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_an_answer_that_is_lost_is_no_reason_to_put_rows_aside_twice(
+def test_lost_response_rejects_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
     lab = make(tmp_path)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Invalid
-from icemirror.state.replay import Replay, ReplayStep
+from icemirror.protocol.replay import Replay, ReplayStep
+from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg.mirror import REPLAY
-from spark_job.key_index import tiers
-from spark_job.planning import stock
-from spark_job.planning.plan import Slice, plan_slices
-from spark_job.replays.replay import plan_replay, replay_step
-from spark_job.runtime.engine import InProcess
+from spark_job.index import tiers
+from spark_job.plan import table_plan as stock
+from spark_job.plan.slices import Slice, plan_slices
+from spark_job.rebuild.replay import plan_replay, replay_step
 from tests.unit.merge import foreign
 from tests.unit.merge.lab import Lab
 
@@ -83,7 +83,7 @@ def test_what_a_merge_missed_is_brought_in_and_the_cursor_stays(
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_others_did_to_rows_is_not_undone(tmp_path: Path, shards: int) -> None:
-    lab = Lab.make(tmp_path, engine=InProcess(shards))
+    lab = Lab.make(tmp_path, engine=InProcessEngine(shards))
     first = lab.tell("I1@1 I2@1 I3@1")
     lab.merge()
     foreign.delete_rows(lab.mirror, [2])
@@ -220,9 +220,9 @@ def test_a_range_that_has_expired_is_named(lab: Lab) -> None:
     lab.changelog.refresh()
     with lab.changelog.maintenance.expire_snapshots() as expiry:
         expiry.by_ids([first, second])
-    with pytest.raises(Invalid, match="has expired, was rolled back, or never was"):
+    with pytest.raises(Invalid, match="has expired, was rolled back, or never existed"):
         replay_step(lab.pipeline, lab.table, since(second))
-    with pytest.raises(Invalid, match="may have expired; the oldest that is left is"):
+    with pytest.raises(Invalid, match="may have expired; the oldest snapshot is"):
         replay_step(lab.pipeline, lab.table, Replay("r", 0.0, since_ms=0))
     (step,) = replay(lab, since(third))
     assert step.progress.events == 1

@@ -11,14 +11,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, LongType, StringType
 
 from icemirror.errors import Invalid, Transient
-from icemirror.result import Rebuilt, Staged, UpToDate
-from icemirror.state.replay import Replay
+from icemirror.protocol.replay import Replay
+from icemirror.result import NothingToMerge, Rebuilt, Staged
+from spark_job.engine.engine import InProcessEngine
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.replays.replay import replay_step
-from spark_job.replays.resync import advance
-from spark_job.runtime.engine import InProcess
-from spark_job.verify.check import Options, verify_table
-from spark_job.worker.tables import Tables
+from spark_job.rebuild.replay import replay_step
+from spark_job.worker.tables import WorkerTables
 from tests.unit.merge.anew import OLD, lose_history, made_anew, make, steps
 from tests.unit.merge.lab import ID_AND_NAME, Lab, changelog_schema, events
 from tests.unit.merge.spoilt import spoilt
@@ -40,12 +39,12 @@ def test_readers_see_the_old_rows_until_one_commit_brings_those_of_the_new_chang
     assert len(done) > 2
     assert seen == [OLD] * (len(done) - 1) + [new]
     assert len(lab.mirror.metadata.snapshots) == before + 1
-    assert isinstance(advance(lab.pipeline, lab.table), UpToDate)
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert isinstance(lab.pipeline.advance(lab.table), NothingToMerge)
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     lab.tell("U1@9=later D7@9 I3@9")
     lab.merge()
     assert lab.rows() == {1: "later", 3: "I3@9", 9: "I9@1"}
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 def test_a_merge_ends_as_rebuilt_and_tells_its_progress(tmp_path: Path) -> None:
@@ -70,11 +69,11 @@ def test_a_truncated_changelog_to_which_nothing_was_written_yet_empties_the_mirr
     assert (result.outcome, result.live_rows, result.cursor, lab.rows()) == ("rebuilt", 0, None, {})
     assert len(lab.mirror.metadata.snapshots) == before + 1
     assert lab.merge().outcome == "up-to-date"
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     lab.tell("I1@1=first")
     assert lab.merge().outcome == "merged"
     assert lab.rows() == {1: "first"}
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 def test_an_empty_mirror_is_emptied_once_more_and_then_filled(tmp_path: Path) -> None:
@@ -95,7 +94,7 @@ def test_with_stop_it_is_refused_by_name_and_nothing_happens(tmp_path: Path) -> 
         result = lab.try_merge()
         assert result.error is not None
         assert result.error.kind == "invalid"
-        assert "was dropped and made anew" in result.error.message
+        assert "was dropped and recreated" in result.error.message
         assert "`icemirror replay --full --table lab.world`" in result.error.message
         lab.tell("I1@1")
     assert (lab.mirror.metadata_location, lab.rows()) == (before, OLD)
@@ -114,7 +113,7 @@ def test_an_expired_cursor_stops_unless_the_settings_say_otherwise(tmp_path: Pat
     lab = lab.reconfigure("on_expired_cursor: rebuild", "batch_size: 3\n")
     assert lab.merge().outcome == "rebuilt"
     assert lab.rows() == {**OLD, 7: "I7@7", 8: "I8@8"}
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 def test_a_changelog_that_was_rolled_back_stops_whatever_the_settings_say(tmp_path: Path) -> None:
@@ -132,9 +131,9 @@ def test_a_changelog_that_was_rolled_back_stops_whatever_the_settings_say(tmp_pa
 def test_a_rebuild_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
     lab = made_anew(make(tmp_path))
     lab.tell("I1@1 I2@1", "I3@1 I4@1", "I5@1 I6@1")
-    one = advance(lab.pipeline, lab.table)
-    again = lab.reconfigure(tail="batch_size: 3\n", engine=InProcess())
-    two = advance(again.pipeline, again.table)
+    one = lab.pipeline.advance(lab.table)
+    again = lab.reconfigure(tail="batch_size: 3\n", engine=InProcessEngine())
+    two = again.pipeline.advance(again.table)
     assert isinstance(one, Staged)
     assert isinstance(two, Staged)
     assert (one.events, one.of_events, two.events) == (2, 6, 4)
@@ -162,10 +161,10 @@ def test_events_that_come_meanwhile_are_not_lost_and_do_not_delay_the_swap_for_e
 def test_a_changelog_that_is_made_anew_twice_during_a_rebuild_is_followed_to_the_last(tmp_path: Path) -> None:
     lab = made_anew(make(tmp_path))
     lab.tell("I1@1=two I2@1", "I3@1 I4@1")
-    assert isinstance(advance(lab.pipeline, lab.table), Staged)
+    assert isinstance(lab.pipeline.advance(lab.table), Staged)
     lab = made_anew(lab)
     lab.tell("I1@1=three", "I9@1 I8@1 I7@1")
-    assert isinstance(advance(lab.pipeline, lab.table), Staged)
+    assert isinstance(lab.pipeline.advance(lab.table), Staged)
     lab = made_anew(lab)
     lab.tell("I1@1=four")
     assert lab.merge().outcome == "rebuilt"
@@ -173,7 +172,7 @@ def test_a_changelog_that_is_made_anew_twice_during_a_rebuild_is_followed_to_the
     # What was staged in vain is of no use to anybody, and cleaners take it.
     clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60)
     assert lab.rows() == {1: "four"}
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     assert clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60, dry_run=True).files == 0
 
 
@@ -183,7 +182,7 @@ def test_a_worker_waits_for_a_changelog_that_is_not_made_again_yet(tmp_path: Pat
     result = lab.try_merge()
     assert result.error is not None
     assert (result.error.kind, lab.rows()) == ("invalid", OLD)
-    worker = Tables(lab.settings, "run")
+    worker = WorkerTables(lab.settings, "run")
     with pytest.raises(Transient, match="wait until the writer has created it"):
         worker.advance("lab.world")
     lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
@@ -197,10 +196,10 @@ def test_without_a_changelog_a_person_is_needed_where_nothing_was_merged_or_noth
     lab = make(tmp_path, "on_truncate: stop")
     lab.catalog.drop_table("lab.world_changelog")
     with pytest.raises(Invalid, match="there is no such table"):
-        Tables(lab.settings, "run").advance("lab.world")
+        WorkerTables(lab.settings, "run").advance("lab.world")
     lab.catalog.drop_table("lab.world")
     with pytest.raises(Invalid, match="there is no such table"):
-        Tables(lab.reconfigure().settings, "run").advance("lab.world")
+        WorkerTables(lab.reconfigure().settings, "run").advance("lab.world")
 
 
 ID: tuple[str, IcebergType] = ("id", LongType())
@@ -214,7 +213,11 @@ RETYPED = changelog_schema(ID, ("name", LongType()))
 @pytest.mark.parametrize(
     ("schema", "policy", "message"),
     [
-        (changelog_schema(ID, NAME, keys=("name",)), "permissive", "its key is id, now it shall be name"),
+        (
+            changelog_schema(ID, NAME, keys=("name",)),
+            "permissive",
+            "its key is id, but the settings name name",
+        ),
         (RETYPED, "strict", "column name"),
     ],
 )
@@ -247,7 +250,7 @@ def test_a_rebuild_goes_on_when_what_it_was_to_merge_next_expires(tmp_path: Path
     lab.tell("I4@2 I5@2", "U1@2=b U2@2=b")
     lab.tell("D3@3 I6@3", "I7@3")
     told: list[tuple[int, int]] = []
-    while not isinstance(step := advance(lab.pipeline, lab.table), Rebuilt):
+    while not isinstance(step := lab.pipeline.advance(lab.table), Rebuilt):
         assert isinstance(step, Staged)
         told.append((step.events, step.of_events))
         lab.tell(f"I{100 + len(told)}@9")
@@ -259,7 +262,7 @@ def test_a_rebuild_goes_on_when_what_it_was_to_merge_next_expires(tmp_path: Path
     lab.merge()
     later = {100 + at: f"I{100 + at}@9" for at in range(1, len(told) + 1)}
     assert lab.rows() == {1: "b", 2: "b", 4: "I4@2", 5: "I5@2", 6: "I6@3", 7: "I7@3", **later}
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 @pytest.mark.parametrize("asked", [False, True])
@@ -282,7 +285,7 @@ def test_a_rebuild_begins_anew_when_settings_that_decide_its_rows_change(tmp_pat
     def step(lab: Lab) -> bool:
         nonlocal progress
         if not asked:
-            return isinstance(advance(lab.pipeline, lab.table), Staged)
+            return isinstance(lab.pipeline.advance(lab.table), Staged)
         done = replay_step(lab.pipeline, lab.table, Replay("r", 0.0, full=True, progress=progress))
         progress = done.progress
         return not done.done

@@ -9,21 +9,22 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import CommitUnknown, Transient
-from icemirror.result import Behind, Staged
-from icemirror.state.replay import Replay
+from icemirror.protocol.replay import Replay
+from icemirror.result import MeasuredBacklog, Staged
+from spark_job.commit.row_delta import RowDelta
+from spark_job.commit.swap import Swap
+from spark_job.engine.engine import InProcessEngine
+from spark_job.engine.work import Result, Work
+from spark_job.iceberg import stage
+from spark_job.iceberg.divergence import ChangelogMissing
 from spark_job.iceberg.mirror import EPOCH, FORMER_SOURCES, REPLAY, SOURCE, read_mirror
-from spark_job.iceberg.row_delta import RowDelta
-from spark_job.iceberg.swap import Swap
-from spark_job.lag import LagMeter
-from spark_job.lost_track import ChangelogAway
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.maintenance.orphans import clean_orphans
-from spark_job.replays import rebuild
-from spark_job.replays.replay import replay_step
-from spark_job.replays.resync import advance, take_stock
-from spark_job.runtime.engine import InProcess
-from spark_job.runtime.work import Result, Work
-from spark_job.staging import stage
-from spark_job.verify.check import Options, verify_table
+from spark_job.plan.planner import describe_plan
+from spark_job.rebuild import rebuild, swap_stage
+from spark_job.rebuild.replay import replay_step
+from spark_job.rebuild.resync import plan_with_resync
+from spark_job.worker.lag import LagMeter
 from tests.unit.merge import foreign
 from tests.unit.merge.anew import OLD, made_anew, make, steps
 from tests.unit.merge.lab import ID_AND_NAME
@@ -85,7 +86,7 @@ def test_a_swap_whose_answer_was_lost_is_not_done_twice(
     assert result.error.kind == "commit-unknown"
     assert (lab.merge().outcome, lab.rows()) == ("up-to-date", {1: "new"})
     labels = [one.summary[REPLAY] for one in lab.mirror.snapshots() if one.summary]
-    assert len([one for one in labels if one and one.startswith(stage.BY_POLICY)]) == 1
+    assert len([one for one in labels if one and one.startswith(stage.RESYNC_PREFIX)]) == 1
 
 
 def test_a_mirror_that_others_write_to_before_the_swap_is_looked_at_again(
@@ -108,8 +109,8 @@ def test_a_mirror_that_others_write_to_before_the_swap_is_looked_at_again(
 def test_two_at_the_same_rebuild_end_with_one_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = made_anew(make(tmp_path, batch=2))
     lab.tell("I1@1=new I2@1", "I3@1 I4@1")
-    other = lab.reconfigure(tail="batch_size: 2\n", engine=InProcess())
-    merge, nested = rebuild._merge, list[object]()
+    other = lab.reconfigure(tail="batch_size: 2\n", engine=InProcessEngine())
+    merge, nested = rebuild._merge_slice, list[object]()
 
     def meanwhile(*given: object) -> object:
         if not nested:
@@ -117,14 +118,14 @@ def test_two_at_the_same_rebuild_end_with_one_swap(tmp_path: Path, monkeypatch: 
             nested.append(other.merge().outcome)
         return merge(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rebuild, "_merge", meanwhile)
+    monkeypatch.setattr(rebuild, "_merge_slice", meanwhile)
     mine = lab.merge()
     assert nested == [True, "rebuilt"]
     assert mine.outcome in ("up-to-date", "merged")
     labels = [one.summary[REPLAY] for one in lab.mirror.snapshots() if one.summary]
-    assert len([one for one in labels if one and one.startswith(stage.BY_POLICY)]) == 1
+    assert len([one for one in labels if one and one.startswith(stage.RESYNC_PREFIX)]) == 1
     assert len(lab.rows()) == 4
-    assert verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 def test_a_mirror_that_is_rolled_back_to_before_the_rebuild_is_rebuilt_again(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_a_stage_file_that_could_not_be_removed_is_not_taken_for_a_rebuild_under
     lab = made_anew(lab)
     lab.tell("I1@1=new")
     with monkeypatch.context() as patch:
-        patch.setattr(rebuild, "_clean_up", lambda *_: None)
+        patch.setattr(swap_stage, "_remove_stage", lambda *_: None)
         lab.merge()
     with lab.mirror.manage_snapshots() as manage:
         manage.set_current_snapshot(snapshot_id=before)
@@ -164,7 +165,7 @@ def test_a_stage_file_that_could_not_be_removed_is_not_taken_for_a_rebuild_under
 def test_what_will_be_rebuilt_can_be_asked_before(tmp_path: Path) -> None:
     lab = made_anew(make(tmp_path))
     lab.tell("I1@1 I2@1", "I3@1")
-    plan = lab.pipeline.explain(take_stock(lab.pipeline, lab.table))
+    plan = describe_plan(plan_with_resync(lab.pipeline.planner, lab.table, scan_truncations=False))
     assert (plan.rebuilds_mirror, plan.creates_mirror, plan.fills_mirror, plan.events) == (
         True,
         False,
@@ -172,7 +173,7 @@ def test_what_will_be_rebuilt_can_be_asked_before(tmp_path: Path) -> None:
         3,
     )
     behind = LagMeter(lab.settings).behind(lab.table)
-    assert isinstance(behind, Behind)
+    assert isinstance(behind, MeasuredBacklog)
     assert behind.events == 3
     assert lab.rows() == OLD
 
@@ -184,7 +185,7 @@ def test_a_rebuild_by_policy_is_known_by_its_snapshot(tmp_path: Path) -> None:
     head = lab.mirror.current_snapshot()
     assert head is not None
     assert head.summary is not None
-    assert (head.summary[REPLAY] or "").startswith(stage.BY_POLICY)
+    assert (head.summary[REPLAY] or "").startswith(stage.RESYNC_PREFIX)
     mirror = read_mirror(lab.mirror, "lab.world")
     assert mirror.cursor is not None
     assert mirror.cursor.source.uuid == str(lab.changelog.metadata.table_uuid)
@@ -195,7 +196,7 @@ def test_a_catalog_that_shows_the_new_changelog_without_its_events_is_no_reason_
 ) -> None:
     lab = made_anew(make(tmp_path, "on_expired_cursor: rebuild"))
     lab.tell("I1@1 I2@1", "I3@1 I4@1")
-    assert isinstance(advance(lab.pipeline, lab.table), Staged)
+    assert isinstance(lab.pipeline.advance(lab.table), Staged)
     shown = lab.changelog.refresh().metadata_location
     lab.tell("I5@2")
     steps(lab)
@@ -203,7 +204,7 @@ def test_a_catalog_that_shows_the_new_changelog_without_its_events_is_no_reason_
     lab.catalog.drop_table("lab.world_changelog")
     lab.catalog.register_table("lab.world_changelog", shown)
     with pytest.raises(Transient):
-        advance(lab.pipeline, lab.table)
+        lab.pipeline.advance(lab.table)
     assert len(lab.rows()) == 5
 
 
@@ -217,7 +218,7 @@ def test_a_changelog_that_is_purged_and_made_anew_under_a_merge_is_followed(
         lab = made_anew(lab)
     lab.tell("I1@9=never-seen")
 
-    class Purging(InProcess):
+    class Purging(InProcessEngine):
         def run(self, work: Work[Result]) -> list[Result]:
             if not purged:
                 purged.append(True)
@@ -236,14 +237,14 @@ def test_a_changelog_that_is_dropped_under_a_rebuild_is_waited_for(tmp_path: Pat
     lab = made_anew(make(tmp_path))
     lab.tell("I1@9")
 
-    class Dropping(InProcess):
+    class Dropping(InProcessEngine):
         def run(self, work: Work[Result]) -> list[Result]:
             lab.catalog.purge_table("lab.world_changelog")
             return super().run(work)
 
     other = lab.reconfigure(tail="batch_size: 3\n", engine=Dropping())
-    with pytest.raises(ChangelogAway):
-        advance(other.pipeline, other.table)
+    with pytest.raises(ChangelogMissing):
+        other.pipeline.advance(other.table)
     assert lab.rows() == OLD
 
 
@@ -252,7 +253,7 @@ def test_a_stage_of_which_somebody_took_a_file_is_built_again_after_a_person_loo
     known = set((tmp_path / "warehouse").rglob("*.parquet"))
     lab = made_anew(lab)
     lab.tell("I1@1=new")
-    assert isinstance(advance(lab.pipeline, lab.table), Staged)
+    assert isinstance(lab.pipeline.advance(lab.table), Staged)
     changed = set((tmp_path / "warehouse").rglob("lab/world/data/*.parquet")) - known
     for path in changed:
         path.unlink()
@@ -266,7 +267,7 @@ def test_a_stage_of_which_somebody_took_a_file_is_built_again_after_a_person_loo
 def test_files_of_a_rebuild_by_policy_are_no_orphans(tmp_path: Path) -> None:
     lab = made_anew(make(tmp_path))
     lab.tell("I1@1=new I2@1", "I3@1 I4@1")
-    assert isinstance(advance(lab.pipeline, lab.table), Staged)
+    assert isinstance(lab.pipeline.advance(lab.table), Staged)
     before = lab.files_on_disk()
     for path in (lab.folder / "warehouse").rglob("*.*"):
         if path.is_file() and not path.name.endswith(stage.SUFFIX):
@@ -310,5 +311,5 @@ def test_what_others_write_after_the_mirror_was_emptied_is_told_from_what_was_be
         assert (result.outcome, lab.rows()) == ("merged", {77: "theirs", 1: "new"})
     else:
         assert result.error is not None
-        assert "leads back to none" in result.error.message
+        assert "none of its ancestors is" in result.error.message
         assert lab.rows() == seen

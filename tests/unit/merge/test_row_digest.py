@@ -1,4 +1,4 @@
-"""Digests tell rows apart exactly where their values differ, however Arrow holds them."""
+"""Digests of rows differ exactly if their values differ, in any Arrow representation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from icemirror.cli.demo.oracle.canonical import render_rows
-from spark_job.verify.row_digest import digest_column, digest_rows
+from spark_job.inspect.verify.row_digest import digest_column, digest_rows
 from tests.oracle.value_pools import VALUE_COLUMNS
 
 

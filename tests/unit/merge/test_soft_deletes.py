@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import BooleanType, LongType, StringType
 
-from spark_job.explain.report import State
+from spark_job.iceberg.live_files import live_files
 from spark_job.iceberg.mirror import read_mirror
-from spark_job.iceberg.view import live_files
-from spark_job.verify.check import Options, verify_table
-from spark_job.verify.findings import Kind
-from spark_job.write.row_lineage import old_row_ids
+from spark_job.inspect.explain.report import KeyState
+from spark_job.inspect.verify.findings import FindingKind
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.write.row_lineage import read_row_ids
 from spark_job.write.vectors import deleted_positions
 from tests.unit.merge import anew, foreign
 from tests.unit.merge.asking import ask, kinds
@@ -43,7 +43,7 @@ def test_a_deleted_row_keeps_its_values_and_is_flagged(tmp_path: Path, version: 
     assert lab.mirror.schema().find_field(FLAG).field_type == BooleanType()
 
 
-def test_a_delete_of_a_key_that_is_not_there_makes_a_row_of_what_it_carries(tmp_path: Path) -> None:
+def test_a_delete_of_a_missing_key_writes_its_own_values(tmp_path: Path) -> None:
     lab = make(tmp_path)
     say(lab, "D1@1", name="carried")
     say(lab, "D2@1", name=None)
@@ -56,7 +56,7 @@ def test_a_delete_of_a_key_that_is_not_there_makes_a_row_of_what_it_carries(tmp_
     assert_sound(lab)
 
 
-def test_the_first_of_several_deletes_in_a_slice_tells_the_row(tmp_path: Path) -> None:
+def test_the_first_of_several_deletes_in_a_slice_gives_the_row(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.tell("D1@1=first D1@2=second D1@3=third")
     lab.merge()
@@ -101,7 +101,7 @@ def test_what_is_older_than_the_delete_comes_late(tmp_path: Path) -> None:
     lab.tell("D1@4=", "U1@2=later", "D1@6=")
     lab.merge()
     assert told(lab) == {1: ("a", True)}
-    assert kinds(ask(lab, 1)) == ["different-row"], "as the documentation says; a rebuild mends it"
+    assert kinds(ask(lab, 1)) == ["different-row"], "as the documentation states; a rebuild repairs it"
     rebuild(lab)
     assert told(lab) == {1: ("late", True)}
     assert_sound(lab)
@@ -133,7 +133,7 @@ def row_ids(lab: Lab) -> dict[int, int]:
         at = [one for one in range(len(keys)) if one not in dead]
         import numpy as np
 
-        ids = old_row_ids(
+        ids = read_row_ids(
             io, [path], [file.first_row_id], np.zeros(len(at), np.int32), np.array(at, dtype=np.int64)
         )
         found |= {keys[one]: row_id for one, row_id in zip(at, ids.to_pylist(), strict=True)}
@@ -158,9 +158,7 @@ def test_a_rebuild_and_a_replay_flag_the_same_rows(tmp_path: Path, version: int)
     assert_sound(lab)
 
 
-def test_a_replay_brings_a_delete_that_was_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replay_applies_a_skipped_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = make(tmp_path)
     first = lab.tell("I1@1=a I2@1=a")
     lab.merge()
@@ -173,7 +171,7 @@ def test_a_replay_brings_a_delete_that_was_passed_over(
     assert_sound(lab)
 
 
-def test_a_changelog_that_is_made_anew_flags_what_it_tells_of(tmp_path: Path) -> None:
+def test_a_recreated_changelog_flags_its_deletes(tmp_path: Path) -> None:
     lab = make(tmp_path, "metadata_columns: {synced_at: at}")
     lab.tell("I1@1 I2@1")
     lab.tell("D1@2=")
@@ -198,7 +196,7 @@ def test_columns_that_the_changelog_dropped_are_kept_as_well(tmp_path: Path) -> 
     assert row == {"id": 1, "name": "a", "gone": 7, "more": None, FLAG: True}
 
 
-def test_columns_of_the_mirrors_own_tell_of_the_delete(tmp_path: Path) -> None:
+def test_metadata_columns_reflect_the_delete(tmp_path: Path) -> None:
     lab = make(tmp_path, "metadata_columns: {synced_at: at, source_sequence: seq, created_at: since}")
     lab.tell("I1@1=a")
     lab.merge()
@@ -222,13 +220,13 @@ def test_a_deleted_row_moves_to_no_other_partition(tmp_path: Path) -> None:
     assert file.file.partition[0] == "p"
 
 
-def test_explain_key_and_verify_tell_flagged_rows(tmp_path: Path) -> None:
+def test_explain_key_and_verify_report_flagged_rows(tmp_path: Path) -> None:
     lab = make(tmp_path)
     lab.tell("I1@1=a I2@1=b")
     lab.tell("D1@2=")
     lab.merge()
     report = ask(lab, 1)
-    assert (report.state, report.equal) == (State.FLAGGED, True)
+    assert (report.state, report.equal) == (KeyState.FLAGGED, True)
     assert report.row is not None
     assert report.row.flagged is True
     assert report.events[-1].words == "flagged the row as deleted"
@@ -237,21 +235,21 @@ def test_explain_key_and_verify_tell_flagged_rows(tmp_path: Path) -> None:
     lab.merge()
     spoil(lab, 1, "a", False)
     assert kinds(ask(lab, 1)) == ["deleted-row"]
-    assert [one.kind for one in deep(lab)] == [Kind.DELETED_ROW]
+    assert [one.kind for one in deep(lab)] == [FindingKind.DELETED_ROW]
     spoil(lab, 1, None, True)
     assert kinds(ask(lab, 1)) == ["different-row"]
     (found,) = deep(lab)
-    assert (found.kind, found.count) == (Kind.DIFFERENT_ROW, 1)
+    assert (found.kind, found.count) == (FindingKind.DIFFERENT_ROW, 1)
     assert found.places[0].endswith("in name")
     lab.tell("I1@9=live")
     lab.merge()
     spoil(lab, 1, "live", True)
     assert kinds(ask(lab, 1)) == ["different-row"]
-    assert [one.kind for one in deep(lab)] == [Kind.DIFFERENT_ROW]
+    assert [one.kind for one in deep(lab)] == [FindingKind.DIFFERENT_ROW]
 
 
 def deep(lab: Lab) -> tuple[Any, ...]:
-    return verify_table(lab.pipeline, lab.table, Options(deep=True)).findings
+    return verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).findings
 
 
 def spoil(lab: Lab, key: int, name: str | None, flag: bool) -> None:
@@ -259,10 +257,10 @@ def spoil(lab: Lab, key: int, name: str | None, flag: bool) -> None:
     foreign.delete_rows(lab.mirror, [key])
     row = pa.Table.from_pylist([{"id": key, "name": name, FLAG: flag}], lab.mirror.schema().as_arrow())
     lab.mirror.append(row)
-    lab.pipeline.mend_index(lab.table, frozenset())
+    lab.pipeline.repair_index(lab.table, frozenset())
 
 
-def test_flagged_rows_that_somebody_removed_stay_away(tmp_path: Path) -> None:
+def test_flagged_rows_removed_by_another_writer_stay_removed(tmp_path: Path) -> None:
     lab = make(tmp_path)
     first = lab.tell("I1@1=a I2@1=b")
     lab.tell("D1@2=")
@@ -272,9 +270,9 @@ def test_flagged_rows_that_somebody_removed_stay_away(tmp_path: Path) -> None:
     lab.merge()
     replay(lab, since(first))
     assert told(lab) == {2: ("c", False)}
-    report = verify_table(lab.pipeline, lab.table, Options(deep=True))
+    report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal
-    assert ask(lab, 1).state is State.DELETED
+    assert ask(lab, 1).state is KeyState.DELETED
     lab.tell("I1@4=back")
     lab.merge()
     assert told(lab) == {1: ("back", False), 2: ("c", False)}
@@ -296,7 +294,7 @@ def test_no_tombstone_is_needed_however_long_ago_it_was(tmp_path: Path) -> None:
     assert told(lab)[1] == ("a", True)
 
 
-def test_bad_rows_are_put_aside_beside_flagged_ones(tmp_path: Path) -> None:
+def test_bad_rows_are_rejected_next_to_flagged_ones(tmp_path: Path) -> None:
     schema = changelog_schema(("id", LongType()), ("name", StringType()))
     schema = type(schema)(*(one.model_copy(update={"required": False}) for one in schema.fields))
     lab = Lab.make(tmp_path, schema, options=f"{SOFT}\non_bad_row: quarantine\nprimary_keys: [id]")

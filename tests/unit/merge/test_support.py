@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Invalid
-from icemirror.settings import TableSettings, load_settings
-from spark_job.planning.support import require_supported
+from icemirror.settings import TableSettings
+from spark_job.plan.support import require_supported
 from tests.mirrors import write_config
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_job.key_index import tiers
-from spark_job.key_index.root import Root, read_root
-from spark_job.planning.stock import Prepared
-from spark_job.runtime.engine import InProcess
+from spark_job import pipeline
+from spark_job.engine.engine import InProcessEngine
+from spark_job.index import tiers
+from spark_job.index.root import Root, read_root
+from spark_job.plan.table_plan import TablePlan
 from tests.unit.merge.lab import Lab
 
 
@@ -24,7 +25,7 @@ def root(lab: Lab) -> Root:
 
 
 def make(folder: Path, retention: str, shards: int = 1) -> Lab:
-    lab = Lab.make(folder, options=f"tombstone_retention: {retention}", engine=InProcess(shards))
+    lab = Lab.make(folder, options=f"tombstone_retention: {retention}", engine=InProcessEngine(shards))
     lab.tell("I1@10 I2@20 I3@30")
     lab.merge()
     lab.tell("D1@40 D3@60 D9@50")
@@ -87,17 +88,17 @@ def test_a_tombstone_stays_while_an_older_run_knows_its_key(
     assert set(lab.rows()) == set(range(200)) - {1, 2, 3}
 
 
-def test_only_events_that_are_not_newer_than_what_expired_cost_a_look_at_the_changelog(
+def test_only_events_not_newer_than_an_expired_tombstone_read_the_changelog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make(tmp_path, "0s")
     asked: list[object] = []
 
-    def none_of_them(prepared: Prepared) -> list[object]:
+    def none_of_them(prepared: TablePlan) -> list[object]:
         asked.append(prepared)
         return []
 
-    monkeypatch.setattr(Prepared, "merged_files", none_of_them)
+    monkeypatch.setattr(pipeline, "merged_files", none_of_them)
     lab.tell("I20@300 I21@61 D22@500 U2@110")
     lab.merge()
     assert not asked

@@ -13,11 +13,11 @@ from pyiceberg.types import StringType
 
 from icemirror.result import SliceResult
 from spark_job.changelog import shape
-from spark_job.key_index.codec import choose_codec
-from spark_job.key_index.root import read_root
-from spark_job.key_index.scan import read_entries
-from spark_job.merge import merge_table
-from spark_job.runtime.engine import InProcess
+from spark_job.engine.engine import InProcessEngine
+from spark_job.index.key_codec import choose_codec
+from spark_job.index.root import read_root
+from spark_job.index.scan import read_segment_entries
+from spark_job.worker.merge_table import merge_table
 from tests.mirrors import MirroredWorld
 from tests.oracle.schedules import Schedule
 from tests.unit.merge.lab import Lab, changelog_schema, rows_table, sequence_text
@@ -40,7 +40,7 @@ def test_a_partitioned_mirror_equals_the_oracle_after_every_snapshot(
     """`revision` changes with every event, so rows move from partition to partition."""
     options = f'partition_by: ["{partition_by}", "bucket[2](revision)"]'
     schedule = Schedule(3, key, columns=("double", "words"))
-    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), options=options, ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, ask_files=False)
     for commits in (2, 3):
         lab.world.commit_many(commits)
         assert merge_table(lab.pipeline, lab.table).error is None
@@ -53,7 +53,7 @@ def test_a_partitioned_mirror_equals_the_oracle_after_every_snapshot(
 @pytest.mark.parametrize("key", ["int", "string"])
 def test_a_mirror_with_a_sort_order_equals_the_oracle_after_every_snapshot(tmp_path: Path, key: str) -> None:
     schedule = Schedule(5, key, columns=("double", "text"))
-    lab = MirroredWorld.make(tmp_path, schedule, InProcess(), ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), ask_files=False)
     lab.world.commit_many(2)
     assert merge_table(lab.pipeline, lab.table).error is None
     with lab.mirror.update_sort_order() as order:
@@ -71,7 +71,7 @@ def test_a_mirror_with_a_sort_order_equals_the_oracle_after_every_snapshot(tmp_p
 
 def test_the_index_knows_every_live_row_and_nothing_else(tmp_path: Path) -> None:
     schedule = Schedule(8, "int", columns=("double",), distinct_keys=40)
-    lab = MirroredWorld.make(tmp_path, schedule, InProcess(2), ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(2), ask_files=False)
     for _ in range(4):
         lab.world.commit_many(2)
         assert merge_table(lab.pipeline, lab.table).error is None
@@ -79,7 +79,7 @@ def test_the_index_knows_every_live_row_and_nothing_else(tmp_path: Path) -> None
     known: dict[int, tuple[str, int]] = {}
     seen: set[int] = set()
     for segment in root.segments:
-        found = read_entries(lab.mirror.io, segment)
+        found = read_segment_entries(lab.mirror.io, segment)
         for at in range(len(found)):
             key = found.keys.at(at) - 2**63
             if key not in seen and found.file[at] >= 0:
@@ -173,7 +173,7 @@ def test_a_collision_with_a_row_that_is_there_is_caught_before_anything_is_commi
         lab.commit(text_rows([f"k{number}"], "x", 2))
         result = lab.try_merge()
         if result.error is not None:
-            assert "does not have the key that the index says" in result.error.message
+            assert "does not have the key that the index states" in result.error.message
             assert lab.mirror.metadata_location == before
             assert lab.rows()["a"] == "first"
             return

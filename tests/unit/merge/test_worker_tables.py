@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from icemirror.settings import load_settings
-from spark_job.iceberg import tables as catalogs
-from spark_job.iceberg.open_catalog import open_catalog
-from spark_job.worker.tables import Tables
+from icemirror.config_file.load import load_settings
+from spark_job.iceberg import catalogs
+from spark_job.pyiceberg_private.open_catalog import open_catalog
+from spark_job.worker.tables import WorkerTables
 from tests.unit.merge.lab import Lab
 
 
@@ -31,7 +31,7 @@ def test_looking_for_changelogs_again_and_again_opens_a_catalog_once(
         return open_catalog(name, *given)
 
     monkeypatch.setattr(catalogs, "open_catalog", counted)
-    tables = Tables(load_settings(path, {}), "run")
+    tables = WorkerTables(load_settings(path, {}), "run")
     for _ in range(5):
         tables._ask_at = 0.0
         assert tables.names() == {lab.settings.tables[0].name}

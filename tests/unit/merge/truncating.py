@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 
-from icemirror.cursor import Truncation
-from icemirror.state.replay import Replay
+from icemirror.protocol.replay import Replay
+from icemirror.tables.cursor import Truncation
+from spark_job.engine.engine import Engine, InProcessEngine
 from spark_job.iceberg.mirror import read_mirror
-from spark_job.replays.replay import replay_step
-from spark_job.runtime.engine import Engine, InProcess
-from spark_job.verify.check import Options, verify_table
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.rebuild.replay import replay_step
 from tests.unit.merge.lab import ID_AND_NAME, Lab, events, rows_table, sequence_text
 
 VALUES = "operation_values: {insert: [INSERT], update: [UPDATE], delete: [DELETE], truncate: [TRUNCATE]}"
@@ -26,7 +26,7 @@ _TRUNCATION = re.compile(r"T@(\d*)")
 def make(folder: Path, options: str = "", batch: int = 3, *, engine: Engine | None = None) -> Lab:
     """An empty changelog, and slices of so many events."""
     tail = f"batch_size: {batch}\n"
-    return Lab.make(folder, options=f"{VALUES}\n{options}", tail=tail, engine=engine or InProcess(2))
+    return Lab.make(folder, options=f"{VALUES}\n{options}", tail=tail, engine=engine or InProcessEngine(2))
 
 
 def file_of(words: str) -> pa.Table:
@@ -70,7 +70,7 @@ def filled(folder: Path, options: str = "", batch: int = 3) -> Lab:
 
 def is_verified(lab: Lab) -> bool:
     """Rows, index and changelog agree."""
-    return verify_table(lab.pipeline, lab.table, Options(deep=True)).equal
+    return verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 def rebuild_now(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""A small changelog as Debezium flattens PostgreSQL's."""
+"""A small changelog as Debezium flattens PostgreSQL's events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from spark_job.runtime.engine import Engine
+from spark_job.engine.engine import Engine
 from tests.unit.merge.lab import Lab, rows_table
 
 SAME = "__debezium_unavailable_value"
@@ -34,7 +34,7 @@ TEXT_KEY = Schema(
 
 
 class Source:
-    """The changelog and its mirror. Keys are numbers; in a schema of text they are written as such."""
+    """The changelog and its mirror. Keys are numbers; with a text schema they are written as text."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Source:
         op: str | None = "u",
         before: int | None = None,
     ) -> dict[str, Any]:
-        """One event."""
+        """Return one event."""
         return {
             "id": self._key(key),
             "name": name,
@@ -73,15 +73,15 @@ class Source:
         return str(key) if self.text and key is not None else key
 
     def file(self, *rows: dict[str, Any]) -> pa.Table:
-        """A file of events."""
+        """Write a file of events."""
         return rows_table(self.schema, rows)
 
     def commit(self, *rows: dict[str, Any]) -> int:
-        """A commit of one file."""
+        """Commit one file."""
         return self.lab.commit(self.file(*rows))
 
     def rows(self) -> dict[int, tuple[str | None, str | None]]:
-        """Key → name and body."""
+        """Return key → name and body."""
         found = self.lab.mirror.scan().to_arrow().to_pylist()
         rows = {int(row["id"]): (row["name"], row["body"]) for row in found}
         assert len(rows) == len(found), "a key has two rows"

@@ -1,4 +1,4 @@
-"""Changelogs in the shapes that writers really give them: a schema, commits of rows, and what the mirror must hold."""
+"""Changelogs with the shapes of real writers: a schema, commits of rows, and the expected mirror."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
-from spark_job.runtime.engine import Engine
+from spark_job.engine.engine import Engine
 from tests.unit.merge.lab import Lab
 
 _FOLDER = Path(__file__).parent / "recorded"
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Recording:
-    """One of them."""
+    """One recorded changelog."""
 
     options: str
     schema: Schema
@@ -33,17 +33,17 @@ class Recording:
 
     @classmethod
     def load(cls, name: str) -> Recording:
-        told = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-        schema = Schema.model_validate(told["schema"])
-        return cls(told["options"], schema, told["commits"], told["mirror"])
+        document = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+        schema = Schema.model_validate(document["schema"])
+        return cls(document["options"], schema, document["commits"], document["mirror"])
 
     @property
     def keys(self) -> list[str]:
-        """The key columns: the identifier fields, else `id`."""
+        """Return the key columns: the identifier fields, or `id`."""
         return [self.schema.find_field(one).name for one in self.schema.identifier_field_ids] or ["id"]
 
     def file(self, rows: list[Row]) -> pa.Table:
-        """A file of the changelog with these rows."""
+        """Write a changelog file with these rows."""
         schema = schema_to_pyarrow(self.schema)
         return pa.table(
             [pa.array([typed(row[field.name], field.type) for row in rows], field.type) for field in schema],
@@ -51,17 +51,17 @@ class Recording:
         )
 
     def lab(self, folder: Path, *, options: str = "", tail: str = "", engine: Engine | None = None) -> Lab:
-        """An empty changelog of this shape, and the pipeline."""
+        """Create an empty changelog of this shape, and the pipeline."""
         return Lab.make(folder, self.schema, options=f"{self.options}\n{options}", tail=tail, engine=engine)
 
     def expected(self, lab: Lab) -> list[Row]:
-        """The rows of the mirror, with values as Arrow gives them."""
+        """Return the expected rows of the mirror, with Arrow values."""
         kinds = {field.name: field.type for field in schema_to_pyarrow(lab.mirror.schema())}
         return [{name: typed(value, kinds[name]) for name, value in row.items()} for row in self.mirror]
 
 
 def typed(value: Any, kind: pa.DataType) -> Any:
-    """A value of JSON as Arrow takes and gives it: binary in hexadecimal digits, times in ISO 8601, numbers as text."""
+    """Convert a JSON value to Arrow: binary from hexadecimal digits, times from ISO 8601, numbers from text."""
     if value is None:
         return None
     if pa.types.is_timestamp(kind):
@@ -76,6 +76,6 @@ def typed(value: Any, kind: pa.DataType) -> Any:
 
 
 def mirror_rows(lab: Lab, keys: list[str]) -> list[Row]:
-    """The rows of the mirror by key, as PyIceberg reads them."""
+    """Return the rows of the mirror by key, as PyIceberg reads them."""
     rows: list[Row] = lab.mirror.scan().to_arrow().to_pylist()
     return sorted(rows, key=lambda row: tuple(row[key] for key in keys))

@@ -1,4 +1,4 @@
-"""Events that change a key: the row is gone from where it was."""
+"""Events that change a key: the row leaves its old key."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 from pyiceberg.schema import Schema
 
 from spark_job.changelog import read_changes
-from spark_job.explain.explain import explain_key
-from spark_job.explain.fates import Fate
-from spark_job.files.immutable import ReadOnce
+from spark_job.engine.engine import InProcessEngine
 from spark_job.iceberg import mirror as mirror_module
-from spark_job.key_index import blocks
-from spark_job.runtime.engine import InProcess
-from spark_job.verify.check import Options, verify_table
+from spark_job.index import blocks
+from spark_job.inspect.explain.event_fates import EventFate
+from spark_job.inspect.explain.explain_key import explain_key
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.storage.immutable_cache import FileCache
 from tests.unit.profiles.debezium import SCHEMA, TEXT_KEY, Source
 
 KEYS = pytest.mark.parametrize("schema", [SCHEMA, TEXT_KEY], ids=["long", "text"])
@@ -23,7 +23,7 @@ SHARDS = pytest.mark.parametrize("shards", [1, 2, 4])
 
 def moved(folder: Path, schema: Schema = SCHEMA, shards: int = 1, options: str = "") -> Source:
     """Rows 1 to 6; then 1 becomes 101, and 2 becomes 3 after 3 was deleted."""
-    source = Source(folder, options, schema, InProcess(shards))
+    source = Source(folder, options, schema, InProcessEngine(shards))
     source.commit(*(source.row(key, 1, f"row {key}", "b", op="c") for key in range(1, 7)))
     source.lab.merge()
     source.commit(
@@ -49,7 +49,7 @@ def test_a_row_moves_with_its_key(tmp_path: Path, schema: Schema, shards: int, v
     part = source.lab.merge().slices[0]
     assert names(source) == EXPECTED
     assert (part.events, part.inserted, part.updated, part.deleted) == (3, 1, 1, 2)
-    report = verify_table(source.lab.pipeline, source.lab.table, Options(deep=True))
+    report = verify_table(source.lab.pipeline, source.lab.table, VerifyOptions(deep=True))
     assert report.equal, report.findings
 
 
@@ -74,8 +74,8 @@ def test_the_old_key_may_be_used_again(tmp_path: Path, schema: Schema) -> None:
 def test_a_lost_index_is_rebuilt_without_the_old_key(
     tmp_path: Path, schema: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "_directories", ReadOnce(0))
-    monkeypatch.setattr(mirror_module, "_roots", ReadOnce(0))
+    monkeypatch.setattr(blocks, "_directories", FileCache(0))
+    monkeypatch.setattr(mirror_module, "_roots", FileCache(0))
     source = moved(tmp_path, schema)
     source.lab.merge()
     for path in source.lab.folder.rglob("*.puffin"):
@@ -90,26 +90,26 @@ def test_both_keys_are_explained(tmp_path: Path) -> None:
     source.lab.merge()
     old, new = (explain_key(source.lab.pipeline, source.lab.table, key) for key in ("1", "101"))
     assert [(event.does, event.fate) for event in old.events] == [
-        ("upsert", Fate.OVERTAKEN),
-        ("delete", Fate.DELETED_ROW),
+        ("upsert", EventFate.OVERTAKEN),
+        ("delete", EventFate.DELETED_ROW),
     ]
-    assert [(event.does, event.fate) for event in new.events] == [("upsert", Fate.MADE_ROW)]
+    assert [(event.does, event.fate) for event in new.events] == [("upsert", EventFate.MADE_ROW)]
     assert old.equal
     assert new.equal
     assert old.events[-1].position == new.events[-1].position
 
 
-def test_a_mistake_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detects_lost_old_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = moved(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(read_changes, "_with_old_keys", lambda changes, *_: changes)
         source.lab.merge()
     assert names(source) != EXPECTED
-    report = verify_table(source.lab.pipeline, source.lab.table, Options(deep=True))
+    report = verify_table(source.lab.pipeline, source.lab.table, VerifyOptions(deep=True))
     assert {finding.kind.value for finding in report.findings} == {"deleted-row"}
 
 
-def test_old_keys_are_found_where_the_settings_say(tmp_path: Path) -> None:
+def test_configured_old_key_columns_are_used(tmp_path: Path) -> None:
     fields = [
         one.model_copy(update={"name": "was"}) if one.name == "__before_id" else one for one in SCHEMA.fields
     ]
@@ -143,7 +143,7 @@ def test_a_file_that_is_older_than_the_column_has_no_old_keys(tmp_path: Path) ->
         ),
     ],
 )
-def test_old_keys_that_cannot_be_are_refused(tmp_path: Path, options: str, what: str) -> None:
+def test_unsupported_old_key_columns_are_refused(tmp_path: Path, options: str, what: str) -> None:
     source = Source(tmp_path, options)
     source.commit(source.row(1, 1, body="b", op="c"))
     error = source.lab.try_merge().error

@@ -1,4 +1,4 @@
-"""Values that have not changed: the mirror keeps what it has."""
+"""Unchanged values: the mirror keeps what it has."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import StringType
 
-from icemirror.state.replay import Replay
-from spark_job import shard
-from spark_job.explain.explain import explain_key
-from spark_job.replays.replay import replay_step
-from spark_job.runtime.engine import InProcess
-from spark_job.unchanged import old_values
-from spark_job.unchanged.look_back import read_at_places
-from spark_job.verify.check import Options, verify_table
+from icemirror.protocol.replay import Replay
+from spark_job.engine.engine import InProcessEngine
+from spark_job.inspect.explain.explain_key import explain_key
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.merge import shard
+from spark_job.merge import unchanged_values as old_values
+from spark_job.merge.previous_values import read_at_positions
+from spark_job.rebuild.replay import replay_step
 from tests.unit.merge import foreign
 from tests.unit.merge.evolving import change
 from tests.unit.merge.lab import rows_table
@@ -29,43 +29,43 @@ SHARDS = pytest.mark.parametrize("shards", [1, 3])
 NULL = "on_missing_value: set-null"
 
 
-def require_whole(source: Source) -> None:
-    report = verify_table(source.lab.pipeline, source.lab.table, Options(deep=True))
+def require_verified(source: Source) -> None:
+    report = verify_table(source.lab.pipeline, source.lab.table, VerifyOptions(deep=True))
     assert report.equal, report.findings
 
 
 @KEYS
 @SHARDS
 def test_a_value_is_kept_from_the_mirrors_row(tmp_path: Path, schema: Schema, shards: int) -> None:
-    source = Source(tmp_path, schema=schema, engine=InProcess(shards))
+    source = Source(tmp_path, schema=schema, engine=InProcessEngine(shards))
     source.commit(*(source.row(key, 1, "a", f"body {key}", op="c") for key in range(20)))
     source.lab.merge()
     source.commit(*(source.row(key, 2, "b") for key in range(0, 20, 3)))
     source.lab.merge()
     assert source.rows() == {key: ("a" if key % 3 else "b", f"body {key}") for key in range(20)}
-    require_whole(source)
+    require_verified(source)
 
 
 @KEYS
 @SHARDS
 def test_a_value_is_kept_from_an_event_of_the_same_slice(tmp_path: Path, schema: Schema, shards: int) -> None:
-    source = Source(tmp_path, schema=schema, engine=InProcess(shards))
+    source = Source(tmp_path, schema=schema, engine=InProcessEngine(shards))
     source.commit(source.row(1, 1, "a", "old", op="c"), source.row(2, 1, "a", "old", op="c"))
     source.lab.merge()
     source.lab.commit(
         source.file(
             source.row(1, 4, "d"), source.row(1, 3, "c")
-        ),  # the order is that of the events, not of the rows
+        ),  # in the order of the events, not of the rows
         source.file(source.row(1, 2, "b", "new"), source.row(3, 5, "a", "first", op="c")),
         source.file(source.row(3, 6, "b"), source.row(2, 7, "b")),
     )
     assert len(source.lab.merge().slices) == 1
     assert source.rows() == {1: ("d", "new"), 2: ("b", "old"), 3: ("b", "first")}
-    require_whole(source)
+    require_verified(source)
 
 
 @pytest.mark.parametrize("merged", [False, True], ids=["in one slice", "from the mirror's row"])
-def test_a_column_that_came_after_the_row_is_null_in_it(tmp_path: Path, merged: bool) -> None:
+def test_column_added_after_the_row_is_null_in_it(tmp_path: Path, merged: bool) -> None:
     source = Source(tmp_path)
     source.commit(*(source.row(key, key, "a", "b", op="c") for key in range(1, 6)))
     if merged:
@@ -87,21 +87,21 @@ def test_a_value_is_kept_through_any_number_of_events(tmp_path: Path) -> None:
     source.commit(source.row(1, 2, "b", "in the slice"), *rows)
     source.lab.merge()
     assert source.rows() == {1: ("n99", "in the slice"), 2: ("n99", "nearer")}
-    require_whole(source)
+    require_verified(source)
 
 
-def test_what_is_older_than_the_row_does_not_count(tmp_path: Path) -> None:
-    """Delivered again, an event of the past stands before the partial one, but not before the mirror's row."""
+def test_events_older_than_the_row_are_ignored(tmp_path: Path) -> None:
+    """A duplicate of an old event precedes the partial one, but not the mirror's row."""
     source = Source(tmp_path)
     source.commit(source.row(1, 7, "a", "seven", op="c"), source.row(1, 8, "b", "eight"))
     source.lab.merge()
     source.commit(source.row(1, 7, "a", "seven", op="c"), source.row(1, 10, "c"))
     source.lab.merge()
     assert source.rows() == {1: ("c", "eight")}
-    require_whole(source)
+    require_verified(source)
 
 
-def test_a_partial_event_that_is_late_does_nothing(tmp_path: Path) -> None:
+def test_late_partial_event_has_no_effect(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(source.row(1, 7, "a", "seven", op="c"))
     source.lab.merge()
@@ -126,9 +126,7 @@ LOST: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", LOST)
 @pytest.mark.parametrize("together", [True, False])
-def test_a_value_that_nobody_knows_stops_the_table_or_is_null(
-    tmp_path: Path, case: str, together: bool
-) -> None:
+def test_unknown_value_blocks_the_table_or_is_null(tmp_path: Path, case: str, together: bool) -> None:
     tail = "" if together else "batch_size: 1\n"
     source = Source(tmp_path, tail=tail)
     rows = [source.row(**one) for one in LOST[case]]
@@ -138,12 +136,12 @@ def test_a_value_that_nobody_knows_stops_the_table_or_is_null(
     assert result.error is not None
     assert result.error.kind == "invalid"
     row = len(rows) - 1 if together else 0
-    assert f"row {row} says that body has not changed, but its key was" in result.error.message
+    assert f"row {row} states that body has not changed, but its key was" in result.error.message
     assert NULL in result.error.message
     source.lab = source.lab.reconfigure(f"profile: debezium\nconnector: postgres\n{NULL}", tail)
     source.lab.merge()
     assert source.rows() == {1: ("n", None)}
-    require_whole(source)
+    require_verified(source)
 
 
 def test_a_value_that_cannot_be_null_is_never_null(tmp_path: Path) -> None:
@@ -155,7 +153,7 @@ def test_a_value_that_cannot_be_null_is_never_null(tmp_path: Path) -> None:
     assert "body cannot be NULL" in error.message
 
 
-def test_a_row_that_another_writer_deleted_comes_back_whole(tmp_path: Path) -> None:
+def test_row_deleted_by_another_writer_is_restored_completely(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(
         source.row(1, 1, "a", "first", op="c"), source.row(1, 2, "b", "second"), source.row(1, 3, "c")
@@ -165,10 +163,10 @@ def test_a_row_that_another_writer_deleted_comes_back_whole(tmp_path: Path) -> N
     source.commit(source.row(1, 4, "d"))
     source.lab.merge()
     assert source.rows() == {1: ("d", "second")}
-    require_whole(source)
+    require_verified(source)
 
 
-def test_what_another_writer_changed_is_kept(tmp_path: Path) -> None:
+def test_values_changed_by_another_writer_are_kept(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(source.row(1, 1, "a", "first", op="c"))
     source.lab.merge()
@@ -189,15 +187,15 @@ def test_every_layout_of_the_mirror_keeps_values(tmp_path: Path, options: str) -
         source.commit(*(source.row(key, lsn, f"n{lsn}", "b" if lsn == 1 else SAME) for key in range(5)))
         source.lab.merge()  # with compactions of data files in between
     assert source.rows() == dict.fromkeys(range(5), ("n11", "b"))
-    require_whole(source)
+    require_verified(source)
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_a_replay_of_a_part_asks_what_came_before(
+def test_partial_replay_reads_earlier_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
 ) -> None:
-    """The mirror missed the last two commits; only the last is replayed, whose value is told by the one before."""
-    source = Source(tmp_path, engine=InProcess(shards))
+    """The mirror missed the last two commits; only the last is replayed, and its value is in the one before."""
+    source = Source(tmp_path, engine=InProcessEngine(shards))
     source.commit(source.row(1, 1, "a", "first", op="c"))
     source.lab.merge()
     with missed(monkeypatch, 0, 1):
@@ -209,7 +207,7 @@ def test_a_replay_of_a_part_asks_what_came_before(
     while not (step := replay_step(source.lab.pipeline, source.lab.table, asked)).done:
         asked = replace(asked, progress=step.progress)
     assert source.rows() == {1: ("c", "second")}
-    require_whole(source)
+    require_verified(source)
 
 
 def test_only_marked_rows_and_columns_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,19 +216,21 @@ def test_only_marked_rows_and_columns_are_read_again(tmp_path: Path, monkeypatch
     source.lab.merge()
     source.commit(*(source.row(key, 2, "c", SAME if key in (3, 7) else "d") for key in range(50)))
     seen: list[tuple[int, list[str]]] = []
-    read = read_at_places
+    read = read_at_positions
 
     def spy(io: Any, files: Any, file: Any, row: Any, ids: Any, schema: Any, *rest: Any) -> Any:
         seen.append((len(row), [field.name for field in schema.fields]))
         return read(io, files, file, row, ids, schema, *rest)
 
-    monkeypatch.setattr(old_values, "read_at_places", spy)
+    monkeypatch.setattr(old_values, "read_at_positions", spy)
     source.lab.merge()
     assert seen == [(2, ["body"])]
 
 
-def test_tables_without_a_marker_look_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard, "OldValues", None)
+def test_tables_without_a_marker_search_no_placeholders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard, "UnchangedValues", None)
     source = Source(tmp_path)
     assert source.lab.table.resolved_unchanged_value == SAME
     source.lab = source.lab.reconfigure("profile: debezium\nconnector: mysql\nsequence_column: __source_lsn")
@@ -240,7 +240,7 @@ def test_tables_without_a_marker_look_for_none(tmp_path: Path, monkeypatch: pyte
     assert source.rows() == {1: ("a", SAME)}
 
 
-def test_verify_and_explain_see_a_placeholder_in_the_mirror(
+def test_verify_and_explain_report_a_placeholder_in_the_mirror(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = Source(tmp_path)
@@ -248,16 +248,16 @@ def test_verify_and_explain_see_a_placeholder_in_the_mirror(
     source.lab.merge()
     source.commit(source.row(1, 2, "b"))
     with monkeypatch.context() as patch:
-        patch.setattr(old_values.OldValues, "fill", lambda _self, _winners, rows: rows)
+        patch.setattr(old_values.UnchangedValues, "fill", lambda _self, _winners, rows: rows)
         source.lab.merge()
-    report = verify_table(source.lab.pipeline, source.lab.table, Options(deep=True))
+    report = verify_table(source.lab.pipeline, source.lab.table, VerifyOptions(deep=True))
     assert [(one.kind.value, one.count) for one in report.findings] == [("different-row", 1)]
     assert report.findings[0].places[0].endswith("in body")
     explained = explain_key(source.lab.pipeline, source.lab.table, "1")
     assert [one.kind.value for one in explained.findings] == ["different-row"]
 
 
-def test_explain_compares_with_the_value_that_an_earlier_event_tells(tmp_path: Path) -> None:
+def test_explain_compares_with_the_value_of_an_earlier_event(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(source.row(1, 1, "a", "first", op="c"), source.row(1, 2, "b"))
     source.lab.merge()
@@ -269,7 +269,7 @@ def test_explain_compares_with_the_value_that_an_earlier_event_tells(tmp_path: P
     assert explained.row.values == {"id": 1, "name": "c", "body": "first"}
 
 
-def test_another_placeholder_may_be_named(tmp_path: Path) -> None:
+def test_placeholder_is_configurable(tmp_path: Path) -> None:
     source = Source(tmp_path, "unchanged_value: '~'")
     source.commit(source.row(1, 1, "a", SAME, op="c"))
     source.lab.merge()
@@ -279,10 +279,10 @@ def test_another_placeholder_may_be_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chained", [False, True])
-def test_large_values_that_are_kept_are_written_in_pieces(
+def test_large_kept_values_are_written_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chained: bool
 ) -> None:
-    """The events are small, what they leave alone is not."""
+    """The events are small, the values that they keep are large."""
     source = Source(tmp_path, "compact: false")
     large = {key: f"{key} {'x' * 5000}" for key in range(8)}
     source.commit(*(source.row(key, 1, "a", body, op="c") for key, body in large.items()))

@@ -1,4 +1,4 @@
-"""Rows of changelogs that are no plain change: tombstones, truncations, what is passed over or unknown."""
+"""Rows of changelogs that are no plain change: null records, truncations, ignored and unknown rows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType, StructType
 
-from spark_job.explain.explain import explain_key
+from spark_job.inspect.explain.explain_key import explain_key
 from tests.unit.merge.evolving import assert_sound, change, rebuild, rows
 from tests.unit.merge.lab import Lab, rows_table
 from tests.unit.merge.spoilt import rejected
 from tests.unit.profiles.debezium import SCHEMA, Source
 
 
-def said(lab: Lab) -> str:
+def merge_error(lab: Lab) -> str:
     error = lab.try_merge().error
     assert error is not None
     assert error.kind == "invalid"
@@ -24,7 +24,7 @@ def said(lab: Lab) -> str:
 
 
 def nullable(source: Source, *rows: dict[str, object]) -> pa.Table:
-    """Rows in which the key may be NULL, whatever the schema says."""
+    """Rows in which the key may be NULL, despite the schema."""
     table = Schema(*(one.model_copy(update={"required": False}) for one in SCHEMA.fields))
     return rows_table(table, rows)
 
@@ -39,7 +39,7 @@ def test_a_truncation_is_followed(tmp_path: Path) -> None:
     assert source.rows() == {3: ("n", "b")}
 
 
-def test_a_truncation_stops_the_table_by_name_before_anything_is_written(tmp_path: Path) -> None:
+def test_truncation_blocks_the_table_before_any_write(tmp_path: Path) -> None:
     source = Source(tmp_path, "on_truncate: stop")
     source.commit(source.row(1, 1, body="b", op="c"))
     source.lab.merge()
@@ -47,20 +47,20 @@ def test_a_truncation_stops_the_table_by_name_before_anything_is_written(tmp_pat
     source.lab.commit(
         nullable(source, source.row(2, 2, body="b", op="c"), source.row(None, 3, None, None, op="t"))
     )
-    message = said(source.lab)
+    message = merge_error(source.lab)
     assert "row 1 says that the source table was truncated ('t')" in message
     assert "skipped.operations" in message
     assert (source.lab.mirror.metadata_location, source.lab.files_on_disk()) == before
 
 
-def test_a_truncation_is_passed_over_where_the_settings_say_so(tmp_path: Path) -> None:
+def test_truncation_is_ignored_if_configured(tmp_path: Path) -> None:
     source = Source(tmp_path, "operation_values: {insert: [c, r], update: [u], delete: [d], ignore: [t]}")
     source.lab.commit(nullable(source, source.row(None, 3, None, None, op="t"), source.row(1, 4, body="b")))
     source.lab.merge()
     assert source.rows() == {1: ("n", "b")}
 
 
-def test_a_tombstone_without_a_key_is_one_too(tmp_path: Path) -> None:
+def test_null_record_without_a_key_is_ignored(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.lab.commit(
         nullable(source, source.row(1, 4, body="b"), source.row(None, None, None, None, op=None))
@@ -69,13 +69,13 @@ def test_a_tombstone_without_a_key_is_one_too(tmp_path: Path) -> None:
     assert source.rows() == {1: ("n", "b")}
 
 
-def test_a_row_without_operation_that_has_a_sequence_is_no_tombstone(tmp_path: Path) -> None:
+def test_row_without_operation_but_with_sequence_is_no_null_record(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(source.row(1, 4, body="b"), source.row(1, 5, op=None))
-    assert "unknown operation NULL in row 1" in said(source.lab)
+    assert "unknown operation NULL in row 1" in merge_error(source.lab)
 
 
-def test_a_tombstone_is_one_whatever_stands_beside_it(tmp_path: Path) -> None:
+def test_null_record_is_recognised_next_to_other_columns(tmp_path: Path) -> None:
     source = Source(tmp_path, "on_bad_row: quarantine")
     source.commit(
         source.row(1, 4, body="b"),
@@ -89,7 +89,7 @@ def test_a_tombstone_is_one_whatever_stands_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [StringType(), BooleanType()], ids=str)
-def test_without_operations_a_tombstone_tells_neither_order_nor_whether_it_is_gone(
+def test_without_operations_a_null_record_has_neither_sequence_nor_flag(
     tmp_path: Path, kind: StringType | BooleanType
 ) -> None:
     schema = Schema(*SCHEMA.fields[:4], NestedField(5, "__deleted", kind), SCHEMA.fields[5])
@@ -103,31 +103,31 @@ def test_without_operations_a_tombstone_tells_neither_order_nor_whether_it_is_go
     source.lab.merge()
     assert source.rows() == {2: ("n", "b")}
     source.commit(row(2, None, false))
-    assert "__source_lsn is NULL in row 0" in said(source.lab)
+    assert "__source_lsn is NULL in row 0" in merge_error(source.lab)
 
 
-def test_a_row_that_the_source_does_not_mark_as_deleted_is_no_tombstone(tmp_path: Path) -> None:
+def test_unflagged_row_of_the_source_is_no_null_record(tmp_path: Path) -> None:
     schema = Schema(*SCHEMA.fields[:4], NestedField(5, "gone", BooleanType()), SCHEMA.fields[5])
     source = Source(tmp_path, "primary_keys: [id]\nupsert_only: true\ndelete_column: gone", schema)
     source.commit({"id": 1, "name": "n", "body": "b", "__source_lsn": None, "gone": None})
-    assert "__source_lsn is NULL in row 0" in said(source.lab)
+    assert "__source_lsn is NULL in row 0" in merge_error(source.lab)
 
 
-def test_rows_after_one_that_is_passed_over_keep_their_places(tmp_path: Path) -> None:
+def test_rows_after_an_ignored_row_keep_their_positions(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(source.row(1, None, op=None), source.row(1, 4, "one", "b"), source.row(2, 5, "two", "b"))
     source.lab.merge()
     assert source.rows() == {1: ("one", "b"), 2: ("two", "b")}
     source.commit(source.row(1, None, op=None), source.row(1, 6), source.row(1, None))
-    assert "__source_lsn is NULL in row 2" in said(source.lab)
+    assert "__source_lsn is NULL in row 2" in merge_error(source.lab)
 
 
-def test_only_rows_of_the_snapshot_may_lack_a_part_of_the_order(tmp_path: Path) -> None:
+def test_only_snapshot_rows_may_lack_a_sequence_column(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.commit(source.row(1, None, body="b", op="r"))
     source.lab.merge()
     source.commit(source.row(1, None, body="b", op="c"))
-    assert "__source_lsn is NULL in row 0" in said(source.lab)
+    assert "__source_lsn is NULL in row 0" in merge_error(source.lab)
 
 
 def dms(folder: Path, *rows: dict[str, object]) -> Lab:
@@ -146,7 +146,7 @@ def dms(folder: Path, *rows: dict[str, object]) -> Lab:
 @pytest.mark.parametrize(
     "more", ["", "operation_values: {insert: [I], update: [U], delete: [D], truncate: [T]}"]
 )
-def test_files_of_a_full_load_of_dms_need_not_have_its_columns(tmp_path: Path, more: str) -> None:
+def test_dms_full_load_files_may_lack_cdc_columns(tmp_path: Path, more: str) -> None:
     options = f"profile: dms\nsequence_column: ts\nmetadata_columns: {{source_sequence: s}}\n{more}"
     loaded = Schema(
         NestedField(1, "id", LongType(), required=True),
@@ -169,22 +169,22 @@ def test_files_of_a_full_load_of_dms_need_not_have_its_columns(tmp_path: Path, m
     rebuild(lab)
     assert lab.rows() == {1: "changed", 2: "loaded"}
     lab.commit(rows_table(Schema(*now.fields[:2], now.fields[2]), [{"id": 2, "name": "x", "Op": "U"}]))
-    assert "ts is NULL in row 0" in said(lab)
+    assert "ts is NULL in row 0" in merge_error(lab)
 
 
 @pytest.mark.parametrize("operation", ["U", "D"])
-def test_changes_of_dms_have_a_sequence(tmp_path: Path, operation: str) -> None:
+def test_dms_changes_require_a_sequence(tmp_path: Path, operation: str) -> None:
     lab = dms(tmp_path, {"Op": operation, "ts": None, "id": 1, "name": "x"})
-    assert "ts is NULL in row 0" in said(lab)
+    assert "ts is NULL in row 0" in merge_error(lab)
 
 
-def test_times_of_dms_are_times(tmp_path: Path) -> None:
+def test_dms_timestamps_are_decoded(tmp_path: Path) -> None:
     lab = dms(tmp_path, {"Op": "I", "ts": "yesterday", "id": 1, "name": "x"})
-    assert "ts in row 0 is not of the form a timestamp such as" in said(lab)
+    assert "ts in row 0 is not of the form a timestamp such as" in merge_error(lab)
 
 
-def test_a_second_copy_is_older_than_every_change(tmp_path: Path) -> None:
-    """What docs/profiles.md says of reloads of DMS."""
+def test_second_initial_copy_is_older_than_every_change(tmp_path: Path) -> None:
+    """The behaviour that docs/reference/profiles.md describes for reloads of DMS."""
     loaded: dict[str, object] = {"Op": None, "ts": None, "id": 1, "name": "loaded"}
     lab = dms(tmp_path, {"Op": "U", "ts": "2026-03-01 10:00:00", "id": 1, "name": "changed"}, loaded)
     lab.merge()
@@ -222,7 +222,7 @@ def test_a_flag_of_the_source_deletes(tmp_path: Path, kind: StringType, live: ob
 
 
 def test_a_flag_of_text_is_true_or_false(tmp_path: Path) -> None:
-    assert "row 0 has a text other than true and false" in said(flagged(tmp_path, StringType(), "yes"))
+    assert "row 0 has a text other than true and false" in merge_error(flagged(tmp_path, StringType(), "yes"))
 
 
 def test_a_flag_and_an_operation_both_delete(tmp_path: Path) -> None:
@@ -257,4 +257,4 @@ def test_a_struct_that_is_null_has_no_sequence(tmp_path: Path) -> None:
     )
     lab = Lab.make(tmp_path, schema, options="profile: kafka-connect\nsequence_column: _cdc.offset")
     lab.commit(rows_table(schema, [{"id": 1, "name": "x", "_cdc": None}]))
-    assert "unknown operation NULL in row 0" in said(lab)
+    assert "unknown operation NULL in row 0" in merge_error(lab)

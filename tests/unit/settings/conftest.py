@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import BadConfig
-from icemirror.settings import Settings, load_settings
+from icemirror.settings import Settings
 from tests.unit.settings.samples import CATALOG, Load, Refuse
 
 

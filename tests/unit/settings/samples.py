@@ -1,4 +1,4 @@
-"""The least that a configuration needs, and the types of the fixtures that load one."""
+"""A minimal configuration, and the types of the fixtures that load one."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_properties_pass_through_as_text(load: Load) -> None:
     }
 
 
-def test_further_catalogs_go_by_name(load: Load) -> None:
+def test_more_catalogs_are_found_by_name(load: Load) -> None:
     settings = load("iceberg: {catalog: {type: glue}, catalogs: {lake: {uri: 'http://lake'}}}\n" + TABLES)
     assert settings.catalog_properties("lake") == {"uri": "http://lake"}
     with pytest.raises(Invalid, match=r"no catalog 'lakes' under iceberg\.catalogs; did you mean lake\?"):
@@ -60,18 +60,18 @@ def test_properties_are_a_copy(load: Load) -> None:
 @pytest.mark.parametrize(
     ("iceberg", "problem"),
     [
-        ("{}", "iceberg: needs `catalog` (any PyIceberg catalog), or `catalog_url`"),
+        ("{}", "iceberg: set `catalog` (any PyIceberg catalog), or `catalog_url`"),
         (
             "{catalog: {type: glue}, catalog_url: http://x}",
-            "iceberg.catalog_url: the flat keys stand instead of",
+            "iceberg.catalog_url: use either `catalog` or the flat keys",
         ),
         ("{warehouse: main}", "iceberg.catalog_url: missing: the flat keys describe a REST catalog"),
         (
             "{catalog_url: http://x, s3_access_key_id: a}",
-            "iceberg.s3_secret_access_key: missing: an access key and its secret come together",
+            "iceberg.s3_secret_access_key: missing: an access key and its secret belong together",
         ),
         ("{catalog: {warehouse: x}}", "iceberg.catalog.type: missing: one of rest, sql, glue"),
-        ("{catalog: {type: rest}}", "iceberg.catalog.uri: missing: a rest catalog needs its address"),
+        ("{catalog: {type: rest}}", "iceberg.catalog.uri: missing: a rest catalog needs its URL"),
         (
             "{catalog: {type: glue}, catalogs: {l: {type: gleu}}}",
             "iceberg.catalogs.l.type: expected one of rest",
@@ -81,43 +81,52 @@ def test_properties_are_a_copy(load: Load) -> None:
         ("{catalog: glue}", "iceberg.catalog: expected a mapping of keys to values"),
         (
             "{catalog: {type: rest, uri: catalog.example}}",
-            "iceberg.catalog.uri: is no address of a rest catalog: it begins with http:// or https://",
+            "iceberg.catalog.uri: is not the URL of a rest catalog: it must start with http:// or https://",
         ),
-        ("{catalog: {type: rest, uri: 'https://'}}", "iceberg.catalog.uri: is no address of a rest catalog"),
-        ("{catalog_url: catalog.example}", "iceberg.catalog_url: is no address of a REST catalog: it begins"),
-        ("{catalog: {type: hive, uri: 'host:9083'}}", "iceberg.catalog.uri: is no address of a hive catalog"),
+        ("{catalog: {type: rest, uri: 'https://'}}", "iceberg.catalog.uri: is not the URL of a rest catalog"),
+        (
+            "{catalog_url: catalog.example}",
+            "iceberg.catalog_url: is not the URL of a REST catalog: it must start",
+        ),
+        (
+            "{catalog: {type: hive, uri: 'host:9083'}}",
+            "iceberg.catalog.uri: is not the URL of a hive catalog",
+        ),
         (
             "{catalog: {type: hive, uri: 'thrift://host'}}",
-            "iceberg.catalog.uri: is no address of a hive catalog: write thrift://host:9083",
+            "iceberg.catalog.uri: is not the URL of a hive catalog: write thrift://host:9083",
         ),
         (
             "{catalog: {type: hive, uri: 'thrift://a:9083,b:9083'}}",
-            "iceberg.catalog.uri: is no address of a hive catalog",
+            "iceberg.catalog.uri: is not the URL of a hive catalog",
         ),
         (
             "{catalog: {type: hive, uri: 'thrift://a:9083', ugi: me}}",
-            "iceberg.catalog.ugi: is not a user and a group",
+            "iceberg.catalog.ugi: expected user:group",
         ),
         (
             "{catalog: {type: sql, uri: /data/catalog.db}}",
-            "iceberg.catalog.uri: is no address of a sql catalog",
+            "iceberg.catalog.uri: is not the URL of a sql catalog",
         ),
         (
             "{catalog: {type: sql, uri: 'sqlite://data/catalog.db'}}",
-            "iceberg.catalog.uri: is no address of a sql catalog: a file has three slashes before its path",
+            "iceberg.catalog.uri: is not the URL of a sql catalog: write three slashes before a file's path",
         ),
         (
             "{catalog: {type: glue, warehouse: lake}}",
-            "iceberg.catalog.warehouse: is 'lake', not a whole path, such as s3://bucket/folder or file:///folder",
+            "iceberg.catalog.warehouse: is 'lake', not an absolute path, such as s3://bucket/folder or file:///folder",
         ),
         (
             "{catalog: {type: glue, warehouse: 'file://data/lake'}}",
             "iceberg.catalog.warehouse: is 'file://data/lake'",
         ),
-        ("{catalog: {type: glue, glue.max-retries: many}}", 'iceberg.catalog["glue.max-retries"]: is'),
+        (
+            "{catalog: {type: glue, glue.max-retries: many}}",
+            'iceberg.catalog["glue.max-retries"]: expected a whole',
+        ),
         (
             "{catalog: {type: glue, warehouse: 's4://b/l'}}",
-            "iceberg.catalog.warehouse: there is no storage s4://",
+            "iceberg.catalog.warehouse: unknown storage s4://",
         ),
     ],
 )
@@ -152,10 +161,10 @@ def test_addresses_of_databases_are_taken(load: Load, uri: str) -> None:
         "{type: glue, warehouse: 'mine://x', py-io-impl: my.own.FileIO}",
     ],
 )
-def test_places_of_tables_are_taken(load: Load, catalog: str) -> None:
+def test_table_locations_are_accepted(load: Load, catalog: str) -> None:
     assert load(f"iceberg: {{catalog: {catalog}}}\n{TABLES}").iceberg.catalog
 
 
-def test_a_place_for_indexes_is_a_whole_path(refuse: Refuse) -> None:
+def test_index_location_is_an_absolute_path(refuse: Refuse) -> None:
     (found,) = refuse(f"iceberg: {{catalog: {{type: glue}}}}\nindex_location: indexes\n{TABLES}")
-    assert found.startswith("icemirror.yaml:2: index_location: is 'indexes', not a whole path")
+    assert found.startswith("icemirror.yaml:2: index_location: is 'indexes', not an absolute path")

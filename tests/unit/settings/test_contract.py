@@ -1,11 +1,12 @@
-"""The example of the contract, word for word, and the examples that are shipped."""
+"""The contract's example, word for word, and the shipped examples."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from icemirror.settings import Settings, load_settings
-from icemirror.settings.find import EXAMPLE
+from icemirror.config_file.find import EXAMPLE
+from icemirror.config_file.load import load_settings
+from icemirror.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 CONTRACT = Path(__file__).with_name("contract.yaml")
@@ -212,7 +213,7 @@ def test_the_local_example_is_ten_lines_and_the_one_that_the_error_shows() -> No
     text = (ROOT / "examples" / "local.yaml").read_text()
     assert text == EXAMPLE
     assert len(text.splitlines()) == 10
-    assert text in (ROOT / "docs" / "configuration.md").read_text()
+    assert text in (ROOT / "docs" / "reference" / "configuration.md").read_text()
     assert (
         load_settings(ROOT / "examples" / "local.yaml", {"HOME": "/home/me"}).tables[0].name == "shop.orders"
     )

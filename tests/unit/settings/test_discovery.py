@@ -41,7 +41,7 @@ def test_every_match_becomes_a_table_named_by_what_the_star_matched(load: Load) 
     assert expanded.source_path == settings.source_path
 
 
-def test_the_star_may_stand_anywhere_and_mirrors_may_stay_in_the_namespace(load: Load) -> None:
+def test_star_may_be_anywhere_and_mirrors_may_stay_in_the_namespace(load: Load) -> None:
     settings = load(f"{CATALOG}discover: [{{namespace: a.b, match: 'cdc_*_log'}}]\n")
     assert names(expand(settings, "a.b.cdc_x_log", "a.b.cdc_log")) == [("a.b.cdc_x_log", "a.b.x")]
 
@@ -90,7 +90,7 @@ def test_two_changelogs_for_one_mirror_are_an_error_and_not_a_choice(load: Load)
         f"{CATALOG}discover:\n  - {{namespace: raw, match: '*_log', mirror_namespace: shop}}\n"
         "  - {namespace: raw2, match: '*_log', mirror_namespace: shop}\n"
     )
-    with pytest.raises(Invalid, match=r"the mirror shop\.a is kept from raw\.a_log already"):
+    with pytest.raises(Invalid, match=r"the mirror shop\.a already has the changelog raw\.a_log"):
         expand(settings, "raw.a_log", "raw2.a_log")
 
 
@@ -105,7 +105,7 @@ def test_a_mirror_is_not_taken_for_a_changelog(load: Load) -> None:
     ]
 
 
-def test_the_entrys_catalog_is_asked(load: Load) -> None:
+def test_the_entrys_catalog_is_listed(load: Load) -> None:
     settings = load(
         "iceberg: {catalog: {type: glue}, catalogs: {lake: {type: glue}}}\n"
         "discover: [{namespace: raw, match: '*', changelog_catalog: lake, group: g}]\n"
@@ -126,7 +126,7 @@ def test_the_entrys_catalog_is_asked(load: Load) -> None:
     [
         ("{namespace: raw, match: changelog}", "match: 'changelog' must contain exactly one *"),
         ("{namespace: raw, match: '*_*'}", "match: '*_*' must contain exactly one *"),
-        ("{namespace: raw, match: '*'}", "match: the mirrors would be the changelogs themselves"),
+        ("{namespace: raw, match: '*'}", "match: each mirror would be its own changelog"),
         ("{match: '*_log'}", "namespace: missing"),
         ("{namespace: 'a..b', match: '*_log'}", "namespace: 'a..b' is not a namespace"),
         ("{namespace: raw, match: '*_log', mirror: x.y}", "mirror: unknown key"),

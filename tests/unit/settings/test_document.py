@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from icemirror.settings.document import Document, read_document, typed
+from icemirror.config_file.document import Document, read_document
+from icemirror.settings.section import with_yaml_types
 
 
 def messages(document: Document) -> list[tuple[int, str]]:
@@ -26,7 +27,7 @@ def test_scalars_stay_as_written() -> None:
 
 def test_free_form_parts_get_their_types_back_and_quotes_keep_text() -> None:
     text = "replicas: 2\nenabled: true\nratio: 0.5\nname: '2'\nlist: [1, {x: no}]\nday: 2026-01-02\n"
-    assert typed(read_document(text).value) == {
+    assert with_yaml_types(read_document(text).value) == {
         "replicas": 2,
         "enabled": True,
         "ratio": 0.5,
@@ -68,20 +69,20 @@ def test_the_first_of_several_merged_mappings_wins() -> None:
         ("a: b: c\n", 1, "not valid YAML: mapping values are not allowed here (column 5)"),
         ("a:\n\t- b\n", 2, "indent with spaces, not tabs"),
         ("s: {dsn: ${DSN}}\n", 1, 'quote "${NAME}"'),
-        ("p: [bucket[4](id)]\n", 1, "quote what has brackets in it"),
+        ("p: [bucket[4](id)]\n", 1, "quote values that contain brackets"),
         ("a: *nowhere\n", 1, "found undefined alias"),
         ("a: 1\n---\nb: 2\n", 2, "but found another document"),
         ("a: \x00\n", 1, "a character that YAML does not allow"),
         ("a: !!python/object/apply:os.system [id]\n", 1, "is not allowed"),
         ("a: !secret x\n", 1, "the tag '!secret' is not allowed"),
         ("a: !!binary aGk=\n", 1, "is not allowed"),
-        ("a: !!int x\n", 1, "does not fit its tag"),
+        ("a: !!int x\n", 1, "does not match its tag"),
         ("a: 1\n? [b, c]\n: d\n", 2, "a key must be plain text"),
         ("a: &a [*a]\n", 1, "an alias that contains itself"),
         ("a:\n  <<: 3\n", 2, "<< needs a mapping"),
     ],
 )
-def test_what_yaml_cannot_hold_here_is_named_with_its_line(text: str, line: int, message: str) -> None:
+def test_invalid_yaml_is_reported_with_its_line(text: str, line: int, message: str) -> None:
     found = messages(read_document(text))
     assert found[0][0] == line
     assert message in found[0][1]
@@ -92,7 +93,7 @@ def test_aliases_cannot_blow_up_memory() -> None:
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     document = read_document("\n".join(levels))
     assert len(document.problems) == 1
-    assert "is an alias out of hand?" in document.problems[0].message
+    assert "check the aliases" in document.problems[0].message
 
 
 def test_deep_nesting_is_an_error_and_not_a_crash() -> None:

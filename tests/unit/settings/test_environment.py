@@ -49,14 +49,14 @@ def test_an_empty_variable_counts_as_unset_where_it_is_the_whole_value(refuse: R
     assert load(f"project_ref: a${{NAME}}\n{CATALOG}{TABLES}", {"NAME": ""}).project_ref == "a"
 
 
-def test_what_is_wrong_because_a_value_is_unset_is_not_told_as_well(refuse: Refuse) -> None:
+def test_consequences_of_an_unset_value_are_not_reported(refuse: Refuse) -> None:
     assert len(refuse(f"batch_size: ${{N}}\n{CATALOG}{TABLES}")) == 1
 
 
 @pytest.mark.parametrize("reference", ["${FOO:-x}", "${}", "${1A}", "${A B}", "${OPEN"])
 def test_what_is_no_variable_is_refused(refuse: Refuse, reference: str) -> None:
     found = refuse(f"project_ref: '{reference}'\n{CATALOG}{TABLES}")
-    assert "is not a variable: write ${NAME}, or $${ for a plain ${" in found[0]
+    assert "is not a variable: write ${NAME}, or $${ for a literal ${" in found[0]
 
 
 def test_a_section_of_which_nothing_is_set_is_off(load: Load) -> None:

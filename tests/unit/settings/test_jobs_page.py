@@ -1,4 +1,4 @@
-"""The examples in docs/jobs.md load, and jobs can be told of them."""
+"""The examples in docs/jobs.md load and can be passed to jobs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.settings import load_settings
-from icemirror.settings.for_job import for_job
+from icemirror.config_file.job_config import config_for_job
+from icemirror.config_file.load import load_settings
 
-PAGE = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "jobs.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -22,7 +22,7 @@ def test_an_example_loads_and_its_secrets_are_given_to_the_job(example: str, tmp
     settings = load_settings(path, environ)
     launcher = settings.trigger.launcher
     assert launcher.type != "local"
-    assert for_job(settings, environ).variables <= set(launcher.secrets)
+    assert config_for_job(settings, environ).variables <= set(launcher.secrets)
 
 
 def test_there_is_an_example_for_each_platform() -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from icemirror.config_file.find import EXAMPLE, find_config
+from icemirror.config_file.load import load_settings
 from icemirror.errors import BadConfig, Exit, exit_code
-from icemirror.settings import find_config, load_settings
-from icemirror.settings.find import EXAMPLE
 from icemirror.settings.trigger import SqliteState
 from tests.unit.settings.samples import CATALOG, TABLES, Load, Refuse
 
@@ -55,14 +55,14 @@ trigger:
         ),
         "icemirror.yaml:18: trigger.launcher.app_id: unknown key; did you mean application_id?",
         (
-            "icemirror.yaml:18: trigger.launcher.entry_point: missing: `icemirror_job.py`, "
-            "where it was uploaded to (`s3://…`) or is in a custom image (`local://…`)."
+            "icemirror.yaml:18: trigger.launcher.entry_point: missing: Location of "
+            "`icemirror_job.py`: uploaded (`s3://…`) or in a custom image (`local://…`)."
         ),
         "icemirror.yaml:19: trigger.max_failures: must be at least 1; found '0'",
     ]
 
 
-def test_a_number_above_its_limit_is_told_with_what_was_found(refuse: Refuse) -> None:
+def test_number_above_its_limit_is_reported_with_its_value(refuse: Refuse) -> None:
     (found,) = refuse(f"{CATALOG}tables: [{{changelog: raw.o, mirror: shop.o, reject_limit: 7}}]\n")
     assert found.endswith("tables[0].reject_limit: must be at most 1; found '7'")
 
@@ -78,19 +78,19 @@ def test_what_belongs_together_is_checked_although_another_key_is_unknown(refuse
     found = refuse(f"{CATALOG}{TABLES}trigger: {{quiet_perod: 1m, max_wait: 30s}}\n")
     assert found == [
         "icemirror.yaml:3: trigger.quiet_perod: unknown key; did you mean quiet_period?",
-        "icemirror.yaml:3: trigger.quiet_period: longer than max_wait, so it could never pass",
+        "icemirror.yaml:3: trigger.quiet_period: is longer than max_wait, so it would have no effect",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"", "icemirror.yaml: the file is empty"),
-        (b"# nothing\n", "icemirror.yaml: the file is empty"),
+        (b"", "the configuration file is empty: icemirror.yaml"),
+        (b"# nothing\n", "the configuration file is empty: icemirror.yaml"),
         (b"- a\n", "icemirror.yaml:1: expected keys and values at the top"),
         (b"hello\n", "icemirror.yaml:1: expected keys and values at the top"),
-        (b"a: \xff\xfe\n", "icemirror.yaml: not UTF-8 text (byte 3)"),
-        ("a: 1\n".encode("utf-16"), "icemirror.yaml: not UTF-8 text"),
+        (b"a: \xff\xfe\n", "the configuration file is not UTF-8 text (byte 3): icemirror.yaml"),
+        ("a: 1\n".encode("utf-16"), "the configuration file is not UTF-8 text (byte 0): icemirror.yaml"),
         (b"a: [\n", "icemirror.yaml:2: not valid YAML"),
         (b"tables: []\n", "icemirror.yaml:1: iceberg: missing: The Iceberg catalogs."),
         (b"iceberg: 3\ntables: []\n", "icemirror.yaml:1: iceberg: expected a mapping of keys to values"),
@@ -100,15 +100,15 @@ def test_a_file_that_is_no_configuration_is_refused(refuse: Refuse, text: bytes,
     assert refuse(text)[0].startswith(problem)
 
 
-def test_a_byte_order_mark_does_no_harm(load: Load) -> None:
+def test_byte_order_mark_is_ignored(load: Load) -> None:
     assert load(b"\xef\xbb\xbf" + (CATALOG + TABLES).encode()).tables[0].name == "shop.orders"
 
 
-def test_a_key_given_twice_is_told_beside_other_problems(refuse: Refuse) -> None:
+def test_duplicate_key_is_reported_with_other_problems(refuse: Refuse) -> None:
     assert refuse(f"{CATALOG}{TABLES}batch_size: 1\nbatch_size: 0\nnonsense: 1\n") == [
         "icemirror.yaml:4: batch_size: given twice; first in line 3",
         (
-            "icemirror.yaml:5: nonsense: unknown key; there are: project_ref, environment, iceberg, tables, discover, "
+            "icemirror.yaml:5: nonsense: unknown key; known keys: project_ref, environment, iceberg, tables, discover, "
             "merge_interval, batch_size, index_location, job, trigger, telemetry, sentry"
         ),
     ]
@@ -122,10 +122,10 @@ def test_a_problem_of_the_whole_file_does_not_hide_others(refuse: Refuse) -> Non
     ]
 
 
-def test_a_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadConfig, match="this is a folder"):
+def test_folder_and_missing_file_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="found a folder"):
         load_settings(tmp_path, {})
-    with pytest.raises(BadConfig, match="there is no such file"):
+    with pytest.raises(BadConfig, match="does not exist"):
         load_settings(tmp_path / "nowhere.yaml", {})
 
 
@@ -138,7 +138,7 @@ def test_null_is_kept_where_it_is_a_choice(load: Load) -> None:
     assert load(f"{CATALOG}{TABLES}telemetry: {{prometheus: null}}\n").telemetry.prometheus is None
 
 
-def test_the_state_is_beside_the_configuration_unless_said_otherwise(load: Load, tmp_path: Path) -> None:
+def test_state_is_next_to_the_configuration_by_default(load: Load, tmp_path: Path) -> None:
     def path(text: str) -> Path:
         state = load(CATALOG + TABLES + text).trigger.state
         assert isinstance(state, SqliteState)
@@ -171,11 +171,11 @@ def test_the_given_file_wins_then_the_environment_then_the_folder(
     assert find_config(None, {}) == Path("icemirror.yaml")
 
 
-def test_a_named_file_that_is_missing_is_an_error_that_says_who_named_it(tmp_path: Path) -> None:
+def test_error_of_a_missing_file_states_where_its_name_comes_from(tmp_path: Path) -> None:
     missing = str(tmp_path / "nowhere")
-    with pytest.raises(BadConfig, match=r"no such file \(from --config\)"):
+    with pytest.raises(BadConfig, match=r"of --config does not exist"):
         find_config(missing, {})
-    with pytest.raises(BadConfig, match=r"no such file \(from \$CONFIG_FILE\)"):
+    with pytest.raises(BadConfig, match=r"of \$CONFIG_FILE does not exist"):
         find_config(None, {"CONFIG_FILE": missing})
 
 
@@ -195,10 +195,10 @@ def test_without_any_file_the_error_shows_how_to_write_one(
 
 @pytest.mark.parametrize("nothing", ["", "  "])
 def test_a_file_that_an_empty_variable_names_is_not_another_one(nothing: str) -> None:
-    with pytest.raises(BadConfig, match="names no file"):
+    with pytest.raises(BadConfig, match="--config is empty"):
         find_config(nothing, {"ICEMIRROR_CONFIG": "ours"})
 
 
-def test_a_path_that_cannot_be_looked_at_is_named() -> None:
-    with pytest.raises(BadConfig, match="cannot be read: File name too long"):
+def test_inaccessible_path_is_reported() -> None:
+    with pytest.raises(BadConfig, match=r"cannot read the configuration file \(File name too long\)"):
         find_config("x" * 5000, {})

@@ -1,4 +1,4 @@
-"""What a merge refuses of a table and the configuration alone can tell, the configuration is refused for."""
+"""The configuration refuses what a merge would refuse, if the configuration alone shows it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from icemirror.cli.main import run
+from icemirror.config_file.load import load_settings
 from icemirror.errors import BadConfig, Invalid
-from icemirror.mirror_properties import LEVELS, NUMBERS, wrong_properties
-from icemirror.settings import load_settings
-from icemirror.unsupported import of_settings
+from icemirror.settings.unsupported import unsupported_settings
+from icemirror.tables.mirror_properties import LEVELS, NUMBERS, invalid_properties
 from spark_job.iceberg.write_properties import check_properties
 from tests.unit.settings.samples import TABLES, Load, Refuse
-from trigger.heads.open_source import open_source
+from trigger.heads.head_source import open_head_source
 
 PARQUET = "write.parquet."
 WRONG = [
@@ -66,16 +66,16 @@ def test_a_property_that_a_merge_refuses_is_refused_in_the_same_words(
 
 
 @pytest.mark.parametrize(("name", "text"), RIGHT)
-def test_a_property_that_can_be_followed_is_taken(load_table: Load, name: str, text: str) -> None:
+def test_valid_property_is_accepted(load_table: Load, name: str, text: str) -> None:
     (table,) = load_table(f'table_properties: {{{name}: "{text}"}}').tables
     assert table.table_properties == {name: text}
 
 
 def test_a_level_counts_for_the_codec_that_is_named() -> None:
     level = f"{PARQUET}compression-level"
-    assert list(wrong_properties({level: "10", f"{PARQUET}compression-codec": "gzip"}))
-    assert not list(wrong_properties({level: "10", f"{PARQUET}compression-codec": "brotli"}))
-    assert not list(wrong_properties({level: "high", f"{PARQUET}compression-codec": "snappy"}))
+    assert list(invalid_properties({level: "10", f"{PARQUET}compression-codec": "gzip"}))
+    assert not list(invalid_properties({level: "10", f"{PARQUET}compression-codec": "brotli"}))
+    assert not list(invalid_properties({level: "high", f"{PARQUET}compression-codec": "snappy"}))
 
 
 def test_levels_are_those_of_arrow() -> None:
@@ -89,28 +89,31 @@ def test_levels_are_those_of_arrow() -> None:
     [
         (
             "table_properties: {format-version: 3}",
-            "table_properties.format-version: is '3', but format_version is 2: say it there",
+            "table_properties.format-version: is '3', but format_version is 2: set format_version instead",
         ),
         (
             "table_properties: {icemirror.max-snapshot: 5}",
-            'table_properties["icemirror.max-snapshot"]: icemirror keeps this property itself; did you mean',
+            'table_properties["icemirror.max-snapshot"]: is managed by icemirror; did you mean',
         ),
         (
             "table_properties: {icemirror.source: x}",
-            'table_properties["icemirror.source"]: icemirror keeps this property itself: remove it',
+            'table_properties["icemirror.source"]: is managed by icemirror: remove it',
         ),
         (
             "partition_by: ['bucket[4](id)', 'bucket[8](id)']",
-            "partition_by[1]: has two partitions id_bucket; Iceberg takes one. Drop one.",
+            "partition_by[1]: two partition fields are named id_bucket: remove one",
         ),
-        ("partition_by: [ts_day, day(ts)]", "partition_by[1]: has two partitions ts_day; Iceberg takes one."),
+        (
+            "partition_by: [ts_day, day(ts)]",
+            "partition_by[1]: two partition fields are named ts_day: remove one",
+        ),
         (
             "primary_keys: [id, op], operation_column: op",
-            "primary_keys[1]: column op cannot be key and CDC column at once",
+            "primary_keys[1]: column op cannot be both a key and a CDC column",
         ),
         (
             "sequence_column: ts, partition_by: [day(ts)]",
-            "partition_by[0]: names column ts, which the mirror does not have",
+            "partition_by[0]: the mirror lacks the CDC column ts: add it to keep_columns",
         ),
         ("operation_column: x, sequence_column: [a, x]", "sequence_column: 'x' is the operation_column"),
     ],
@@ -137,7 +140,7 @@ def test_discovered_tables_are_checked_as_well(tmp_path: Path) -> None:
         "iceberg: {catalog: {type: glue}}\n"
         "discover: [{namespace: raw, match: '*_log', table_properties: {write.data.path: here}}]\n"
     )
-    with pytest.raises(BadConfig, match=r"discover\[0\]\.table_properties.*is 'here', not a whole path"):
+    with pytest.raises(BadConfig, match=r"discover\[0\]\.table_properties.*is 'here', not an absolute path"):
         load_settings(path, {})
 
 
@@ -167,13 +170,13 @@ def test_every_command_ends_with_2_and_names_the_line(
         {"type": "rest", "uri": "https://host", "rest.sigv4-enabled": "true"},
     ],
 )
-def test_catalogs_that_the_trigger_cannot_ask_are_named_in_its_words(
+def test_catalogs_that_the_trigger_does_not_support_are_listed(
     load: Load, properties: dict[str, str]
 ) -> None:
     with pytest.raises(BadConfig) as refused:
-        open_source(properties)
-    assert of_settings(load(f"iceberg: {{catalog: {json.dumps(properties)}}}\n{TABLES}")) == [
+        open_head_source(properties)
+    assert unsupported_settings(load(f"iceberg: {{catalog: {json.dumps(properties)}}}\n{TABLES}")) == [
         str(refused.value)
     ]
     beside = f"iceberg: {{catalog: {{type: glue}}, catalogs: {{other: {json.dumps(properties)}}}}}\n{TABLES}"
-    assert of_settings(load(beside)) == [], "nobody's changelog is there"
+    assert unsupported_settings(load(beside)) == [], "nobody's changelog is there"

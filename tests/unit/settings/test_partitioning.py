@@ -36,7 +36,7 @@ def test_expressions_are_parsed(text: str, field: PartitionField) -> None:
         ("day(ts", "is not a partition"),
         ("(ts)", "unknown transform ''"),
         ("days(ts)", "did you mean day?"),
-        ("void(ts)", "there are identity, year"),
+        ("void(ts)", "use one of identity, year"),
         ("bucket(id)", "bucket needs a number, as in bucket\\[16\\]"),
         ("bucket(16, id)", "one column, as in bucket\\[16\\]"),
         ("bucket[0](id)", "whole number from 1"),
@@ -45,7 +45,7 @@ def test_expressions_are_parsed(text: str, field: PartitionField) -> None:
         ("day[3](ts)", "day takes no number"),
     ],
 )
-def test_mistakes_are_named(text: str, message: str) -> None:
+def test_mistakes_are_reported(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PartitionField.parse(text)
 

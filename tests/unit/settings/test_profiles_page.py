@@ -1,4 +1,4 @@
-"""The examples in docs/profiles.md load, and every profile, connector and form is told of."""
+"""The examples in docs/profiles.md load, and the page covers every profile, connector and format."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import get_args
 
 import pytest
 
-from icemirror.settings import load_settings
+from icemirror.config_file.load import load_settings
 from icemirror.settings.profiles import CONNECTORS, PROFILES, SequenceFormat
 
-PAGE = (Path(__file__).parents[3] / "docs" / "profiles.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "profiles.md").read_text(encoding="utf-8")
 EXAMPLES = [textwrap.dedent(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 _HEAD = "iceberg: {catalog: {type: glue}}\n"
 _TABLE = "tables:\n  - namespace: shop\n    changelog_table: orders_changelog\n    mirror_table: orders\n"

@@ -20,9 +20,7 @@ TWO_SHARE = "".join(
         (", rejects_table: x.y.bad", "x.y.bad"),
     ],
 )
-def test_the_rejects_table_is_beside_the_mirror_unless_it_has_a_name(
-    load: Load, given: str, name: str
-) -> None:
+def test_rejects_table_is_next_to_the_mirror_by_default(load: Load, given: str, name: str) -> None:
     settings = load(f"{CATALOG}tables:\n  - {{changelog: raw.a_log, mirror: raw.shop.a, {ASIDE}{given}}}\n")
     assert str(settings.tables[0].rejects_id) == name
 
@@ -32,15 +30,15 @@ def test_the_rejects_table_is_beside_the_mirror_unless_it_has_a_name(
     [
         (
             f"  - {{changelog: r.a_log, mirror: s.a, {ASIDE}}}\n  - {{changelog: r.b_log, mirror: s.a_rejects}}\n",
-            "tables[0]: bad rows would go into s.a_rejects, which is a mirror: name another rejects_table",
+            "tables[0]: the rejects table s.a_rejects is already a mirror: choose another rejects_table",
         ),
         (
             f"  - {{changelog: r.a_log, mirror: s.a, {ASIDE}, rejects_table: r.a_log}}\n",
-            "tables[0]: bad rows would go into r.a_log, which is a changelog",
+            "tables[0]: the rejects table r.a_log is already a changelog",
         ),
         (
             TWO_SHARE,
-            "tables[1]: bad rows would go into s.bad, which is for the bad rows of s.a",
+            "tables[1]: the rejects table s.bad is already the rejects table of s.a",
         ),
         (
             "  - {changelog: r.a_log, mirror: s.a, rejects_table: s..bad}\n",
@@ -60,12 +58,12 @@ def test_tables_of_one_pattern_cannot_share_a_rejects_table(refuse: Refuse) -> N
     (found,) = refuse(
         f'{CATALOG}discover:\n  - {{namespace: raw, match: "*_log", {ASIDE}, rejects_table: bad}}\n'
     )
-    assert "the tables found here would share it" in found
+    assert "all discovered tables would share it" in found
 
 
 def test_a_discovered_mirror_that_is_named_like_a_rejects_table_is_an_error(load: Load) -> None:
     settings = load(
         f'{CATALOG}discover:\n  - {{namespace: raw, match: "*_log", mirror_namespace: s, {ASIDE}}}\n'
     )
-    with pytest.raises(Invalid, match=r"bad rows would go into s\.a_rejects, which is a mirror"):
+    with pytest.raises(Invalid, match=r"the rejects table s\.a_rejects is already a mirror"):
         expand_discovered(settings, lambda _catalog, _namespace: ["a_log", "a_rejects_log"])

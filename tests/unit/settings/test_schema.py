@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from icemirror.settings.reference import render, replace_block
-from icemirror.settings.schema import SchemaWalk, json_schema
+from icemirror.config_file.reference import render, replace_block
+from icemirror.config_file.schema import SchemaWalk, json_schema
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 
 
 def objects(node: Any) -> Iterator[dict[str, Any]]:
@@ -45,7 +45,7 @@ def test_durations_and_sizes_say_how_to_write_them() -> None:
 
 
 def test_the_documentation_lists_all_settings_as_they_are() -> None:
-    """If this fails: python -m icemirror.settings.reference."""
+    """If this fails: python -m icemirror.config_file.reference."""
     text = DOCUMENT.read_text(encoding="utf-8")
     assert replace_block(text) == text
     assert render() in text

@@ -56,7 +56,7 @@ def test_flat_secrets_do_not_show_either(load: Load) -> None:
     assert settings.catalog_properties(None)["token"] == SECRET
 
 
-def test_all_secrets_are_known_to_whoever_must_hide_them(load: Load) -> None:
+def test_all_secrets_are_listed_for_masking(load: Load) -> None:
     assert load(EVERYWHERE).secret_values() == {SECRET, f"id:{SECRET}", f"https://{SECRET}@sentry/1"}
     assert load(CATALOG + TABLES).secret_values() == set()
 

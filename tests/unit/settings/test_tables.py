@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField
-from icemirror.table_id import TableId
+from icemirror.tables.table_id import TableId
 from tests.unit.settings.samples import CATALOG, Load, Refuse
 
 
@@ -28,17 +28,17 @@ def test_both_forms_of_naming_give_the_same_tables(load: Load) -> None:
         ("namespace: a, changelog_table: b", "mirror_table: missing"),
         ("changelog_table: b, mirror_table: c", "namespace: missing"),
         ("changelog: a.b", "mirror: missing"),
-        ("namespace: a, changelog: a.b, mirror: a.c", "tables[0]: give either namespace, changelog_table"),
-        ("group: x", "tables[0]: names no tables: give either namespace"),
+        ("namespace: a, changelog: a.b, mirror: a.c", "tables[0]: set either namespace, changelog_table"),
+        ("group: x", "tables[0]: has no table names: set either namespace"),
         ("changelog: b, mirror: a.c", "changelog: 'b' is not a table name: expected namespace.table"),
         ("changelog: a.b, mirror: a..c", "mirror: 'a..c' is not a table name"),
         ("namespace: a., changelog_table: b, mirror_table: c", "namespace: 'a.' is not a namespace"),
-        ("namespace: a, changelog_table: x.b, mirror_table: c", "changelog_table: a name without dots"),
+        ("namespace: a, changelog_table: x.b, mirror_table: c", "changelog_table: must not contain dots"),
         ("namespace: '', changelog_table: b, mirror_table: c", "namespace: must not be empty"),
-        ("changelog: a.b, mirror: a.b", "mirror: the mirror is the changelog itself: a.b"),
+        ("changelog: a.b, mirror: a.b", "mirror: mirror and changelog are the same table: a.b"),
         (
             "namespace: a, changelog_table: b, mirror_table: b",
-            "mirror_table: the mirror is the changelog itself",
+            "mirror_table: mirror and changelog are the same table",
         ),
     ],
 )
@@ -115,20 +115,23 @@ def test_partitions_are_parsed(load_table: Load) -> None:
     ("options", "problem"),
     [
         ("append_only: true, primary_keys: [id]", "primary_keys: an append_only table has no key"),
-        ("append_only: true, delete_mode: soft", "delete_mode: an append_only table has no deletes to flag"),
+        (
+            "append_only: true, delete_mode: soft",
+            "delete_mode: an append_only table has no deletes",
+        ),
         (
             "append_only: true, metadata_columns: {source_sequence: s}",
             "metadata_columns.source_sequence: an append_only table has no sequence",
         ),
         (
             "append_only: true, operation_values: {insert: [I], ignore: [M]}",
-            "operation_values.ignore: every event of an append_only table becomes a row",
+            "operation_values.ignore: an append_only table skips no event",
         ),
         ("append_only: maybe", "append_only: expected true or false; found 'maybe'"),
-        ("primary_keys: [id, id]", "primary_keys[1]: 'id' is given twice"),
+        ("primary_keys: [id, id]", "primary_keys[1]: 'id' is listed twice"),
         ("sequence_column: []", "sequence_column: must not be empty"),
-        ("sequence_column: [a, a]", "sequence_column[1]: 'a' is given twice"),
-        ("partition_by: [day(ts), day(ts)]", "partition_by[1]: 'day(ts)' is given twice"),
+        ("sequence_column: [a, a]", "sequence_column[1]: 'a' is listed twice"),
+        ("partition_by: [day(ts), day(ts)]", "partition_by[1]: 'day(ts)' is listed twice"),
         ("partition_by: day(ts)", "partition_by: expected a list"),
         ("format_version: 1", "format_version: expected 2 or 3; found '1'"),
         (
@@ -144,22 +147,25 @@ def test_partitions_are_parsed(load_table: Load) -> None:
             "profile: dms, sequence_column: ts, connector: mysql",
             "connector: the profile dms has no connectors",
         ),
-        ("upsert_only: yes, operation_column: op", "upsert_only: there is an operation_column"),
-        ("sequence_format: {other: number}", "sequence_format.other: is no sequence column"),
+        ("upsert_only: yes, operation_column: op", "upsert_only: excludes operation_column"),
+        ("sequence_format: {other: number}", "sequence_format.other: is not a sequence column"),
         ("sequence_format: {sequence_number: hex}", "sequence_format.sequence_number: expected etl-hex"),
-        ("primary_keys: [id], old_key_columns: {ix: a}", "old_key_columns.ix: is no key column"),
+        ("primary_keys: [id], old_key_columns: {ix: a}", "old_key_columns.ix: is not a key column"),
         (
             "operation_values: {insert: [a], ignore: [a]}",
-            "operation_values.ignore: 'a' is listed under insert",
+            "operation_values.ignore: 'a' is already listed under insert",
         ),
         (
             "operation_values: {insert: [I], update: [I]}",
-            "operation_values.update: 'I' is listed under insert",
+            "operation_values.update: 'I' is already listed under insert",
         ),
-        ("operation_values: {delete: [D]}", "operation_values: no value means insert or update"),
+        ("operation_values: {delete: [D]}", "operation_values: no value inserts or updates"),
         ("operation_values: {upsert: [D]}", "operation_values.upsert: unknown key; did you mean insert?"),
-        ("columns: {include: [id], exclude: [a]}", "columns.exclude: give either include or exclude"),
-        ("columns: {include: []}", "columns.include: names no column"),
+        (
+            "columns: {include: [id], exclude: [a]}",
+            "columns.exclude: use either include or exclude, not both",
+        ),
+        ("columns: {include: []}", "columns.include: is empty"),
         (
             "columns: {exclude: [id]}, primary_keys: [id]",
             "primary_keys[0]: the mirror needs 'id', but `columns`",
@@ -167,7 +173,7 @@ def test_partitions_are_parsed(load_table: Load) -> None:
         ("columns: {include: [id]}, partition_by: [day(ts)]", "partition_by[0]: the mirror needs 'ts'"),
         (
             "metadata_columns: {synced_at: x, created_at: x}",
-            "metadata_columns.created_at: 'x' is given twice",
+            "metadata_columns.created_at: 'x' is listed twice",
         ),
         ("min_interval: soon", "min_interval: 'soon' is not a duration"),
         ("table_properties: {a: {b: c}}", "table_properties.a: expected one plain value"),
@@ -183,13 +189,13 @@ def test_an_append_only_table_needs_no_columns_from_its_profile(load_table: Load
     assert load_table("append_only: yes, profile: generic").tables[0].append_only
 
 
-def test_two_tables_with_one_mirror_are_refused_in_whatever_catalogs(refuse: Refuse) -> None:
+def test_two_tables_with_one_mirror_are_refused_in_any_catalogs(refuse: Refuse) -> None:
     found = refuse(
         "iceberg:\n  catalog: {type: glue}\n  catalogs: {lake: {type: glue}}\n"
         "tables:\n  - {changelog: raw.a, mirror: shop.o}\n"
         "  - {changelog: raw.b, mirror: shop.o, mirror_catalog: lake}\n"
     )
-    assert found == ["icemirror.yaml:6: tables[1]: the mirror shop.o is kept from raw.a already"]
+    assert found == ["icemirror.yaml:6: tables[1]: the mirror shop.o already has the changelog raw.a"]
 
 
 def test_a_mirror_is_not_another_tables_changelog_unless_rows_are_only_added(
@@ -203,7 +209,7 @@ def test_a_mirror_is_not_another_tables_changelog_unless_rows_are_only_added(
 
 
 def test_no_tables_at_all_are_refused(refuse: Refuse) -> None:
-    assert "no tables: list some here, or let `discover` find them" in refuse(CATALOG)[0]
+    assert "no tables: list them here, or use `discover`" in refuse(CATALOG)[0]
 
 
 def test_tables_are_found_by_mirror_or_changelog(load_table: Load) -> None:
@@ -211,17 +217,17 @@ def test_tables_are_found_by_mirror_or_changelog(load_table: Load) -> None:
     assert settings.table("shop.o") is settings.table("raw.o") is settings.tables[0]
 
 
-def test_an_unknown_table_is_answered_with_the_nearest(load: Load) -> None:
+def test_unknown_table_gets_the_most_similar_name(load: Load) -> None:
     settings = load(f"{CATALOG}tables: [{{changelog: raw.orders_changelog, mirror: shop.orders}}]\n")
-    with pytest.raises(Invalid, match=r"no table 'shop.order' is configured; did you mean shop\.orders\?"):
+    with pytest.raises(Invalid, match=r"table 'shop.order' is not configured; did you mean shop\.orders\?"):
         settings.table("shop.order")
-    with pytest.raises(Invalid, match=r"there are: shop\.orders"):
+    with pytest.raises(Invalid, match=r"configured: shop\.orders"):
         settings.table("zzz")
 
 
 def test_a_changelog_with_several_mirrors_is_ambiguous(load: Load) -> None:
     settings = load(f"{CATALOG}tables: [{{changelog: r.c, mirror: s.a}}, {{changelog: r.c, mirror: s.b}}]\n")
-    with pytest.raises(Invalid, match=r"several mirrors, name one of them: s\.a, s\.b"):
+    with pytest.raises(Invalid, match=r"several mirrors; use the name of one: s\.a, s\.b"):
         settings.table("r.c")
 
 

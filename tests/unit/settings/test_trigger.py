@@ -5,10 +5,10 @@ import pytest
 from icemirror.settings.address import Address
 from icemirror.settings.trigger import (
     DynamoDbState,
-    EmrServerlessLauncher,
-    KubernetesLauncher,
+    EmrServerlessLauncherSettings,
+    KubernetesLauncherSettings,
     KubernetesState,
-    LocalLauncher,
+    LocalLauncherSettings,
     SqliteState,
 )
 from tests.unit.settings.samples import CATALOG, TABLES, Load, Refuse
@@ -24,25 +24,25 @@ SASL = "bootstrap_servers: a, security_protocol: SASL_SSL"
 def test_the_embedded_default_is_sqlite_and_local_spark(load: Load) -> None:
     trigger = load(CATALOG + TABLES).trigger
     assert isinstance(trigger.state, SqliteState)
-    assert isinstance(trigger.launcher, LocalLauncher)
+    assert isinstance(trigger.launcher, LocalLauncherSettings)
     assert (trigger.poll_interval, trigger.quiet_period, trigger.max_wait, trigger.lease) == (1, 2, 30, 600)
     assert (trigger.max_concurrent_jobs, trigger.max_failures) == (1, 5)
     assert (trigger.sources.kafka, trigger.sources.sqs, trigger.sources.http) == (None, None, None)
 
 
-def test_state_and_launcher_go_by_their_type(load: Load) -> None:
+def test_type_selects_state_and_launcher(load: Load) -> None:
     trigger = load(
         f"{CATALOG}{TABLES}trigger: {{state: {{type: dynamodb, table: t}}, launcher: {EMR}}}}}\n"
     ).trigger
     assert trigger.state == DynamoDbState(type="dynamodb", table="t")
-    assert isinstance(trigger.launcher, EmrServerlessLauncher)
+    assert isinstance(trigger.launcher, EmrServerlessLauncherSettings)
     assert trigger.launcher.timeout == 6 * 3600
     trigger = load(
         f"{CATALOG}{TABLES}trigger: {{state: {{type: kubernetes, namespace: n}}, launcher: {KUBERNETES}, "
         "template: {spec: {executor: {instances: 2, labels: {version: '2'}}}}}}\n"
     ).trigger
     assert trigger.state == KubernetesState(type="kubernetes", namespace="n")
-    assert isinstance(trigger.launcher, KubernetesLauncher)
+    assert isinstance(trigger.launcher, KubernetesLauncherSettings)
     assert trigger.launcher.api_version == "sparkoperator.k8s.io/v1beta2"
     assert trigger.launcher.template == {"spec": {"executor": {"instances": 2, "labels": {"version": "2"}}}}
 
@@ -79,19 +79,19 @@ def test_telemetry_binds_prometheus_on_this_machine_by_default(load: Load) -> No
         ("{state: {type: sqlite, path: ~/x}}", "trigger.state.path: `~` is not expanded: write ${HOME}"),
         ("{state: {type: sqlite, pth: x}}", "trigger.state.pth: unknown key; did you mean path?"),
         ("{state: {type: dynamodb}}", "trigger.state.table: missing: The table's name."),
-        ("{quiet_period: 31s}", "trigger.quiet_period: longer than max_wait"),
+        ("{quiet_period: 31s}", "trigger.quiet_period: is longer than max_wait"),
         ("{max_failures: 0}", "trigger.max_failures: must be at least 1; found '0'"),
         ("{max_concurrent_jobs: 0}", "trigger.max_concurrent_jobs: must be at least 1; found '0'"),
         ("{poll_interval: 0s}", "trigger.poll_interval: must be more than 0"),
         ("{lease: 0s}", "trigger.lease: must be more than 0"),
         (
             f"{{launcher: {EMR}}}}}",
-            "trigger.state.type: sqlite is a file on this machine, which jobs of emr-serverless",
+            "trigger.state.type: jobs of emr-serverless",
         ),
-        (f"{{launcher: {KUBERNETES}}}}}", "trigger.state.type: sqlite is a file on this machine"),
+        (f"{{launcher: {KUBERNETES}}}}}", "trigger.state.type: jobs of"),
         (
             f"{{state: {{type: dynamodb, table: t}}, launcher: {EMR}, archives: [env.tar.gz]}}}}",
-            "trigger.launcher.archives[0]: expected an address in S3",
+            "trigger.launcher.archives[0]: expected an S3 location",
         ),
         (
             f"{{state: {{type: kubernetes, namespace: n}}, launcher: {KUBERNETES}, api_version: v1}}}}",
@@ -131,7 +131,7 @@ def test_telemetry_binds_prometheus_on_this_machine_by_default(load: Load) -> No
         ),
         (
             "{sources: {kafka: {bootstrap_servers: a, security_protocol: SSL, key_file: k.pem}}}",
-            "trigger.sources.kafka.certificate_file: missing: a certificate and its key come together",
+            "trigger.sources.kafka.certificate_file: missing: a certificate and its key belong together",
         ),
         ("{sources: {http: {}}}", "trigger.sources.http.token: missing"),
         ("{sources: {nats: {}}}", "trigger.sources.nats: unknown key"),
@@ -150,17 +150,17 @@ def test_what_could_not_run_is_refused(refuse: Refuse, trigger: str, problem: st
         ("job: {max_slice_bytes: 0}", "job.max_slice_bytes: must be more than 0"),
         (
             "job: {spark: {driver.memory: 1g}}",
-            'job.spark["driver.memory"]: a Spark property begins with `spark.`',
+            'job.spark["driver.memory"]: Spark properties start with `spark.`',
         ),
         ("telemetry: {prometheus: '9464'}", "telemetry.prometheus: '9464' is not an address"),
         (
             "telemetry: {log_level: INFO}",
             "telemetry.log_level: expected debug, info, warning or error; found 'INFO'",
         ),
-        ("telemetry: {otlp: 'localhost:4318'}", "telemetry.otlp: expected an address such as http://"),
+        ("telemetry: {otlp: 'localhost:4318'}", "telemetry.otlp: expected a URL such as http://"),
         ("sentry: {}", "sentry.dsn: missing"),
     ],
 )
-def test_what_makes_no_sense_elsewhere_is_refused(refuse: Refuse, text: str, problem: str) -> None:
+def test_settings_of_other_protocols_are_refused(refuse: Refuse, text: str, problem: str) -> None:
     (found,) = refuse(f"{CATALOG}{TABLES}{text}\n")
     assert found.removeprefix("icemirror.yaml:3: ").startswith(problem)

@@ -12,8 +12,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import make_server
 
 from icemirror.settings.trigger import DynamoDbState
-from icemirror.state.dynamodb import DynamoDbStore
-from icemirror.state.dynamodb_table import open_client
+from icemirror.stores.dynamodb import DynamoDbStore
+from icemirror.stores.dynamodb_table import open_client
 
 REGION = "eu-central-1"
 CREDENTIALS = {

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from lightkube import Client, KubeConfig
 
-from icemirror.state.kubernetes import KubernetesStore
-from icemirror.state.kubernetes_api import Calls
+from icemirror.stores.kubernetes import KubernetesStore
+from icemirror.stores.kubernetes_api import ApiCalls
 
 MOST_BYTES = 1024 * 1024
 Answer = tuple[int, dict[str, Any]]
@@ -47,7 +47,7 @@ class FakeCluster:
             return self.fault(method, answer) if self.fault else answer()
 
     def put(self, name: str, kind: str, **data: str) -> None:
-        """An object that somebody else made."""
+        """Add an object of another program."""
         self._version += 1
         metadata = {"name": name, "namespace": "icemirror", "resourceVersion": str(self._version)}
         self.objects["icemirror", name] = {
@@ -160,7 +160,7 @@ def open_kubeconfig(
 ) -> KubernetesStore:
     """Picklable by its name, for other processes."""
     client = Client(KubeConfig.from_file(kubeconfig), namespace=namespace, trust_env=False)
-    calls = Calls(namespace, attempts)
+    calls = ApiCalls(namespace, attempts)
     return KubernetesStore(
         client, namespace, kept_results=kept_results, kept_letters=kept_letters, calls=calls
     )

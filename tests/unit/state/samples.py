@@ -1,15 +1,15 @@
-"""Rows and events to begin with."""
+"""Sample rows and events."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from icemirror.cursor import Cursor, Source
 from icemirror.errors import Kind
+from icemirror.protocol.events import SchedulingOptions, WorkerId
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.rows import Owner, Rows, RunSummary, SlotId, SlotRow, SlotState, TableRow
 from icemirror.result import ErrorResult, Position
-from icemirror.state.events import Holder, Terms
-from icemirror.state.policy import Policy
-from icemirror.state.rows import Owner, Rows, RunSummary, SlotId, SlotRow, SlotState, TableRow
+from icemirror.tables.cursor import Cursor, CursorSource
 
 POLICY = Policy(
     slots=1,
@@ -25,13 +25,13 @@ POLICY = Policy(
     probation_seconds=1000.0,
     recheck_seconds=500.0,
 )
-TERMS = Terms("default", 0.0)
+TERMS = SchedulingOptions("default", 0.0)
 SLOT = SlotId("default", 0)
-ME = Holder(SLOT, 7, "run-7")
+ME = WorkerId(SLOT, 7, "run-7")
 TRANSIENT = ErrorResult(kind=Kind.TRANSIENT, message="the catalog did not answer")
 INVALID = ErrorResult(kind=Kind.INVALID, message="a key is NULL")
 POSITION = Position(
-    cursor=Cursor(sources=(Source(uuid="u", snapshot_id=1, sequence_number=1),)),
+    cursor=Cursor(sources=(CursorSource(uuid="u", snapshot_id=1, sequence_number=1),)),
     live_rows=10,
     index_bytes=99,
 )
@@ -45,7 +45,7 @@ def rows(*given: TableRow | SlotRow) -> Rows:
 
 
 def dirty(name: str = "shop.orders", at: float = 0.0, **fields: Any) -> TableRow:
-    """A table with one notice that nobody has seen to."""
+    """A table with one uncovered notice."""
     return TableRow(name, dirty=1, first_dirty_at=at, last_dirty_at=at, **fields)
 
 

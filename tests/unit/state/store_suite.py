@@ -1,4 +1,4 @@
-"""What every store of the state must pass: subclass `StoreSuite` and say how one is opened."""
+"""Conformance tests of stores: subclass `StoreSuite` and define how to open one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Thread
 
+from icemirror.protocol.events import Noticed
+from icemirror.protocol.reads import EVERYTHING, NO_SLOT, NO_TABLE, Reads
+from icemirror.protocol.rows import SlotId, SlotRow, SlotState, TableRow
 from icemirror.result import TableResult
-from icemirror.state.apply import apply
-from icemirror.state.events import Noticed
-from icemirror.state.letters import MAX_AGE_SECONDS, MAX_BODY_BYTES, Letter, write_letter
-from icemirror.state.reads import EVERYTHING, NO_SLOT, NO_TABLE, Reads
-from icemirror.state.rows import SlotId, SlotRow, SlotState, TableRow
-from icemirror.state.store import RunResult, Store
+from icemirror.stores.apply import apply
+from icemirror.stores.dead_letters import MAX_AGE_SECONDS, MAX_BODY_BYTES, DeadLetter, new_letter
+from icemirror.stores.store import RunResult, Store
 from tests.unit.state.samples import POLICY, SLOT, TERMS
 
 OpenStore = Callable[[], Store]
@@ -26,8 +26,8 @@ def _result(table: str, events: int = 0) -> RunResult:
     return RunResult("run-7", float(events), result)
 
 
-def _letter(at: float, body: str = "") -> Letter:
-    return write_letter("sqs", "no such table", at, body or f"event {at}")
+def _letter(at: float, body: str = "") -> DeadLetter:
+    return new_letter("sqs", "no such table", at, body or f"event {at}")
 
 
 def notice_often(opened: OpenStore, table: str, notices: int) -> None:
@@ -111,7 +111,7 @@ class StoreSuite(ABC):
             one.compare_and_set(TableRow("t", dirty=1))
             assert other.load(EVERYTHING).tables["t"].dirty == 1
 
-    def test_the_mark_changes_when_a_table_comes_to_wait_whoever_wrote_it(self) -> None:
+    def test_token_changes_when_any_writer_makes_a_table_wait(self) -> None:
         opened = self.opener()
         with opened() as one, opened() as other:
             seen = [one.mark()]
@@ -182,7 +182,7 @@ class StoreSuite(ABC):
             assert store.letters() == (late,)
 
     def test_an_event_that_comes_again_is_one_letter_with_the_latest_reason(self) -> None:
-        again = write_letter("sqs", "another reason", 3.0, "event")
+        again = new_letter("sqs", "another reason", 3.0, "event")
         with self.opener()() as store:
             store.put_letter(_letter(1.0, "event"))
             store.put_letter(again)

@@ -1,4 +1,4 @@
-"""An event on a store: decided again from fresh rows whenever another writer was quicker."""
+"""Applying an event: it is decided again from fresh rows if another writer was faster."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Transient
-from icemirror.state.apply import apply
-from icemirror.state.events import Dispatch, Noticed
-from icemirror.state.reads import EVERYTHING, Reads
-from icemirror.state.rows import Row, Rows, TableRow
-from icemirror.state.sqlite import SqliteStore
+from icemirror.protocol.events import Dispatch, Noticed
+from icemirror.protocol.reads import EVERYTHING, Reads
+from icemirror.protocol.rows import Row, Rows, TableRow
+from icemirror.stores.apply import apply
+from icemirror.stores.sqlite import SqliteStore
 from tests.unit.state.samples import POLICY, TERMS, dirty
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from icemirror.catalog_name import catalog_name, without_name
+from icemirror.catalogs.catalog_name import catalog_name, without_name
 
 
 def test_the_property_wins_over_the_configured_name_and_that_over_the_default() -> None:

@@ -1,4 +1,4 @@
-"""The DynamoDB store: conformance, and what its failures are called."""
+"""The DynamoDB store: conformance, and the errors of its failures."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.protocol.events import Noticed
+from icemirror.protocol.reads import EVERYTHING, NO_SLOT, Reads
+from icemirror.protocol.rows import SlotRow, TableRow
 from icemirror.result import SliceResult, TableResult
 from icemirror.settings.trigger import DynamoDbState
-from icemirror.state.apply import apply
-from icemirror.state.dynamodb import DynamoDbStore
-from icemirror.state.dynamodb_table import named_error, open_client
-from icemirror.state.events import Noticed
-from icemirror.state.letters import MAX_AGE_SECONDS, write_letter
-from icemirror.state.reads import EVERYTHING, NO_SLOT, Reads
-from icemirror.state.rows import SlotRow, TableRow
-from icemirror.state.store import RunResult
+from icemirror.stores.apply import apply
+from icemirror.stores.dead_letters import MAX_AGE_SECONDS, new_letter
+from icemirror.stores.dynamodb import DynamoDbStore
+from icemirror.stores.dynamodb_table import classify_error, open_client
+from icemirror.stores.store import RunResult
 from tests.unit.state.emulated_dynamodb import (
     CREDENTIALS,
     REGION,
@@ -35,7 +35,7 @@ from tests.unit.state.emulated_dynamodb import (
 )
 from tests.unit.state.samples import POLICY, SLOT, TERMS
 from tests.unit.state.store_suite import OpenStore, StoreSuite
-from tests.unit.state.test_row_json import SLOT_ROW, STORED, TABLE
+from tests.unit.state.test_stored_json import SLOT_ROW, STORED, TABLE
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_a_row_of_a_newer_version_is_refused_with_a_remedy(
 
 
 @pytest.mark.parametrize("texts", [{}, {"body": '{"version": 1, "name": "t"}'}, {"revision": "r"}])
-def test_an_item_that_lacks_something_is_named(
+def test_incomplete_item_is_reported(
     store: DynamoDbStore, client: Any, table: str, texts: dict[str, str]
 ) -> None:
     put(client, table, "table", "t", **texts)
@@ -124,9 +124,9 @@ def test_an_item_that_lacks_something_is_named(
         store.load(EVERYTHING)
 
 
-def test_an_item_whose_body_is_no_row_is_named(store: DynamoDbStore, client: Any, table: str) -> None:
+def test_item_without_a_row_is_reported(store: DynamoDbStore, client: Any, table: str) -> None:
     put(client, table, "slot", "default-0", body="{", revision="r")
-    with pytest.raises(Invalid, match=r"damaged.*Remove it"):
+    with pytest.raises(Invalid, match=r"damaged.*Delete it"):
         store.load(EVERYTHING)
 
 
@@ -166,7 +166,7 @@ def test_a_repeated_request_whose_first_answer_was_lost_counts_as_written(
 
     def lose_first_write(environ: Any, start: Any, answer: Any) -> Any:
         if "PutItem" in environ.get("HTTP_X_AMZ_TARGET", "") and not lost:
-            lost.append("written, but nobody is told")
+            lost.append("written, but the response is lost")
             answer()
             return refuse("InternalServerError", 1, "500 Internal Server Error")(environ, start, answer)
         return answer()
@@ -225,7 +225,7 @@ def test_rows_that_were_left_out_are_asked_for_again(store: DynamoDbStore, queue
     assert len(asked) == 2
 
 
-def test_a_missing_table_is_named_with_a_remedy(endpoint: str) -> None:
+def test_missing_table_is_reported_with_a_remedy(endpoint: str) -> None:
     with open_emulated(endpoint, "nowhere") as store:
         for request in (
             lambda: store.load(EVERYTHING),
@@ -233,48 +233,48 @@ def test_a_missing_table_is_named_with_a_remedy(endpoint: str) -> None:
             lambda: store.compare_and_set(SlotRow(SLOT)),
             store.letters,
         ):
-            with pytest.raises(Invalid, match=r"no DynamoDB table nowhere.*create it"):
+            with pytest.raises(Invalid, match=r"does not exist in this region: create it.*nowhere"):
                 request()
 
 
-def test_a_table_with_other_keys_is_named(endpoint: str) -> None:
+def test_table_with_wrong_keys_is_reported(endpoint: str) -> None:
     create_table(endpoint, "foreign", [{"AttributeName": "id", "KeyType": "HASH"}])
     with (
         open_emulated(endpoint, "foreign") as store,
-        pytest.raises(Invalid, match="a table of its own"),
+        pytest.raises(Invalid, match="a separate table"),
     ):
         store.compare_and_set(SlotRow(SLOT))
 
 
-def test_a_row_that_is_too_large_is_named(store: DynamoDbStore) -> None:
-    with pytest.raises(Invalid, match="larger than DynamoDB takes"):
+def test_row_that_is_too_large_is_reported(store: DynamoDbStore) -> None:
+    with pytest.raises(Invalid, match="exceeds DynamoDB's limit"):
         store.compare_and_set(TableRow("t", noticed_head="x" * 500_000))
 
 
-def test_an_endpoint_that_nobody_listens_at_is_transient() -> None:
+def test_unreachable_endpoint_is_transient() -> None:
     with (
         open_emulated("http://127.0.0.1:1", "t", attempts=1) as store,
-        pytest.raises(Transient, match=r"did not answer.*EndpointConnectionError"),
+        pytest.raises(Transient, match=r"did not respond.*EndpointConnectionError"),
     ):
         store.load(EVERYTHING)
 
 
-def test_missing_credentials_need_a_person(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_block(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with open_emulated(endpoint, "t") as store, pytest.raises(Invalid, match="valid credentials"):
+    with open_emulated(endpoint, "t") as store, pytest.raises(Invalid, match="check the credentials"):
         store.load(EVERYTHING)
 
 
-def test_a_missing_region_is_a_matter_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_region_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(BadConfig, match="give region"):
         open_client(DynamoDbState(type="dynamodb", table="t"))
 
 
-def test_an_endpoint_that_is_no_address_is_a_matter_of_the_configuration() -> None:
+def test_invalid_endpoint_is_a_configuration_error() -> None:
     with pytest.raises(BadConfig, match=r"trigger\.state"):
         open_client(state_at("nonsense", "t"))
 
@@ -282,8 +282,8 @@ def test_an_endpoint_that_is_no_address_is_a_matter_of_the_configuration() -> No
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
     [
-        ("AccessDeniedException", Invalid, "needs valid credentials"),
-        ("UnrecognizedClientException", Invalid, "needs valid credentials"),
+        ("AccessDeniedException", Invalid, "check the credentials"),
+        ("UnrecognizedClientException", Invalid, "check the credentials"),
         ("ExpiredTokenException", Transient, "try again"),
         ("ThrottlingException", Transient, "try again"),
         ("ProvisionedThroughputExceededException", Transient, "try again"),
@@ -292,8 +292,8 @@ def test_an_endpoint_that_is_no_address_is_a_matter_of_the_configuration() -> No
         ("ServiceUnavailable", Transient, "try again"),
     ],
 )
-def test_failures_are_named_by_what_to_do(code: str, kind: type[Exception], words: str) -> None:
-    named = named_error("t", ClientError({"Error": {"Code": code, "Message": "m"}}, "Query"))
+def test_failures_have_a_remedy(code: str, kind: type[Exception], words: str) -> None:
+    named = classify_error("t", ClientError({"Error": {"Code": code, "Message": "m"}}, "Query"))
     assert type(named) is kind
     assert words in str(named)
 
@@ -301,44 +301,42 @@ def test_failures_are_named_by_what_to_do(code: str, kind: type[Exception], word
 @pytest.mark.parametrize(
     "error", [EndpointConnectionError(endpoint_url="x"), ReadTimeoutError(endpoint_url="x")]
 )
-def test_no_answer_is_transient(error: Any) -> None:
-    assert isinstance(named_error("t", error), Transient)
+def test_no_response_is_transient(error: Any) -> None:
+    assert isinstance(classify_error("t", error), Transient)
 
 
-def test_a_letter_carries_the_time_at_which_dynamodb_may_forget_it(
-    store: DynamoDbStore, client: Any, table: str
-) -> None:
-    letter = write_letter("sqs", "r", 100.5, "event")
+def test_letter_has_a_time_to_live(store: DynamoDbStore, client: Any, table: str) -> None:
+    letter = new_letter("sqs", "r", 100.5, "event")
     store.put_letter(letter)
     item = client.get_item(TableName=table, Key={"kind": {"S": "letter"}, "key": {"S": letter.id}})["Item"]
     assert item["expires_at"] == {"N": str(int(100.5 + MAX_AGE_SECONDS))}
 
 
 def test_no_letter_is_read_when_one_more_comes(store: DynamoDbStore) -> None:
-    store.put_letter(write_letter("sqs", "r", 0.0, "the first one makes the index"))
+    store.put_letter(new_letter("sqs", "r", 0.0, "the first one makes the index"))
 
     def refuse_to_read(params: dict[str, Any], **_: object) -> None:
         raise AssertionError(params)
 
     store._items._client.meta.events.register("provide-client-params.dynamodb.Query", refuse_to_read)
     for at in range(8):
-        store.put_letter(write_letter("sqs", "r", float(at), f"event {at}" + "x" * 60_000))
+        store.put_letter(new_letter("sqs", "r", float(at), f"event {at}" + "x" * 60_000))
     store._items._client.meta.events.unregister("provide-client-params.dynamodb.Query", refuse_to_read)
     assert [letter.received_at for letter in store.letters()] == [4.0, 5.0, 6.0, 7.0]
 
 
 @pytest.mark.parametrize("body", [None, "{", '{"version": 2, "letters": []}'])
-def test_an_index_of_letters_that_is_lost_or_damaged_is_made_anew(
+def test_lost_or_damaged_index_of_letters_is_rebuilt(
     store: DynamoDbStore, client: Any, table: str, body: str | None
 ) -> None:
     for at in range(4):
-        store.put_letter(write_letter("sqs", "r", float(at), f"event {at}"))
+        store.put_letter(new_letter("sqs", "r", float(at), f"event {at}"))
     key = {"kind": {"S": "letters"}, "key": {"S": "letters"}}
     item = client.get_item(TableName=table, Key=key)["Item"]
     client.delete_item(TableName=table, Key=key)
     if body is not None:
         client.put_item(TableName=table, Item={**item, "body": {"S": body}})
-    store.put_letter(write_letter("sqs", "r", 9.0, "event 9"))
+    store.put_letter(new_letter("sqs", "r", 9.0, "event 9"))
     assert [letter.received_at for letter in store.letters()] == [1.0, 2.0, 3.0, 9.0]
 
 
@@ -360,8 +358,8 @@ def test_a_result_of_another_release_is_skipped(store: DynamoDbStore, client: An
 
 
 def test_the_configuration_opens_it(endpoint: str, table: str, tmp_path: Path) -> None:
-    from icemirror.settings import load_settings
-    from icemirror.state.configured import open_store, read_rows
+    from icemirror.config_file.load import load_settings
+    from icemirror.stores.from_settings import open_store, read_rows
 
     (tmp_path / "icemirror.yaml").write_text(
         "iceberg: {catalog: {type: sql, uri: 'sqlite:////x.db', warehouse: 'file:///x'}}\n"

@@ -1,4 +1,4 @@
-"""When a table may be taken."""
+"""When a worker may take a table."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from icemirror.state.clocks import SKEW_SECONDS
-from icemirror.state.eligibility import due_at, waiting, waits
-from icemirror.state.replay import Replay
-from icemirror.state.rows import TableRow
+from icemirror.protocol.eligibility import due_at, waiting_tables, waits
+from icemirror.protocol.policy import SKEW_SECONDS
+from icemirror.protocol.replay import Replay
+from icemirror.protocol.rows import TableRow
 from tests.unit.state.samples import INVALID, POLICY, TRANSIENT, dirty, owned
 
 
@@ -52,7 +52,7 @@ def test_a_backlog_waits_for_neither_quiet_nor_interval() -> None:
     ],
     ids=lambda ahead: "+".join(ahead),
 )
-def test_a_clock_that_was_far_ahead_holds_no_table_back(ahead: dict[str, Any]) -> None:
+def test_clock_that_was_far_ahead_delays_no_table(ahead: dict[str, Any]) -> None:
     assert due_at(replace(dirty(at=10.0, min_interval_seconds=60.0), **ahead), 20.0, POLICY) == 20.0
 
 
@@ -68,19 +68,21 @@ def test_a_clock_that_was_far_ahead_holds_no_table_back(ahead: dict[str, Any]) -
         (dirty(quarantined=True, error=TRANSIENT), True),
     ],
 )
-def test_only_tables_with_work_that_nobody_does_wait(row: TableRow, expected: bool) -> None:
+def test_only_unowned_tables_with_work_wait(row: TableRow, expected: bool) -> None:
     assert waits(row) is expected
 
 
-def test_a_passing_failure_is_tried_again_after_the_probation() -> None:
+def test_transient_failure_is_retried_after_probation() -> None:
     assert due_at(dirty(at=0.0, quarantined=True, error=TRANSIENT, not_before=1000.0), 10.0, POLICY) == 1000.0
 
 
 def test_the_table_that_waits_longest_comes_first_and_only_those_of_the_group() -> None:
     late, early, foreign = dirty("b", at=5.0), dirty("c", at=1.0), dirty("a", at=0.0, group="heavy")
-    found = waiting([late, early, foreign], 10.0, "default", None, POLICY)
+    found = waiting_tables([late, early, foreign], 10.0, "default", None, POLICY)
     assert [row.name for _, row in found] == ["c", "b"]
-    assert [row.name for _, row in waiting([late, early], 10.0, "default", frozenset({"b"}), POLICY)] == ["b"]
+    assert [
+        row.name for _, row in waiting_tables([late, early], 10.0, "default", frozenset({"b"}), POLICY)
+    ] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_the_table_that_waits_longest_comes_first_and_only_those_of_the_group() 
     ],
     ids=lambda given: "+".join(given) if isinstance(given, dict) else "",
 )
-def test_a_time_is_believed_as_far_as_its_own_wait_explains_it(row: dict[str, Any], longest: float) -> None:
+def test_deadline_is_trusted_up_to_its_longest_wait(row: dict[str, Any], longest: float) -> None:
     """And a minute more, by which clocks may differ."""
     now, waiting = 1000.0, dirty(at=0.0, min_interval_seconds=60.0)
 

@@ -1,4 +1,4 @@
-"""The Kubernetes store: conformance on a fake API server, and what its failures are called."""
+"""The Kubernetes store: conformance on a fake API server, and the errors of its failures."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import httpx2
 import pytest
 
 from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.protocol.reads import EVERYTHING, NO_SLOT, Reads
+from icemirror.protocol.rows import SlotRow, TableRow
 from icemirror.result import TableResult
 from icemirror.settings.trigger import KubernetesState
-from icemirror.state.kubernetes import KubernetesStore, open_kubernetes
-from icemirror.state.kubernetes_api import Calls
-from icemirror.state.letters import write_letter
-from icemirror.state.reads import EVERYTHING, NO_SLOT, Reads
-from icemirror.state.rows import SlotRow, TableRow
-from icemirror.state.store import RunResult
+from icemirror.stores.dead_letters import new_letter
+from icemirror.stores.kubernetes import KubernetesStore, open_kubernetes
+from icemirror.stores.kubernetes_api import ApiCalls
+from icemirror.stores.store import RunResult
 from tests.unit.state.fake_kubernetes import (
     Answer,
     FakeCluster,
@@ -29,7 +29,7 @@ from tests.unit.state.fake_kubernetes import (
 )
 from tests.unit.state.samples import SLOT
 from tests.unit.state.store_suite import OpenStore, StoreSuite
-from tests.unit.state.test_row_json import SLOT_ROW, STORED, TABLE
+from tests.unit.state.test_stored_json import SLOT_ROW, STORED, TABLE
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ class TestKubernetesStore(StoreSuite):
         )
 
 
-def test_rows_are_objects_that_a_person_can_find(store: KubernetesStore, cluster: FakeCluster) -> None:
+def test_rows_have_readable_object_names(store: KubernetesStore, cluster: FakeCluster) -> None:
     store.compare_and_set(TableRow("Shop.Order_Items"))
     store.compare_and_set(SlotRow(SLOT))
     names = sorted(name for _, name in cluster.objects)
@@ -72,7 +72,7 @@ def test_rows_are_objects_that_a_person_can_find(store: KubernetesStore, cluster
     assert labels == {"icemirror/kind": "table", "app.kubernetes.io/managed-by": "icemirror"}
 
 
-def test_tables_whose_names_look_alike_are_two_rows(store: KubernetesStore) -> None:
+def test_tables_with_similar_names_are_two_rows(store: KubernetesStore) -> None:
     for name in ("shop.a_b", "shop.a-b", "Shop.a.b", "täble", "x" * 300):
         assert store.compare_and_set(TableRow(name))
     assert len(store.load(EVERYTHING).tables) == 5
@@ -105,21 +105,19 @@ def test_a_row_of_a_newer_version_is_refused_with_a_remedy(
         store.load(EVERYTHING)
 
 
-def test_an_object_without_a_row_in_it_is_named(store: KubernetesStore, cluster: FakeCluster) -> None:
+def test_object_without_a_row_is_reported(store: KubernetesStore, cluster: FakeCluster) -> None:
     cluster.put("hollow", "table", other="x")
-    with pytest.raises(Invalid, match=r"ConfigMap hollow .* damaged.*Delete it"):
+    with pytest.raises(Invalid, match=r"damaged.*Delete it.*hollow"):
         store.load(EVERYTHING)
 
 
-def test_an_object_whose_body_is_no_row_is_named(store: KubernetesStore, cluster: FakeCluster) -> None:
+def test_object_with_an_invalid_row_is_reported(store: KubernetesStore, cluster: FakeCluster) -> None:
     cluster.put("torn", "slot", body="{")
-    with pytest.raises(Invalid, match=r"damaged.*Remove it"):
+    with pytest.raises(Invalid, match=r"damaged.*Delete it"):
         store.load(EVERYTHING)
 
 
-def test_a_row_that_somebody_deleted_is_no_longer_there_to_be_replaced(
-    store: KubernetesStore, cluster: FakeCluster
-) -> None:
+def test_deleted_row_cannot_be_replaced(store: KubernetesStore, cluster: FakeCluster) -> None:
     store.compare_and_set(TableRow("t", dirty=1))
     seen = store.load(EVERYTHING).tables["t"]
     cluster.objects.clear()
@@ -161,7 +159,7 @@ def refuse(code: int, message: str, times: int) -> Callable[[str, Callable[[], A
 
 
 @pytest.mark.parametrize("code", [429, 500, 503, 504])
-def test_what_fails_for_a_moment_is_done_in_the_end(
+def test_transient_failure_is_retried_until_it_succeeds(
     store: KubernetesStore, cluster: FakeCluster, code: int
 ) -> None:
     cluster.fault = refuse(code, "later", 1)
@@ -173,14 +171,14 @@ def test_what_fails_for_a_moment_is_done_in_the_end(
     [
         (429, "too many requests", Transient, "try again"),
         (503, "apiserver is shutting down", Transient, "try again"),
-        (401, "Unauthorized", Invalid, "needs get, list, create, update and delete of configmaps"),
-        (403, "configmaps is forbidden", Invalid, r"state-role\.yaml grants them"),
-        (413, "Request entity too large", Invalid, "larger than Kubernetes takes"),
-        (500, "etcdserver: request is too large", Invalid, "larger than Kubernetes takes"),
-        (422, "metadata.name: Invalid value", Invalid, "does not take what was asked"),
+        (401, "Unauthorized", Invalid, "get, list, create, update and delete of configmaps"),
+        (403, "configmaps is forbidden", Invalid, r"as in infra/kubernetes/base/state-role\.yaml"),
+        (413, "Request entity too large", Invalid, "exceeds the limit of 1 MB"),
+        (500, "etcdserver: request is too large", Invalid, "exceeds the limit of 1 MB"),
+        (422, "metadata.name: Invalid value", Invalid, "refused a request"),
     ],
 )
-def test_failures_are_named_by_what_to_do(
+def test_failures_have_a_remedy(
     store: KubernetesStore, cluster: FakeCluster, code: int, message: str, kind: type[Exception], words: str
 ) -> None:
     cluster.fault = refuse(code, message, -1)
@@ -188,42 +186,42 @@ def test_failures_are_named_by_what_to_do(
         store.load(EVERYTHING)
 
 
-def test_an_answer_that_makes_no_sense_is_transient(server: tuple[Path, FakeCluster]) -> None:
+def test_invalid_response_is_transient(server: tuple[Path, FakeCluster]) -> None:
     server[1].fault = lambda method, answer: None
-    with open_kubeconfig(server[0], attempts=2) as store, pytest.raises(Transient, match="did not answer"):
+    with open_kubeconfig(server[0], attempts=2) as store, pytest.raises(Transient, match="did not respond"):
         store.load(EVERYTHING)
 
 
-def test_half_an_answer_is_transient() -> None:
+def test_incomplete_response_is_transient() -> None:
     asked: list[int] = []
 
     def half() -> object:
         asked.append(1)
         return httpx2.Response(200, content=b'{"kind": "ConfigMap", "data": {"bo').json()
 
-    with pytest.raises(Transient, match="did not answer"):
-        Calls("icemirror", attempts=3, sleep=lambda _: None)(half)
+    with pytest.raises(Transient, match="did not respond"):
+        ApiCalls("icemirror", attempts=3, sleep=lambda _: None)(half)
     assert len(asked) == 3
 
 
-def test_a_row_that_is_too_large_is_named(store: KubernetesStore) -> None:
-    with pytest.raises(Invalid, match="larger than Kubernetes takes"):
+def test_row_that_is_too_large_is_reported(store: KubernetesStore) -> None:
+    with pytest.raises(Invalid, match="exceeds the limit of 1 MB"):
         store.compare_and_set(TableRow("t", noticed_head="x" * 1_100_000))
 
 
-def test_a_missing_namespace_is_named_with_a_remedy(server: tuple[Path, FakeCluster]) -> None:
+def test_missing_namespace_is_reported_with_a_remedy(server: tuple[Path, FakeCluster]) -> None:
     with (
         open_kubeconfig(server[0], "nowhere") as store,
-        pytest.raises(Invalid, match="no namespace nowhere for the state: create it"),
+        pytest.raises(Invalid, match=r"namespace does not exist .*create it.*nowhere"),
     ):
         store.compare_and_set(TableRow("t"))
 
 
-def test_a_server_that_nobody_listens_at_is_transient(tmp_path: Path) -> None:
+def test_unreachable_server_is_transient(tmp_path: Path) -> None:
     nobody = write_kubeconfig(tmp_path, "http://127.0.0.1:1")
     with (
         open_kubeconfig(nobody, attempts=2) as store,
-        pytest.raises(Transient, match=r"did not answer.*Connect"),
+        pytest.raises(Transient, match=r"did not respond.*Connect"),
     ):
         store.load(EVERYTHING)
 
@@ -231,11 +229,11 @@ def test_a_server_that_nobody_listens_at_is_transient(tmp_path: Path) -> None:
 def test_no_letter_is_read_when_one_more_comes(
     store: KubernetesStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.put_letter(write_letter("sqs", "r", 0.0, "the first one makes the index"))
+    store.put_letter(new_letter("sqs", "r", 0.0, "the first one makes the index"))
     with monkeypatch.context() as patch:
         patch.setattr(store, "_list", lambda kinds: pytest.fail(f"{kinds} are read"))
         for at in range(8):
-            store.put_letter(write_letter("sqs", "r", float(at), f"event {at}"))
+            store.put_letter(new_letter("sqs", "r", float(at), f"event {at}"))
     assert [letter.received_at for letter in store.letters()] == [4.0, 5.0, 6.0, 7.0]
 
 
@@ -245,7 +243,7 @@ def test_results_that_cannot_be_read_are_history(store: KubernetesStore, cluster
     assert store.last_cursor() == ""
 
 
-def test_results_of_a_newer_release_are_left_alone(store: KubernetesStore, cluster: FakeCluster) -> None:
+def test_results_of_a_newer_release_are_not_changed(store: KubernetesStore, cluster: FakeCluster) -> None:
     newer = '{"version": 2, "rings": []}'
     cluster.put("icemirror-results", "results", body=newer)
     store.record_result(RunResult("r", 1.0, TableResult(table="t", outcome="merged", seconds=1.0)))
@@ -256,7 +254,7 @@ def test_results_of_a_newer_release_are_left_alone(store: KubernetesStore, clust
 def test_a_letter_that_cannot_be_read_can_be_dropped(store: KubernetesStore, cluster: FakeCluster) -> None:
     cluster.put("icemirror-letter-abc", "letter", body="{")
     (letter,) = store.letters()
-    assert "cannot read" in letter.reason
+    assert "unreadable letter" in letter.reason
     assert store.remove_letter(letter.id)
     assert store.letters() == ()
 
@@ -267,9 +265,7 @@ def test_a_letters_id_leads_to_no_other_object(store: KubernetesStore, cluster: 
     assert ("icemirror", "victim") in cluster.objects
 
 
-def test_without_a_cluster_the_configuration_is_to_blame(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_cluster_is_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(BadConfig, match="set KUBECONFIG"):
         open_kubernetes(KubernetesState(type="kubernetes", namespace="icemirror"))
@@ -278,8 +274,8 @@ def test_without_a_cluster_the_configuration_is_to_blame(
 def test_the_configuration_opens_it(
     server: tuple[Path, FakeCluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from icemirror.settings import load_settings
-    from icemirror.state.configured import open_store, read_rows
+    from icemirror.config_file.load import load_settings
+    from icemirror.stores.from_settings import open_store, read_rows
 
     monkeypatch.setenv("KUBECONFIG", str(server[0]))
     (tmp_path / "icemirror.yaml").write_text(
@@ -290,5 +286,5 @@ def test_the_configuration_opens_it(
     settings = load_settings(tmp_path / "icemirror.yaml", {})
     with open_store(settings) as opened:
         assert opened.compare_and_set(TableRow("t", dirty=1))
-        opened.put_letter(write_letter("sqs", "r", 1.0, "event"))
+        opened.put_letter(new_letter("sqs", "r", 1.0, "event"))
     assert read_rows(settings).tables["t"].dirty == 1

@@ -1,4 +1,4 @@
-"""How far a table is behind, from its row."""
+"""The lag of a table, computed from its row."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from icemirror.result import Left
-from icemirror.state.events import Completed, Noticed, Progressed, TurnEnded
-from icemirror.state.lag import Lag, lag_of
-from icemirror.state.rows import Planned, TableRow
-from icemirror.state.step import step
+from icemirror.protocol.events import Completed, Noticed, Progressed, TurnEnded
+from icemirror.protocol.lag import Lag, lag_of
+from icemirror.protocol.rows import PlannedBacklog, TableRow
+from icemirror.protocol.step import step
+from icemirror.result import Backlog
 from tests.unit.state.samples import ME, POLICY, TERMS, dirty, owned, rows
 
-LEFT = Left(snapshots=2, events=30, since=70.0)
-PLANNED = Planned(LEFT, dirty=1)
+LEFT = Backlog(snapshots=2, events=30, since=70.0)
+PLANNED = PlannedBacklog(LEFT, dirty=1)
 
 
 @pytest.mark.parametrize(
@@ -24,25 +24,25 @@ PLANNED = Planned(LEFT, dirty=1)
         (TableRow("t", dirty=3, covered=3), Lag(0.0, 0, 0)),
         (dirty(at=90.0), Lag(10.0)),
         (dirty(at=90.0, planned=PLANNED), Lag(30.0, 2, 30)),
-        (dirty(at=90.0, planned=Planned(Left(snapshots=0, events=0), 1)), Lag(10.0, 0, 0)),
-        (dirty(at=90.0, planned=Planned(Left(snapshots=1, events=4), 1)), Lag(10.0, 1, 4)),
+        (dirty(at=90.0, planned=PlannedBacklog(Backlog(snapshots=0, events=0), 1)), Lag(10.0, 0, 0)),
+        (dirty(at=90.0, planned=PlannedBacklog(Backlog(snapshots=1, events=4), 1)), Lag(10.0, 1, 4)),
     ],
 )
 def test_the_lag_is_what_is_known_to_be_left(row: TableRow, lag: Lag) -> None:
     assert lag_of(row, 100.0) == lag
 
 
-def test_after_a_further_notice_nobody_knows_how_much_is_left_but_since_when() -> None:
+def test_after_another_notice_only_the_age_of_the_backlog_is_known() -> None:
     row = replace(dirty(at=90.0, planned=PLANNED), dirty=2)
     assert lag_of(row, 100.0) == Lag(30.0)
-    assert lag_of(row, 100.0, lambda _: Left(snapshots=3, events=40, since=70.0)) == Lag(30.0, 3, 40)
+    assert lag_of(row, 100.0, lambda _: Backlog(snapshots=3, events=40, since=70.0)) == Lag(30.0, 3, 40)
 
 
-def test_who_sees_nothing_left_although_there_was_a_notice_has_not_seen_enough() -> None:
-    assert lag_of(dirty(at=90.0), 100.0, lambda _: Left(snapshots=0, events=0)) == Lag(10.0)
+def test_empty_measurement_after_a_notice_is_ignored() -> None:
+    assert lag_of(dirty(at=90.0), 100.0, lambda _: Backlog(snapshots=0, events=0)) == Lag(10.0)
 
 
-def test_a_plan_that_came_after_all_notices_is_asked_before_others() -> None:
+def test_plan_after_all_notices_wins_over_a_measurement() -> None:
     assert lag_of(dirty(at=90.0, planned=PLANNED), 100.0, lambda _: None) == Lag(30.0, 2, 30)
 
 
@@ -53,7 +53,7 @@ def test_a_plan_that_came_after_all_notices_is_asked_before_others() -> None:
         TurnEnded(5.0, ME, "shop.orders", planned=PLANNED, give_back=True),
     ],
 )
-def test_a_worker_tells_what_its_plan_leaves(told: Progressed | TurnEnded) -> None:
+def test_worker_reports_the_backlog_of_its_plan(told: Progressed | TurnEnded) -> None:
     told_row = step(rows(owned()), told, POLICY).row
     assert isinstance(told_row, TableRow)
     assert lag_of(told_row, 100.0) == Lag(30.0, 2, 30)

@@ -1,4 +1,4 @@
-"""Dead letters: what is kept of an event, which of them go, and how they are sent again."""
+"""Dead letters: what is stored, which are dropped, and how they are sent again."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from dataclasses import asdict, replace
 import pytest
 
 from icemirror.errors import Invalid, Transient
-from icemirror.state.letters import (
+from icemirror.stores.dead_letters import (
     MAX_AGE_SECONDS,
     MAX_BODY_BYTES,
-    Letter,
+    DeadLetter,
     dump_letter,
+    letters_to_drop,
     load_letter,
+    new_letter,
     redrive_letters,
-    surplus,
-    write_letter,
 )
 
-LETTER = write_letter("kafka", "no such table", 5.0, '{"table": "shöp"}')
+LETTER = new_letter("kafka", "no such table", 5.0, '{"table": "shöp"}')
 
 
 def test_the_same_event_has_the_same_id_whatever_was_wrong_with_it() -> None:
-    again = write_letter("kafka", "another reason", 9.0, LETTER.body.encode())
+    again = new_letter("kafka", "another reason", 9.0, LETTER.body.encode())
     assert again.id == LETTER.id
-    assert write_letter("sqs", "no such table", 5.0, LETTER.body).id != LETTER.id
-    assert write_letter("kafka", "no such table", 5.0, LETTER.body + " ").id != LETTER.id
+    assert new_letter("sqs", "no such table", 5.0, LETTER.body).id != LETTER.id
+    assert new_letter("kafka", "no such table", 5.0, LETTER.body + " ").id != LETTER.id
 
 
 def test_a_large_event_is_cut_short_and_no_two_of_them_are_taken_for_one() -> None:
-    one, other = (write_letter("http", "too large", 1.0, b"x" * MAX_BODY_BYTES + end) for end in (b"1", b"2"))
+    one, other = (new_letter("http", "too large", 1.0, b"x" * MAX_BODY_BYTES + end) for end in (b"1", b"2"))
     assert (len(one.body), one.whole) == (4096, False)
     assert one.id != other.id
-    assert write_letter("http", "r", 1.0, b"x" * MAX_BODY_BYTES).whole
+    assert new_letter("http", "r", 1.0, b"x" * MAX_BODY_BYTES).whole
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", "\ud800", "ä" * MAX_BODY_BYTES])
 def test_what_cannot_be_kept_as_it_came_is_not_whole(body: bytes | str) -> None:
-    letter = write_letter("sqs", "mangled", 1.0, body)
+    letter = new_letter("sqs", "mangled", 1.0, body)
     assert not letter.whole
     assert load_letter(letter.id, dump_letter(letter)) == letter
 
 
 def test_a_long_reason_is_cut() -> None:
-    assert len(write_letter("sqs", "r" * 10_000, 1.0, "e").reason) == 500
+    assert len(new_letter("sqs", "r" * 10_000, 1.0, "e").reason) == 500
 
 
 def test_a_letter_comes_back_as_it_was() -> None:
@@ -53,20 +53,20 @@ def test_a_letter_comes_back_as_it_was() -> None:
 
 def test_a_letter_of_version_1_still_loads() -> None:
     stored = '{"id":"a","source":"sqs","reason":"r","received_at":1.5,"body":"b","whole":true,"version":1}'
-    assert load_letter("a", stored) == Letter("a", "sqs", "r", 1.5, "b")
+    assert load_letter("a", stored) == DeadLetter("a", "sqs", "r", 1.5, "b")
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", json.dumps({**asdict(LETTER), "version": 2})])
 def test_a_letter_that_cannot_be_read_is_shown_so_that_it_can_be_dropped(body: str) -> None:
     found = load_letter("a", body)
     assert (found.id, found.whole, found.body) == ("a", False, body)
-    assert "cannot read" in found.reason
+    assert "unreadable letter" in found.reason
 
 
-def test_the_old_and_the_oldest_are_surplus() -> None:
+def test_too_old_and_oldest_letters_are_dropped() -> None:
     now = 10.0 + MAX_AGE_SECONDS
-    assert surplus([("a", now), ("b", 9.0), ("c", 10.0), ("d", 11.0)], now, most=2) == ["c", "b"]
-    assert surplus([("a", 1.0), ("b", 2.0)], 2.0, most=2) == []
+    assert letters_to_drop([("a", now), ("b", 9.0), ("c", 10.0), ("d", 11.0)], now, most=2) == ["c", "b"]
+    assert letters_to_drop([("a", 1.0), ("b", 2.0)], 2.0, most=2) == []
 
 
 def test_what_is_taken_is_removed_and_what_is_refused_stays() -> None:
@@ -75,7 +75,7 @@ def test_what_is_taken_is_removed_and_what_is_refused_stays() -> None:
     sent: list[str] = []
     removed: list[str] = []
 
-    def redrive(letter: Letter) -> None:
+    def redrive(letter: DeadLetter) -> None:
         sent.append(letter.id)
         if letter.id == "refused":
             raise Invalid("no such table")
@@ -96,7 +96,7 @@ def test_what_is_taken_is_removed_and_what_is_refused_stays() -> None:
 def test_an_unexpected_failure_leaves_the_letter_where_it_is() -> None:
     removed: list[str] = []
 
-    def redrive(letter: Letter) -> None:
+    def redrive(letter: DeadLetter) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

@@ -1,15 +1,15 @@
-"""A step sees what `reads_of` says and nothing else: a store that loads only that decides the same."""
+"""A step reads only the rows of `reads_of`, so a store need not load others."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
 
-from icemirror.state import events as e
-from icemirror.state.reads import reads_of
-from icemirror.state.replay import Replay, ReplayProgress
-from icemirror.state.rows import Owner, Rows, SlotId, SlotRow, SlotState, TableRow
-from icemirror.state.step import step
+from icemirror.protocol import events as e
+from icemirror.protocol.reads import reads_of
+from icemirror.protocol.replay import Replay, ReplayProgress
+from icemirror.protocol.rows import Owner, Rows, SlotId, SlotRow, SlotState, TableRow
+from icemirror.protocol.step import step
 from tests.unit.state.samples import INVALID, POLICY, TERMS, TRANSIENT
 
 SLOTS = [SlotId("default", 0), SlotId("default", 1), SlotId("heavy", 0)]
@@ -52,17 +52,17 @@ def _random_rows(rng: random.Random) -> Rows:
 def _random_event(rng: random.Random) -> e.Event:
     now, name, slot = rng.choice([0.0, 50.0]), rng.choice(NAMES), rng.choice(SLOTS)
     gen, run = rng.randrange(3), rng.choice(["r0", "r1"])
-    me = e.Holder(slot, gen, run)
+    me = e.WorkerId(slot, gen, run)
     events: list[e.Event] = [
         e.Noticed(now, name, TERMS, "h2"),
-        e.Looked(now, name, TERMS, "h2"),
-        e.LookFailed(now, name, TERMS, INVALID),
-        e.Unown(now, name, 0.5),
+        e.HeadRead(now, name, TERMS, "h2"),
+        e.HeadReadFailed(now, name, TERMS, INVALID),
+        e.RecoverTable(now, name, 0.5),
         e.Paused(now, name),
         e.Resumed(now, name),
         e.Dispatch(now, slot.group),
-        e.Recorded(now, slot, gen, run),
-        e.Recover(now, slot, gen, rng.choice([None, run]), rng.choice(list(e.RunState)), 0.5),
+        e.RunRecorded(now, slot, gen, run),
+        e.RecoverSlot(now, slot, gen, rng.choice([None, run]), rng.choice(list(e.RunState)), 0.5),
         e.SlotResumed(now, slot),
         e.Started(now, me),
         e.Beat(now, me, rng.random() < 0.5),
@@ -78,7 +78,7 @@ def _random_event(rng: random.Random) -> e.Event:
         e.Failed(now, me, name, INVALID, 0.5, None, rng.choice("12")),
         e.Completed(now, me, name, 1, 0.0, "h2"),
         e.Failed(now, me, name, TRANSIENT, 0.5),
-        e.PassedBy(now, me, name, 0.5, rng.choice([None, TRANSIENT])),
+        e.Declined(now, me, name, 0.5, rng.choice([None, TRANSIENT])),
         e.Wake(now, me),
         e.Leave(now, me),
         e.Retake(now, me),

@@ -1,4 +1,4 @@
-"""A replay in a table's row: asked for, under way, done, failed, taken back."""
+"""A replay in a table's row: requested, running, done, failed, cancelled."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from icemirror.state.actions import Lost, Merge, Refused, Released
-from icemirror.state.eligibility import due_at, waits
-from icemirror.state.events import (
+from icemirror.protocol.actions import Lost, MergeTable, Released, ReplayRefused
+from icemirror.protocol.eligibility import due_at, waits
+from icemirror.protocol.events import (
     Completed,
     Failed,
     Paused,
     Pick,
     Progressed,
+    RecoverTable,
     ReplayCancelled,
     Replayed,
     ReplayRequested,
     TurnEnded,
-    Unown,
 )
-from icemirror.state.replay import Replay, ReplayEnd, ReplayProgress
-from icemirror.state.rows import SlotState, TableRow
-from icemirror.state.step import Step, step
+from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
+from icemirror.protocol.rows import SlotState, TableRow
+from icemirror.protocol.step import Step, step
 from tests.unit.state.samples import INVALID, ME, POLICY, POSITION, TERMS, TRANSIENT, dirty, owned, rows, slot
 
 NAME = "shop.orders"
@@ -62,15 +62,17 @@ def test_a_request_lifts_a_quarantine_but_not_a_pause() -> None:
 
 def test_a_second_request_is_refused_while_the_first_waits_and_the_same_one_changes_nothing() -> None:
     waiting = table_after(asked())
-    assert asked(waiting, OTHER) == Step(None, (Refused(REPLAY),))
+    assert asked(waiting, OTHER) == Step(None, (ReplayRefused(REPLAY),))
     assert asked(waiting) == Step(None)
 
 
-def test_whoever_picks_the_table_or_goes_on_with_it_is_told_of_the_replay() -> None:
+def test_owner_receives_the_replay() -> None:
     picked = step(rows(table_after(asked()), slot(SlotState.RUNNING)), Pick(9.0, ME), POLICY)
-    assert picked.actions == (Merge(NAME, 1, REPLAY),)
+    assert picked.actions == (MergeTable(NAME, 1, REPLAY),)
     came_meanwhile = owned(replay=REPLAY)
-    assert step(rows(came_meanwhile), Progressed(9.0, ME, NAME), POLICY).actions == (Merge(NAME, 1, REPLAY),)
+    assert step(rows(came_meanwhile), Progressed(9.0, ME, NAME), POLICY).actions == (
+        MergeTable(NAME, 1, REPLAY),
+    )
 
 
 @pytest.mark.parametrize("kind", [Progressed, TurnEnded])
@@ -81,7 +83,7 @@ def test_progress_is_kept_for_the_request_that_made_it_and_no_other(kind: type) 
     assert step(rows(owned(replay=OTHER)), event, POLICY).row is None
 
 
-def test_a_replay_that_gets_on_has_not_failed_in_a_row() -> None:
+def test_progress_of_a_replay_resets_its_failures() -> None:
     failed = owned(replay=REPLAY, failures=2)
     event = Progressed(9.0, ME, NAME, replay_id="r1", progress=HALF)
     row = table_after(step(rows(failed), event, POLICY))
@@ -90,19 +92,19 @@ def test_a_replay_that_gets_on_has_not_failed_in_a_row() -> None:
     assert step(rows(stuck), event, POLICY).row is None
 
 
-def test_a_replay_that_is_done_leaves_the_row_and_the_worker_goes_on_with_the_merge() -> None:
+def test_completed_replay_leaves_the_row_and_the_merge_continues() -> None:
     failing = owned(replay=REPLAY, failures=1, error=TRANSIENT)
     result = step(rows(failing), Replayed(9.0, ME, NAME, "r1", HALF, POSITION), POLICY)
     row = table_after(result)
     assert (row.replay, row.last_replay) == (None, ReplayEnd("r1", 9.0, "done", HALF))
     assert (row.failures, row.error, row.position) == (0, None, POSITION)
-    assert result.actions == (Merge(NAME, 1),)
+    assert result.actions == (MergeTable(NAME, 1),)
     assert row.dirty > row.covered
 
 
 def test_a_report_of_another_request_ends_nothing() -> None:
     result = step(rows(owned(replay=OTHER)), Replayed(9.0, ME, NAME, "r1"), POLICY)
-    assert (result.row, result.actions) == (None, (Merge(NAME, 1, OTHER),))
+    assert (result.row, result.actions) == (None, (MergeTable(NAME, 1, OTHER),))
     assert step(rows(dirty(replay=OTHER)), Replayed(9.0, ME, NAME, "r2"), POLICY).actions == (Lost(),)
 
 
@@ -113,7 +115,7 @@ def test_an_empty_plan_does_not_cover_a_request_that_came_after_the_notices_were
     assert (row.replay, row.dirty, row.covered) == (REPLAY, 2, 1)
 
 
-def test_a_pause_gives_the_table_back_and_keeps_request_and_progress() -> None:
+def test_pause_releases_the_table_and_keeps_the_replay() -> None:
     row = table_after(step(rows(owned(replay=REPLAY)), Paused(8.0, NAME), POLICY))
     result = step(rows(row), Progressed(9.0, ME, NAME, replay_id="r1", progress=HALF), POLICY)
     row = table_after(result)
@@ -121,7 +123,7 @@ def test_a_pause_gives_the_table_back_and_keeps_request_and_progress() -> None:
     assert (row.owner, row.replay) == (None, replace(REPLAY, progress=HALF))
 
 
-def test_a_passing_failure_is_tried_again_and_the_last_one_ends_the_request_not_the_table() -> None:
+def test_transient_failure_is_retried_and_the_last_one_ends_only_the_replay() -> None:
     row = owned(replay=replace(REPLAY, progress=HALF))
     for failures in range(1, POLICY.max_failures):
         row = table_after(step(rows(row), Failed(9.0, ME, NAME, TRANSIENT, 0.5, None, "r1"), POLICY))
@@ -134,7 +136,7 @@ def test_a_passing_failure_is_tried_again_and_the_last_one_ends_the_request_not_
     assert waits(row)
 
 
-def test_what_needs_a_person_ends_the_request_at_once_and_the_table_is_merged_on() -> None:
+def test_blocking_error_ends_the_replay_at_once_and_merging_continues() -> None:
     row = table_after(
         step(rows(owned(replay=REPLAY)), Failed(9.0, ME, NAME, INVALID, 0.5, None, "r1"), POLICY)
     )
@@ -150,22 +152,22 @@ def test_a_merge_that_fails_while_a_request_waits_is_not_quarantined_before_the_
 
 def test_a_worker_that_dies_counts_against_the_request() -> None:
     row = owned(replay=REPLAY, failures=POLICY.max_failures - 1)
-    row = table_after(step(rows(row), Unown(9.0, NAME, 0.5), POLICY))
+    row = table_after(step(rows(row), RecoverTable(9.0, NAME, 0.5), POLICY))
     assert (row.replay, row.quarantined, row.failures) == (None, False, 0)
     assert row.last_replay is not None
     assert row.last_replay.outcome == "failed"
 
 
-def test_a_request_can_be_taken_back_by_its_id() -> None:
+def test_replay_is_cancelled_by_its_id() -> None:
     row = owned(replay=replace(REPLAY, progress=HALF))
     assert step(rows(row), ReplayCancelled(9.0, NAME, "r2"), POLICY).row is None
     row = table_after(step(rows(row), ReplayCancelled(9.0, NAME, "r1"), POLICY))
     assert (row.replay, row.last_replay) == (None, ReplayEnd("r1", 9.0, "cancelled", HALF))
     told = step(rows(row), Progressed(9.5, ME, NAME, replay_id="r1", progress=HALF), POLICY)
-    assert told.actions == (Merge(NAME, 1),)
+    assert told.actions == (MergeTable(NAME, 1),)
 
 
-def test_a_request_that_was_taken_back_and_then_fails_is_nobodys_failure() -> None:
+def test_failure_of_a_cancelled_replay_does_not_count() -> None:
     row = table_after(step(rows(owned(replay=REPLAY)), ReplayCancelled(9.0, NAME, "r1"), POLICY))
     row = table_after(step(rows(row), Failed(9.5, ME, NAME, INVALID, 0.5, None, "r1"), POLICY))
     assert (row.owner, row.quarantined, row.failures, row.error) == (None, False, 0, None)

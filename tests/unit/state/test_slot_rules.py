@@ -1,4 +1,4 @@
-"""What happens to worker slots: taking, launching, leases, recovery."""
+"""Changes of slot rows: taking, launching, leases, recovery."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from dataclasses import replace
 
 import pytest
 
-from icemirror.state.actions import Cancel, Exit, Held, Idle, Launch, Merge, Released
-from icemirror.state.clocks import SKEW_SECONDS
-from icemirror.state.events import (
+from icemirror.protocol.actions import Cancel, Held, Idle, Launch, MergeTable, Released, StopWorker
+from icemirror.protocol.events import (
     Beat,
     Dispatch,
     Leave,
     Pick,
-    Recorded,
-    Recover,
+    RecoverSlot,
     Retake,
+    RunRecorded,
     RunState,
     SlotResumed,
     Started,
     Wake,
 )
-from icemirror.state.rows import SlotId, SlotRow, SlotState, TableRow
-from icemirror.state.slot_rules import MOST_WANTED
-from icemirror.state.step import Step, step
+from icemirror.protocol.policy import SKEW_SECONDS
+from icemirror.protocol.rows import SlotId, SlotRow, SlotState, TableRow
+from icemirror.protocol.slot_rules import MAX_WANTED
+from icemirror.protocol.step import Step, step
 from tests.unit.state.samples import ME, POLICY, SLOT, dirty, owned, rows, slot
 
 FREE, LAUNCHING = SlotState.FREE, SlotState.LAUNCHING
 RUNNING, LINGERING = SlotState.RUNNING, SlotState.LINGERING
 WORK = Dispatch(50.0, "default")
 LEAVE = Leave(50.0, ME)
-EXIT = Step(None, (Exit(),))
+EXIT = Step(None, (StopWorker(),))
 
 
 def slot_after(result: Step) -> SlotRow:
@@ -83,11 +83,11 @@ def test_a_slot_that_failed_waits_and_a_quarantined_one_is_on_probation() -> Non
 
 def test_a_launch_is_recorded_once_and_stays_a_launch() -> None:
     launching = slot(LAUNCHING, run_id=None)
-    recorded = slot_after(step(rows(launching), Recorded(5.0, SLOT, 7, "run-7"), POLICY))
+    recorded = slot_after(step(rows(launching), RunRecorded(5.0, SLOT, 7, "run-7"), POLICY))
     assert (recorded.state, recorded.run_id) == (LAUNCHING, "run-7")
-    assert step(rows(recorded), Recorded(6.0, SLOT, 7, "run-b"), POLICY) == Step(None)
-    assert step(rows(launching), Recorded(6.0, SLOT, 6, "run-6"), POLICY) == Step(None)
-    assert step(rows(slot(RUNNING)), Recorded(6.0, SLOT, 7, "run-b"), POLICY) == Step(None)
+    assert step(rows(recorded), RunRecorded(6.0, SLOT, 7, "run-b"), POLICY) == Step(None)
+    assert step(rows(launching), RunRecorded(6.0, SLOT, 6, "run-6"), POLICY) == Step(None)
+    assert step(rows(slot(RUNNING)), RunRecorded(6.0, SLOT, 7, "run-b"), POLICY) == Step(None)
 
 
 def test_the_job_takes_its_slot_whatever_run_was_recorded() -> None:
@@ -103,9 +103,9 @@ def test_a_job_whose_slot_is_not_waiting_for_it_ends(state: SlotRow | None) -> N
     assert step(given, Started(5.0, ME), POLICY) == EXIT
 
 
-def test_a_launch_that_nobody_recorded_is_repeated_with_the_same_token_then_given_up() -> None:
+def test_unrecorded_launch_is_repeated_with_the_same_token_then_given_up() -> None:
     row = slot(LAUNCHING, run_id=None, lease_until=10.0)
-    early = Recover(9.0, SLOT, 7, None, RunState.UNKNOWN, 0.0)
+    early = RecoverSlot(9.0, SLOT, 7, None, RunState.UNKNOWN, 0.0)
     assert step(rows(row), early, POLICY) == Step(None)
     for now in (10.0, 20.0):
         result = step(rows(row), replace(early, now=now), POLICY)
@@ -116,21 +116,21 @@ def test_a_launch_that_nobody_recorded_is_repeated_with_the_same_token_then_give
 
 
 def test_a_queued_run_keeps_its_slot_however_long_it_queues() -> None:
-    event = Recover(500.0, SLOT, 7, "run-7", RunState.QUEUED, 0.0)
+    event = RecoverSlot(500.0, SLOT, 7, "run-7", RunState.QUEUED, 0.0)
     kept = slot_after(step(rows(slot(LAUNCHING)), event, POLICY))
     assert (kept.state, kept.gen, kept.lease_until, kept.failures) == (LAUNCHING, 7, 600.0, 0)
 
 
 def test_a_run_that_died_before_it_started_frees_its_slot_and_counts() -> None:
-    event = Recover(5.0, SLOT, 7, "run-7", RunState.GONE, 0.0)
+    event = RecoverSlot(5.0, SLOT, 7, "run-7", RunState.GONE, 0.0)
     freed = slot_after(step(rows(slot(LAUNCHING)), event, POLICY))
     assert (freed.state, freed.run_id, freed.failures, freed.gen) == (FREE, None, 1, 7)
 
 
 @pytest.mark.parametrize("state", [RUNNING, LINGERING])
-def test_a_worker_is_freed_when_its_run_is_gone_or_its_lease_is_over(state: SlotState) -> None:
+def test_slot_is_freed_when_its_run_is_gone_or_its_lease_expired(state: SlotState) -> None:
     held = rows(slot(state))
-    alive = Recover(99.0, SLOT, 7, "run-7", RunState.RUNNING, 0.0)
+    alive = RecoverSlot(99.0, SLOT, 7, "run-7", RunState.RUNNING, 0.0)
     assert step(held, alive, POLICY) == Step(None)
     gone = step(held, replace(alive, run=RunState.GONE), POLICY)
     assert (slot_after(gone).state, slot_after(gone).failures, gone.actions) == (FREE, 1, ())
@@ -139,25 +139,25 @@ def test_a_worker_is_freed_when_its_run_is_gone_or_its_lease_is_over(state: Slot
 
 
 def test_the_slot_is_not_charged_for_what_its_table_is_charged_for() -> None:
-    event = Recover(5.0, SLOT, 7, "run-7", RunState.GONE, 0.0)
+    event = RecoverSlot(5.0, SLOT, 7, "run-7", RunState.GONE, 0.0)
     assert slot_after(step(rows(slot(RUNNING), owned()), event, POLICY)).failures == 0
 
 
-def test_what_died_is_said_with_the_place_of_its_log() -> None:
-    event = Recover(5.0, SLOT, 7, "run-7", RunState.GONE, 0.0, "/logs/a.log")
+def test_error_of_a_dead_job_names_its_log() -> None:
+    event = RecoverSlot(5.0, SLOT, 7, "run-7", RunState.GONE, 0.0, "/logs/a.log")
     launching = slot_after(step(rows(slot(LAUNCHING)), event, POLICY))
-    assert launching.error == "a job ended before it could take up work; see /logs/a.log"
+    assert launching.error == "a job ended before it took a table; see /logs/a.log"
     lingering = slot_after(step(rows(slot(LINGERING)), event, POLICY))
-    assert lingering.error == "a job ended without being asked to, while it had no table; see /logs/a.log"
+    assert lingering.error == "a job ended unexpectedly between two tables; see /logs/a.log"
 
 
 def test_recovery_that_saw_an_older_row_does_nothing() -> None:
-    gone = Recover(5.0, SLOT, 6, "run-6", RunState.GONE, 0.0)
+    gone = RecoverSlot(5.0, SLOT, 6, "run-6", RunState.GONE, 0.0)
     assert step(rows(slot(RUNNING)), gone, POLICY) == Step(None)
     assert step(rows(slot(RUNNING)), replace(gone, gen=7), POLICY) == Step(None)
 
 
-def test_a_heartbeat_renews_the_lease_but_writes_only_now_and_then() -> None:
+def test_heartbeat_renews_the_lease_with_few_writes() -> None:
     held = rows(slot(RUNNING, lease_until=100.0))
     assert step(held, Beat(5.0, ME), POLICY) == Step(None, (Held(7),))
     assert slot_after(step(held, Beat(25.0, ME), POLICY)).lease_until == 125.0
@@ -177,7 +177,7 @@ def test_a_worker_picks_the_table_that_waits_longest() -> None:
     result = step(given, Pick(50.0, ME), POLICY)
     assert isinstance(result.row, TableRow)
     assert (result.row.name, result.row.owner) == ("b", ME.owner)
-    assert result.actions == (Merge("b", 1),)
+    assert result.actions == (MergeTable("b", 1),)
 
 
 def test_a_worker_without_work_lingers_and_knows_when_some_is_due() -> None:
@@ -187,15 +187,15 @@ def test_a_worker_without_work_lingers_and_knows_when_some_is_due() -> None:
     assert step(rows(slot(RUNNING, gen=8)), Pick(50.0, ME), POLICY) == EXIT
 
 
-def test_a_lingering_worker_wakes_for_work_and_hears_of_tables_that_it_does_not_know() -> None:
+def test_lingering_worker_wakes_for_work_and_learns_of_unknown_tables() -> None:
     result = step(rows(slot(LINGERING), dirty()), Wake(50.0, ME), POLICY)
     assert (slot_after(result).state, result.actions) == (RUNNING, (Held(7),))
     result = step(rows(slot(LINGERING), dirty()), Wake(50.0, ME, frozenset({"other"})), POLICY)
-    assert result.actions == (Idle(None, strangers=True),)
+    assert result.actions == (Idle(None, unknown_tables_due=True),)
     assert step(rows(slot(FREE)), Wake(50.0, ME), POLICY) == EXIT
 
 
-def test_a_worker_that_leaves_looks_once_more_and_comes_back_as_a_new_generation() -> None:
+def test_leaving_worker_scans_once_more_and_returns_as_a_new_generation() -> None:
     left = step(rows(slot(LINGERING)), Leave(50.0, ME), POLICY)
     assert left.actions == (Released(),)
     freed = slot_after(left)
@@ -218,19 +218,19 @@ def test_a_slot_names_the_tables_that_it_was_taken_for_and_forgets_them_with_its
         == ()
     )
     many = slot_after(step(rows(*(dirty(f"t{number}") for number in range(500))), WORK, POLICY))
-    assert len(many.wanted) == MOST_WANTED
+    assert len(many.wanted) == MAX_WANTED
 
 
-def test_a_worker_hears_which_tables_it_was_launched_for_and_does_not_know() -> None:
+def test_worker_learns_which_wanted_tables_its_configuration_lacks() -> None:
     held = slot(LINGERING, launched_at=40.0, wanted=("a", "b"))
     waiting = [dirty(name, at=30.0) for name in ("a", "b", "c")]
     result = step(rows(held, *waiting), Wake(50.0, ME, frozenset({"other"})), POLICY)
-    assert result.actions == (Idle(None, strangers=True, unknown=("a", "b")),)
+    assert result.actions == (Idle(None, unknown_tables_due=True, unknown=("a", "b")),)
     taken = [waiting[2], replace(waiting[0], paused=True), replace(waiting[1], not_before=60.0)]
     result = step(rows(held, *taken), Wake(50.0, ME, frozenset({"other"})), POLICY)
-    assert result.actions == (Idle(None),), "what waits is old, and nobody launched a worker for it"
+    assert result.actions == (Idle(None),), "the waiting table is old, and no worker was launched for it"
     result = step(rows(held, dirty("c", at=41.0)), Wake(50.0, ME, frozenset({"other"})), POLICY)
-    assert result.actions == (Idle(None, strangers=True),), "somebody has noticed it since"
+    assert result.actions == (Idle(None, unknown_tables_due=True),), "it was noticed since the launch"
 
 
 def test_a_worker_whose_clock_is_behind_begins_at_its_launch() -> None:
@@ -246,8 +246,8 @@ def test_a_slot_whose_back_off_was_written_by_a_clock_far_ahead_is_taken() -> No
         assert step(rows(dirty(), failed), WORK, POLICY).actions
 
 
-def test_a_launch_by_a_clock_far_ahead_that_nobody_recorded_is_repeated_with_the_same_token() -> None:
-    seen = Recover(50.0, SLOT, 7, None, RunState.UNKNOWN, 0.0)
+def test_unrecorded_launch_by_a_clock_far_ahead_is_repeated_with_the_same_token() -> None:
+    seen = RecoverSlot(50.0, SLOT, 7, None, RunState.UNKNOWN, 0.0)
     launching = slot(LAUNCHING, run_id=None, lease_until=FAR_AHEAD)
     assert step(rows(launching), seen, POLICY).actions == (Launch(SLOT, 7),)
     soon = 50.0 + POLICY.launch_lease_seconds + SKEW_SECONDS
@@ -255,10 +255,10 @@ def test_a_launch_by_a_clock_far_ahead_that_nobody_recorded_is_repeated_with_the
 
 
 @pytest.mark.parametrize("state", [RUNNING, LINGERING])
-def test_the_lease_of_a_worker_with_a_clock_far_ahead_is_cut_and_the_worker_left_alone(
+def test_lease_by_a_clock_far_ahead_is_cut_and_the_worker_kept(
     state: SlotState,
 ) -> None:
-    seen = Recover(50.0, SLOT, 7, "run-7", RunState.UNKNOWN, 0.0)
+    seen = RecoverSlot(50.0, SLOT, 7, "run-7", RunState.UNKNOWN, 0.0)
     cut = slot_after(step(rows(slot(state, lease_until=FAR_AHEAD)), seen, POLICY))
     ends_at = 50.0 + POLICY.lease_seconds + SKEW_SECONDS
     assert (cut.state, cut.run_id, cut.lease_until) == (state, "run-7", ends_at)
@@ -266,15 +266,15 @@ def test_the_lease_of_a_worker_with_a_clock_far_ahead_is_cut_and_the_worker_left
     assert slot_after(step(rows(cut), replace(seen, now=ends_at), POLICY)).state is FREE
 
 
-def test_a_busy_worker_makes_room_for_one_that_knows_a_table_which_waits_longer_than_all() -> None:
+def test_busy_worker_yields_to_an_unknown_table_with_the_longest_wait() -> None:
     held = slot(RUNNING, launched_at=5.0)
     known, young, names = dirty("known", at=45.0), dirty("young", at=6.0), frozenset({"known"})
     result = step(rows(held, known, young), Pick(50.0, ME, names), POLICY)
-    assert (slot_after(result).state, result.actions) == (LINGERING, (Idle(47.0, strangers=True),))
+    assert (slot_after(result).state, result.actions) == (LINGERING, (Idle(47.0, unknown_tables_due=True),))
     lingering = rows(replace(held, state=LINGERING), known, young)
-    assert step(lingering, Wake(50.0, ME, names), POLICY).actions == (Idle(47.0, strangers=True),)
+    assert step(lingering, Wake(50.0, ME, names), POLICY).actions == (Idle(47.0, unknown_tables_due=True),)
     freed = rows(replace(held, state=FREE, run_id=None), known, young)
-    assert step(freed, Retake(50.0, ME, names), POLICY) == EXIT, "the next one shall be another"
+    assert step(freed, Retake(50.0, ME, names), POLICY) == EXIT, "the next generation is different"
 
 
 @pytest.mark.parametrize(
@@ -286,6 +286,8 @@ def test_a_busy_worker_makes_room_for_one_that_knows_a_table_which_waits_longer_
         (slot(RUNNING, launched_at=5.0, wanted=("young",)), dirty("known", at=45.0), dirty("young", at=6.0)),
     ],
 )
-def test_but_not_for_any_stranger(held: SlotRow, known: TableRow, young: TableRow) -> None:
+def test_old_rows_of_unknown_tables_do_not_replace_a_worker(
+    held: SlotRow, known: TableRow, young: TableRow
+) -> None:
     result = step(rows(held, known, young), Pick(50.0, ME, frozenset({"known"})), POLICY)
-    assert result.actions == (Merge("known", 1),)
+    assert result.actions == (MergeTable("known", 1),)

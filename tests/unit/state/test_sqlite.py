@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from icemirror.errors import Invalid, Transient
-from icemirror.state.letters import write_letter
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.row_json import dump_row
-from icemirror.state.rows import TableRow
-from icemirror.state.sqlite import LETTER_AGES, SqliteStore
-from icemirror.state.sqlite_file import named_error
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import TableRow
+from icemirror.stores.dead_letters import new_letter
+from icemirror.stores.sqlite import LETTER_AGES, SqliteStore
+from icemirror.stores.sqlite_file import classify_error
+from icemirror.stores.stored_json import dump_row
 from tests.unit.state.store_suite import OpenStore, StoreSuite
-from tests.unit.state.test_row_json import SLOT_ROW, STORED, TABLE
+from tests.unit.state.test_stored_json import SLOT_ROW, STORED, TABLE
 
 
 class TestSqliteStore(StoreSuite):
@@ -32,7 +32,7 @@ class TestSqliteStore(StoreSuite):
     def _file(self, tmp_path: Path) -> Iterator[None]:
         self.path = tmp_path / "state" / "icemirror.db"
         yield
-        # Whatever a test did, nothing is left open: the file can be taken for oneself.
+        # No test leaves a connection open: the file can be locked exclusively.
         with closing(sqlite3.connect(self.path, timeout=0.1)) as connection:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("BEGIN EXCLUSIVE")
@@ -61,7 +61,7 @@ def test_many_processes_may_create_the_file_at_once(tmp_path: Path) -> None:
     assert [opener.exitcode for opener in openers] == [0] * 4
 
 
-def test_a_file_that_another_process_makes_at_this_moment_is_taken_for_ours(
+def test_file_that_another_process_is_creating_is_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, connect = tmp_path / "s.db", sqlite3.connect
@@ -89,14 +89,16 @@ def test_a_killed_writer_leaves_a_usable_file(tmp_path: Path) -> None:
         assert store.load(EVERYTHING).tables["t"].dirty == 1
 
 
-def test_a_file_that_is_no_database_is_named_with_a_remedy(tmp_path: Path) -> None:
+def test_file_that_is_no_database_is_reported_with_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     path.write_bytes(b"this is no database, but long enough to be taken for one" * 100)
-    with pytest.raises(Invalid, match=r"s\.db is damaged, or no SQLite file.*Move the file aside"):
+    with pytest.raises(
+        Invalid, match=r"the state is damaged or not a SQLite file.*Move the file away.*s\.db"
+    ):
         SqliteStore(path)
 
 
-def test_a_damaged_database_is_named_with_a_remedy(tmp_path: Path) -> None:
+def test_damaged_database_is_reported_with_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with SqliteStore(path) as store:
         for number in range(200):
@@ -104,7 +106,7 @@ def test_a_damaged_database_is_named_with_a_remedy(tmp_path: Path) -> None:
     body = bytearray(path.read_bytes())
     body[4096:] = b"\xa5" * (len(body) - 4096)
     path.write_bytes(body)
-    with pytest.raises(Invalid, match="Move the file aside"), SqliteStore(path) as store:
+    with pytest.raises(Invalid, match="Move the file away"), SqliteStore(path) as store:
         store.load(EVERYTHING)
 
 
@@ -112,7 +114,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE iceberg_tables (a)")
-    with pytest.raises(Invalid, match="database of another program"):
+    with pytest.raises(Invalid, match="another program's database"):
         SqliteStore(path)
 
 
@@ -125,13 +127,13 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         SqliteStore(path)
 
 
-def test_a_file_from_before_there_were_letters_takes_them_and_keeps_its_rows(tmp_path: Path) -> None:
+def test_file_without_letters_gains_them_and_keeps_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with SqliteStore(path) as store:
         store.compare_and_set(TableRow("t", dirty=1))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE letters")
-    letter = write_letter("sqs", "no such table", 1.0, "event")
+    letter = new_letter("sqs", "no such table", 1.0, "event")
     with SqliteStore(path) as store:
         store.put_letter(letter)
         assert (store.letters(), store.load(EVERYTHING).tables["t"].dirty) == ((letter,), 1)
@@ -161,41 +163,41 @@ def test_a_database_that_stays_locked_is_transient(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_read_only_folder_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "locked"
     folder.mkdir(mode=0o500)
-    with pytest.raises(Invalid, match=r"writable|cannot be made"):
+    with pytest.raises(Invalid, match=r"writable|cannot create"):
         SqliteStore(folder / "s.db")
 
 
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
     [
-        (sqlite3.SQLITE_READONLY, Invalid, "must be writable"),
-        (sqlite3.SQLITE_READONLY_DIRECTORY, Invalid, "must be writable"),
+        (sqlite3.SQLITE_READONLY, Invalid, "make the file and its folder writable"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, Invalid, "make the file and its folder writable"),
         (sqlite3.SQLITE_FULL, Transient, "is the disk full"),
         (sqlite3.SQLITE_IOERR_WRITE, Transient, "is the disk full"),
         (sqlite3.SQLITE_BUSY_SNAPSHOT, Transient, "try again"),
         (sqlite3.SQLITE_MISUSE, Transient, "words of SQLite"),
-        (sqlite3.SQLITE_NOMEM, Transient, "could not be read or written"),
+        (sqlite3.SQLITE_NOMEM, Transient, "cannot read or write"),
     ],
 )
-def test_failures_are_named_by_what_to_do(code: int, kind: type[Exception], words: str) -> None:
+def test_failures_have_a_remedy(code: int, kind: type[Exception], words: str) -> None:
     error = sqlite3.OperationalError("words of SQLite")
     error.sqlite_errorcode = code
-    named = named_error(Path("s.db"), error)
+    named = classify_error(Path("s.db"), error)
     assert type(named) is kind
     assert words in str(named)
 
 
-def test_a_path_below_a_file_is_named(tmp_path: Path) -> None:
+def test_path_below_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(Invalid, match="cannot be made"):
+    with pytest.raises(Invalid, match="cannot create"):
         SqliteStore(tmp_path / "file" / "s.db")
 
 
-def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="cannot be opened for writing"):
+def test_folder_instead_of_the_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="cannot open the state for writing"):
         SqliteStore(tmp_path)
 
 
@@ -229,21 +231,21 @@ def test_rows_that_version_1_wrote_still_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("body", "words"), [('{"version": 2, "name": "t"}', "Upgrade"), ("{", "damaged")])
-def test_a_row_that_is_newer_or_damaged_is_named(tmp_path: Path, body: str, words: str) -> None:
+def test_newer_or_damaged_row_is_reported(tmp_path: Path, body: str, words: str) -> None:
     put_row(tmp_path / "s.db", "table", "t", body)
     with SqliteStore(tmp_path / "s.db") as store, pytest.raises(Invalid, match=words):
         store.load(EVERYTHING)
 
 
-def test_a_state_is_read_where_nothing_may_be_written(tmp_path: Path) -> None:
+def test_state_is_read_in_a_read_only_folder(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with SqliteStore(path) as store:
         assert store.compare_and_set(TableRow("shop.orders", dirty=1))
-        store.put_letter(write_letter("sqs", "r", 1.0, "event"))
+        store.put_letter(new_letter("sqs", "r", 1.0, "event"))
     with SqliteStore(path, read_only=True) as store:
         assert store.load(EVERYTHING).tables["shop.orders"].dirty == 1
         assert [letter.body for letter in store.letters()] == ["event"]
-        with pytest.raises(Invalid, match="cannot be opened for writing"):
+        with pytest.raises(Invalid, match="cannot open the state for writing"):
             store.compare_and_set(TableRow("shop.items"))
 
 
@@ -254,7 +256,7 @@ def _read_as_nobody(path: Path) -> None:
         assert "shop.orders" in store.load(EVERYTHING).tables
 
 
-def test_a_state_is_read_in_a_folder_of_somebody_else() -> None:
+def test_state_is_read_in_a_folder_of_another_user() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with SqliteStore(folder / "state.db") as store:
@@ -280,7 +282,7 @@ def _replace(path: Path) -> None:
 
 
 @pytest.mark.parametrize("befall", [Path.unlink, _move, _replace])
-def test_a_state_that_is_moved_or_deleted_while_it_is_in_use_is_written_to_no_more(
+def test_state_moved_or_deleted_while_in_use_is_no_longer_written(
     tmp_path: Path, befall: Callable[[Path], None]
 ) -> None:
     path = tmp_path / "s.db"
@@ -290,15 +292,13 @@ def test_a_state_that_is_moved_or_deleted_while_it_is_in_use_is_written_to_no_mo
         for request in (
             lambda: store.load(EVERYTHING),
             lambda: store.compare_and_set(TableRow("u", dirty=1)),
-            lambda: store.put_letter(write_letter("sqs", "r", 1.0, "event")),
+            lambda: store.put_letter(new_letter("sqs", "r", 1.0, "event")),
         ):
-            with pytest.raises(
-                Invalid, match=r"s\.db was moved or deleted while it was in use\. Put it back"
-            ):
+            with pytest.raises(Invalid, match=r"moved or deleted while in use\. Restore it .*s\.db"):
                 request()
 
 
-def test_a_state_that_was_moved_holds_all_that_was_told_and_can_be_put_back(tmp_path: Path) -> None:
+def test_moved_state_holds_all_earlier_writes_and_can_be_restored(tmp_path: Path) -> None:
     path, aside = tmp_path / "s.db", tmp_path / "aside.db"
     with SqliteStore(path) as store:
         assert store.compare_and_set(TableRow("t", paused=True))
@@ -310,7 +310,7 @@ def test_a_state_that_was_moved_holds_all_that_was_told_and_can_be_put_back(tmp_
         assert store.load(EVERYTHING).tables["t"].paused
 
 
-def test_what_was_written_as_the_file_went_is_not_taken_for_written(
+def test_write_during_a_move_does_not_count_as_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"
@@ -320,7 +320,7 @@ def test_what_was_written_as_the_file_went_is_not_taken_for_written(
             path.unlink()
             return dump_row(row)
 
-        monkeypatch.setattr("icemirror.state.sqlite.dump_row", dump_and_unlink)
+        monkeypatch.setattr("icemirror.stores.sqlite.dump_row", dump_and_unlink)
         with pytest.raises(Invalid, match="moved or deleted"):
             store.compare_and_set(TableRow("t", dirty=1))
 

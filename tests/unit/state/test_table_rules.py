@@ -1,4 +1,4 @@
-"""What happens to table rows: notices, ownership, failures."""
+"""Changes of table rows: notices, ownership, failures."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from dataclasses import replace
 
 import pytest
 
-from icemirror.state.actions import Exit, Lost, Merge, Released
-from icemirror.state.eligibility import needs_person
-from icemirror.state.events import (
+from icemirror.protocol.actions import Lost, MergeTable, Released, StopWorker
+from icemirror.protocol.eligibility import is_blocked
+from icemirror.protocol.events import (
     Completed,
+    Declined,
     Failed,
-    Looked,
-    LookFailed,
+    HeadRead,
+    HeadReadFailed,
     Noticed,
-    PassedBy,
     Paused,
     Progressed,
+    RecoverTable,
     Resumed,
-    Terms,
+    SchedulingOptions,
     TurnEnded,
-    Unown,
 )
-from icemirror.state.replay import Replay
-from icemirror.state.rows import SlotRow, SlotState, TableRow
-from icemirror.state.step import Step, step
+from icemirror.protocol.replay import Replay
+from icemirror.protocol.rows import SlotRow, SlotState, TableRow
+from icemirror.protocol.step import Step, step
 from tests.unit.state.samples import (
     INVALID,
     ME,
@@ -47,8 +47,8 @@ def table_after(result: Step) -> TableRow:
     return result.row
 
 
-def test_a_first_notice_makes_a_row_with_what_the_configuration_says() -> None:
-    row = table_after(step(rows(), Noticed(5.0, NAME, Terms("heavy", 60.0), "h1"), POLICY))
+def test_first_notice_creates_a_row_with_the_configured_options() -> None:
+    row = table_after(step(rows(), Noticed(5.0, NAME, SchedulingOptions("heavy", 60.0), "h1"), POLICY))
     assert (row.dirty, row.covered, row.noticed_head) == (1, 0, "h1")
     assert (row.group, row.min_interval_seconds) == ("heavy", 60.0)
     assert (row.first_dirty_at, row.last_dirty_at) == (5.0, 5.0)
@@ -77,18 +77,16 @@ def test_a_notice_after_a_merge_begins_a_new_wait() -> None:
         (TableRow(NAME, dirty=2, covered=2, merged_head="h1"), "h2", True),
     ],
 )
-def test_a_look_is_a_notice_only_if_nobody_has_noticed_that_head(
-    row: TableRow, head: str, noticed: bool
-) -> None:
-    result = step(rows(row), Looked(5.0, NAME, TERMS, head), POLICY)
+def test_reading_a_head_is_a_notice_only_if_it_is_new(row: TableRow, head: str, noticed: bool) -> None:
+    result = step(rows(row), HeadRead(5.0, NAME, TERMS, head), POLICY)
     after = result.row or row
     assert isinstance(after, TableRow)
     assert (after.dirty > row.dirty) is noticed
 
 
-def test_a_look_that_changes_nothing_writes_nothing() -> None:
+def test_reading_the_same_head_writes_nothing() -> None:
     row = TableRow(NAME, dirty=1, covered=1, noticed_head="h1", merged_head="h1")
-    assert step(rows(row), Looked(5.0, NAME, TERMS, "h1"), POLICY) == Step(None)
+    assert step(rows(row), HeadRead(5.0, NAME, TERMS, "h1"), POLICY) == Step(None)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +100,12 @@ def test_a_look_that_changes_nothing_writes_nothing() -> None:
         ({"completed_at": 100.0, "dirty": 2}, 600.0, False),  # waits already
     ],
 )
-def test_a_look_at_a_table_that_was_merged_long_ago_is_a_notice(
+def test_reading_the_head_of_a_table_merged_long_ago_is_a_notice(
     fields: dict[str, float], now: float, noticed: bool
 ) -> None:
     merged = TableRow(NAME, dirty=1, covered=1, noticed_head="h1", merged_head="h1")
     row = replace(merged, **fields)  # type: ignore[arg-type]
-    after = step(rows(row), Looked(now, NAME, TERMS, "h1"), POLICY).row or row
+    after = step(rows(row), HeadRead(now, NAME, TERMS, "h1"), POLICY).row or row
     assert isinstance(after, TableRow)
     assert (after.dirty > row.dirty) is noticed
 
@@ -119,44 +117,46 @@ def test_resume_is_a_notice_even_where_the_changelog_is_quiet() -> None:
     assert (row.group, row.min_interval_seconds, row.completed_at) == ("heavy", 9.0, None)
 
 
-def test_a_look_brings_the_row_up_to_the_configuration() -> None:
+def test_reading_the_head_updates_the_rows_options() -> None:
     row = TableRow(NAME, dirty=1, covered=1, noticed_head="h1", merged_head="h1")
-    after = table_after(step(rows(row), Looked(5.0, NAME, Terms("heavy", 9.0), "h1"), POLICY))
+    after = table_after(step(rows(row), HeadRead(5.0, NAME, SchedulingOptions("heavy", 9.0), "h1"), POLICY))
     assert (after.group, after.min_interval_seconds, after.dirty) == ("heavy", 9.0, 1)
 
 
-def test_a_failed_look_shows_until_a_look_succeeds() -> None:
-    failed = table_after(step(rows(), LookFailed(1.0, NAME, TERMS, INVALID), POLICY))
+def test_head_error_is_shown_until_a_read_succeeds() -> None:
+    failed = table_after(step(rows(), HeadReadFailed(1.0, NAME, TERMS, INVALID), POLICY))
     assert failed.look_error == INVALID
-    assert step(rows(failed), LookFailed(2.0, NAME, TERMS, INVALID), POLICY) == Step(None)
-    assert table_after(step(rows(failed), Looked(3.0, NAME, TERMS, "h"), POLICY)).look_error is None
+    assert step(rows(failed), HeadReadFailed(2.0, NAME, TERMS, INVALID), POLICY) == Step(None)
+    assert table_after(step(rows(failed), HeadRead(3.0, NAME, TERMS, "h"), POLICY)).look_error is None
 
 
 def test_a_table_whose_worker_lives_keeps_its_owner() -> None:
     alive = rows(owned(), slot(SlotState.RUNNING))
-    assert step(alive, Unown(5.0, NAME, 0.0), POLICY) == Step(None)
+    assert step(alive, RecoverTable(5.0, NAME, 0.0), POLICY) == Step(None)
 
 
 @pytest.mark.parametrize("gone", [slot(SlotState.FREE), slot(SlotState.RUNNING, gen=8), None])
-def test_a_table_whose_worker_is_gone_is_freed_and_charged(gone: SlotRow | None) -> None:
+def test_table_of_a_dead_worker_is_released_and_its_failure_counts(gone: SlotRow | None) -> None:
     given = rows(owned(), *([gone] if gone else []))
-    row = table_after(step(given, Unown(5.0, NAME, 0.0), POLICY))
+    row = table_after(step(given, RecoverTable(5.0, NAME, 0.0), POLICY))
     assert (row.owner, row.failures, row.covered) == (None, 1, 0)
     assert row.not_before > 5.0
     assert row.error is not None
 
 
-def test_a_table_whose_worker_is_gone_says_where_its_log_is() -> None:
-    row = table_after(step(rows(owned(), slot(SlotState.FREE)), Unown(5.0, NAME, 0.0, "/logs/a.log"), POLICY))
+def test_error_of_a_dead_worker_names_its_log() -> None:
+    row = table_after(
+        step(rows(owned(), slot(SlotState.FREE)), RecoverTable(5.0, NAME, 0.0, "/logs/a.log"), POLICY)
+    )
     assert row.error is not None
-    assert row.error.message == "the job ended while it merged this table; see /logs/a.log"
+    assert row.error.message == "the job died while it merged this table; see /logs/a.log"
 
 
 def test_a_slice_is_reported_with_the_position_and_the_notices_are_read_again() -> None:
     now_dirtier = replace(owned(), dirty=4)
     result = step(rows(now_dirtier), Progressed(5.0, ME, NAME, POSITION), POLICY)
     assert table_after(result).position == POSITION
-    assert result.actions == (Merge(NAME, 4),)
+    assert result.actions == (MergeTable(NAME, 4),)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_worker_that_lost_its_table_changes_nothing(
     assert step(rows(dirty()), event, POLICY) == Step(None, (Lost(),))
 
 
-def test_a_pause_takes_the_table_away_after_the_slice_and_is_no_failure() -> None:
+def test_pause_releases_the_table_after_the_slice_without_a_failure() -> None:
     result = step(rows(owned(paused=True)), Progressed(5.0, ME, NAME), POLICY)
     assert (table_after(result).owner, table_after(result).failures) == (None, 0)
     assert result.actions == (Released(),)
@@ -182,7 +182,7 @@ def test_a_pause_takes_the_table_away_after_the_slice_and_is_no_failure() -> Non
 
 def test_a_turn_ends_only_if_others_wait() -> None:
     alone = step(rows(owned()), TurnEnded(50.0, ME, NAME), POLICY)
-    assert alone.actions == (Merge(NAME, 1),)
+    assert alone.actions == (MergeTable(NAME, 1),)
     shared = step(rows(owned(), dirty("shop.other")), TurnEnded(50.0, ME, NAME, run=RUN), POLICY)
     assert shared.actions == (Released(),)
     row = table_after(shared)
@@ -191,7 +191,7 @@ def test_a_turn_ends_only_if_others_wait() -> None:
 
 def test_a_turn_does_not_end_for_tables_that_may_not_be_taken_yet() -> None:
     fresh = dirty("shop.other", at=49.0)
-    assert step(rows(owned(), fresh), TurnEnded(50.0, ME, NAME), POLICY).actions == (Merge(NAME, 1),)
+    assert step(rows(owned(), fresh), TurnEnded(50.0, ME, NAME), POLICY).actions == (MergeTable(NAME, 1),)
 
 
 def test_a_worker_that_is_asked_to_stop_gives_its_table_back() -> None:
@@ -226,7 +226,7 @@ def test_jitter_spreads_the_waits() -> None:
     assert POLICY.backoff(50, 0.999) < 60.0
 
 
-def test_what_needs_a_person_is_quarantined_at_once() -> None:
+def test_blocking_error_quarantines_at_once() -> None:
     row = table_after(step(rows(owned()), Failed(10.0, ME, NAME, INVALID, 0.5), POLICY))
     assert (row.failures, row.quarantined, row.owner) == (1, True, None)
 
@@ -245,10 +245,10 @@ def test_resume_starts_afresh_and_pause_stops() -> None:
     assert step(rows(), Resumed(5.0, NAME), POLICY) == Step(None)
 
 
-PASSED = PassedBy(50.0, ME, NAME, 0.0)
+PASSED = Declined(50.0, ME, NAME, 0.0)
 
 
-def test_a_table_that_a_worker_came_for_and_does_not_know_backs_off_then_needs_a_person() -> None:
+def test_declined_table_backs_off_then_is_blocked() -> None:
     row = dirty(at=0.0)
     for failures in (1, 2):
         result = step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY)
@@ -257,26 +257,26 @@ def test_a_table_that_a_worker_came_for_and_does_not_know_backs_off_then_needs_a
         assert row.error is not None
         assert row.error.kind == "transient"
     row = table_after(step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY))
-    assert (row.failures, row.quarantined, needs_person(row)) == (3, True, False), "jobs may be of two kinds"
+    assert (row.failures, row.quarantined, is_blocked(row)) == (3, True, False), "jobs may be of two kinds"
     row = replace(row, not_before=0.0)
     row = table_after(step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY))
-    assert (row.failures, row.quarantined, needs_person(row)) == (4, True, True)
+    assert (row.failures, row.quarantined, is_blocked(row)) == (4, True, True)
 
 
-def test_a_first_job_that_does_not_know_a_table_which_failed_before_is_no_reason_for_a_person() -> None:
+def test_first_decline_of_a_failing_table_does_not_block_it() -> None:
     row = table_after(
         step(rows(dirty(failures=2, error=TRANSIENT), slot(SlotState.LINGERING)), PASSED, POLICY)
     )
-    assert (row.failures, row.quarantined, needs_person(row)) == (3, True, False)
+    assert (row.failures, row.quarantined, is_blocked(row)) == (3, True, False)
 
 
 def test_what_another_has_taken_or_may_not_be_taken_is_not_charged() -> None:
     for row in (owned(), dirty(paused=True), dirty(not_before=60.0), TableRow(NAME)):
         assert step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY) == Step(None, (Released(),))
-    assert step(rows(dirty(), slot(SlotState.FREE)), PASSED, POLICY) == Step(None, (Exit(),))
+    assert step(rows(dirty(), slot(SlotState.FREE)), PASSED, POLICY) == Step(None, (StopWorker(),))
 
 
-def test_a_replay_that_no_job_knows_the_table_of_ends_and_says_why() -> None:
+def test_replay_of_a_table_unknown_to_jobs_ends_with_a_reason() -> None:
     row = dirty(at=0.0, replay=Replay("r1", 0.0), failures=2)
     ended = table_after(step(rows(row, slot(SlotState.LINGERING)), PASSED, POLICY))
     assert (ended.replay, ended.failures, ended.quarantined) == (None, 0, False)

@@ -1,4 +1,4 @@
-"""What a log line holds, for machines and for people, and what it never holds."""
+"""What a log line contains, as JSON and as text, and what it never contains."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Invalid
-from icemirror.settings import load_settings
-from icemirror.telemetry.configured import start_logs
-from icemirror.telemetry.logs import bind, bound, configure, get_log
+from icemirror.telemetry.from_settings import start_logs
+from icemirror.telemetry.logs import bind, bound, configure_logs, get_log
 from icemirror.telemetry.redaction import forget_secrets, redact, redact_tree, register_secret
 
 CANARY = 'canary/Pa55 "wörd\\&+'
@@ -49,11 +49,11 @@ def json_lines(text: str) -> list[dict[str, object]]:
 
 def use_json(level: str = "info") -> None:
     logging.getLogger().handlers.clear()  # pytest's own ones fail on a library's bad message
-    configure(log_format="json", log_level=level, project_ref="shop", environment="dev")
+    configure_logs(log_format="json", log_level=level, project_ref="shop", environment="dev")
 
 
 def use_text(level: str = "info") -> None:
-    configure(log_format="text", log_level=level, project_ref="shop", environment="dev")
+    configure_logs(log_format="text", log_level=level, project_ref="shop", environment="dev")
 
 
 def test_every_line_names_project_table_run_and_batch(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +98,7 @@ def test_a_new_thread_starts_with_nothing_bound() -> None:
     assert seen == [{}]
 
 
-def test_a_field_cannot_pass_for_the_head_of_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_field_cannot_replace_the_first_keys_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     use_json()
     get_log("x").info("real", level="fake", ts="fake", project_ref="fake", event="fake")
     (line,) = json_lines(capsys.readouterr().err)
@@ -106,7 +106,7 @@ def test_a_field_cannot_pass_for_the_head_of_the_line(capsys: pytest.CaptureFixt
     assert (line["level_"], line["event_"]) == ("fake", "fake")
 
 
-def test_whatever_is_logged_is_one_line_of_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_record_is_one_line_of_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
     use_json()
     log = get_log("x")
     log.info("two\nlines\u2028or three", path="a\r\nb", number=float("nan"), thing=object(), many={1, 2})
@@ -132,7 +132,7 @@ def test_levels_and_noisy_libraries(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_a_call_of_the_kubernetes_api_is_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kubernetes_api_calls_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     use_json()
     transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json={}))
     with httpx2.Client(transport=transport) as client:
@@ -249,7 +249,7 @@ def test_redacted_trees_are_plain_json() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "form"), [("", "text"), ("log_format: json", "json")])
-def test_a_person_at_a_terminal_reads_text_unless_the_configuration_says_otherwise(
+def test_terminal_gets_text_unless_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, form: str
 ) -> None:
     class Terminal(io.StringIO):

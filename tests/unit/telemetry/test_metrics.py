@@ -1,4 +1,4 @@
-"""Metric names, how Prometheus sees them, and what a job's result adds to them."""
+"""Metric names, their form in Prometheus, and how a job's result changes them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from icemirror.errors import Kind
 from icemirror.result import ErrorResult, SliceResult, TableResult
 from icemirror.telemetry import metrics as subject
 from icemirror.telemetry import names
-from icemirror.telemetry.fold import fold_result, fold_standing
-from icemirror.telemetry.memory import resident_bytes
 from icemirror.telemetry.metrics import Metrics, NoMetrics, open_metrics
 from icemirror.telemetry.names import Instrument, Unit
+from icemirror.telemetry.otel import resident_bytes
+from icemirror.telemetry.result_metrics import count_result, set_table_gauges
 
 # The contract, written down a second time on purpose.
 PROMISED = [
@@ -156,14 +156,14 @@ def test_misuse_is_refused_with_and_without_the_packages(make: type[NoMetrics]) 
         metrics.count(names.TABLE_SUCCESS)
     with pytest.raises(ValueError, match="labels"):
         metrics.count(names.TABLE_SUCCESS, table="t", key="values are no labels")
-    with pytest.raises(ValueError, match="only grows"):
+    with pytest.raises(ValueError, match="cannot decrease"):
         metrics.count(names.TABLE_SUCCESS, -1, table="t")
     metrics.close()
 
 
 def test_a_result_becomes_the_merge_metrics(metrics: Metrics) -> None:
     result = TableResult(table="shop.orders", outcome="merged", slices=(SLICE, SLICE), seconds=1.9)
-    fold_result(metrics, result)
+    count_result(metrics, result)
     seen = read(metrics)
     table = (("table", "shop.orders"),)
     assert {name: seen[name, table] for name, labels in seen if labels == table} == {
@@ -196,7 +196,7 @@ def test_a_failure_counts_as_one_and_names_the_commit_that_failed(
     metrics: Metrics, kind: Kind, commits: int | None
 ) -> None:
     error = ErrorResult(kind=kind, message="no")
-    fold_result(metrics, TableResult(table="t", outcome="failed", seconds=1, error=error))
+    count_result(metrics, TableResult(table="t", outcome="failed", seconds=1, error=error))
     seen = read(metrics)
     assert seen["merger_table_failure_total", (("table", "t"),)] == 1
     assert ("merger_table_success_total", (("table", "t"),)) not in seen
@@ -204,15 +204,15 @@ def test_a_failure_counts_as_one_and_names_the_commit_that_failed(
 
 
 def test_up_to_date_is_a_success_without_commits(metrics: Metrics) -> None:
-    fold_result(metrics, TableResult(table="t", outcome="up-to-date", seconds=0.1))
+    count_result(metrics, TableResult(table="t", outcome="up-to-date", seconds=0.1))
     seen = read(metrics)
     assert seen["merger_table_success_total", (("table", "t"),)] == 1
     assert not any(name == "merger_commits_total" for name, _ in seen)
 
 
-def test_standing_leaves_alone_what_is_not_known(metrics: Metrics) -> None:
-    fold_standing(metrics, "t", lag_seconds=12.5, lag_snapshots=3, index_bytes=7)
-    fold_standing(metrics, "t", lag_seconds=0)
+def test_unknown_values_leave_gauges_unchanged(metrics: Metrics) -> None:
+    set_table_gauges(metrics, "t", lag_seconds=12.5, lag_snapshots=3, index_bytes=7)
+    set_table_gauges(metrics, "t", lag_seconds=0)
     seen = read(metrics)
     assert seen["merger_lag_seconds", (("table", "t"),)] == 0
     assert seen["merger_lag_snapshots", (("table", "t"),)] == 3
@@ -265,7 +265,7 @@ def test_a_collector_gets_them_as_well() -> None:
     assert b"shop.orders" in body
 
 
-def test_nobody_wants_metrics() -> None:
+def test_metrics_are_off_without_an_exporter() -> None:
     assert isinstance(open_metrics(project_ref="p", environment="e", prometheus=False), NoMetrics)
 
 
@@ -274,10 +274,10 @@ def test_without_the_packages_it_warns_once_and_goes_on() -> None:
 import sys
 for name in ("opentelemetry", "sentry_sdk", "prometheus_client"):
     sys.modules[name] = None
-from icemirror.telemetry.logs import configure
+from icemirror.telemetry.logs import configure_logs
 from icemirror.telemetry.metrics import open_metrics
 from icemirror.telemetry.names import LAUNCHES
-configure(project_ref="p", environment="e", log_format="text")
+configure_logs(project_ref="p", environment="e", log_format="text")
 metrics = open_metrics(project_ref="p", environment="e")
 metrics.count(LAUNCHES)
 assert metrics.exposition() is None
@@ -285,22 +285,20 @@ assert metrics.exposition() is None
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == 1
-    assert "no metrics: install icemirror[telemetry]" in done.stderr
+    assert "metrics disabled, install icemirror[telemetry]" in done.stderr
 
 
 def test_importing_telemetry_loads_neither_opentelemetry_nor_sentry() -> None:
     modules = [
-        "configured",
-        "fold",
+        "error_results",
+        "from_settings",
         "log_format",
         "logs",
-        "memory",
         "metrics",
         "names",
-        "page",
         "redaction",
+        "result_metrics",
         "sentry",
-        "server",
     ]
     on_disk = {path.stem for path in Path(subject.__file__).parent.glob("*.py")} - {"__init__", "otel"}
     assert set(modules) == on_disk
@@ -316,7 +314,7 @@ sys.exit(str(heavy) if heavy else 0)
 
 
 def test_the_documentation_lists_exactly_these_metrics() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "telemetry.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "telemetry.md").read_text(encoding="utf-8")
     listed = re.findall(
         r"^\| `((?:merger|trigger)_\w+)` \| (\w+) \| ([^|]*) \| ([^|]*) \|$", text, re.MULTILINE
     )

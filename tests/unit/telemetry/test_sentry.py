@@ -1,4 +1,4 @@
-"""What leaves for Sentry: looked at in a transport that keeps everything."""
+"""What is sent to Sentry, captured by a recording transport."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from icemirror.errors import Invalid
 from icemirror.telemetry.logs import bind, get_log
 from icemirror.telemetry.redaction import forget_secrets, register_secret
 from icemirror.telemetry.sentry import WITHHELD, Report, open_sentry
-from spark_job.explain.asked_key import BadKey
-from spark_job.lost_track import CursorExpired
-from trigger.sources.refused import Reason, Refused
+from spark_job.iceberg.divergence import CursorExpired
+from spark_job.inspect.explain.requested_key import BadKey
+from trigger.sources.refusal import EventRefused, RefusalReason
 
 DSN = "http://public@127.0.0.1:9/1"
 
@@ -115,14 +115,14 @@ def test_no_row_value_and_no_secret_leaves(sentry: tuple[Report, KeptTransport])
     ("error", "told"),
     [
         (
-            CursorExpired("raw.orders_changelog: its history is gone"),
-            "raw.orders_changelog: its history is gone",
+            CursorExpired("raw.orders_changelog: its history has expired"),
+            "raw.orders_changelog: its history has expired",
         ),
-        (Refused(Reason.MALFORMED, "no JSON"), "no JSON"),
+        (EventRefused(RefusalReason.MALFORMED, "no JSON"), "no JSON"),
         (BadKey("'Ann-row-value' is no number"), WITHHELD),
     ],
 )
-def test_named_errors_of_every_part_are_ours_and_others_are_withheld(
+def test_messages_of_our_errors_are_sent_and_others_withheld(
     sentry: tuple[Report, KeptTransport], error: Exception, told: str
 ) -> None:
     report, transport = sentry
@@ -137,7 +137,7 @@ def test_logged_errors_are_not_sent_by_themselves(sentry: tuple[Report, KeptTran
     assert transport.events == []
 
 
-def test_an_error_that_nobody_caught_is_sent_and_stripped() -> None:
+def test_uncaught_error_is_sent_and_stripped() -> None:
     script = f"""
 import json
 from sentry_sdk.transport import Transport
@@ -172,11 +172,11 @@ def test_without_the_package_it_warns_and_goes_on() -> None:
     script = f"""
 import sys
 sys.modules["sentry_sdk"] = None
-from icemirror.telemetry.logs import configure
+from icemirror.telemetry.logs import configure_logs
 from icemirror.telemetry.sentry import open_sentry
-configure(project_ref="p", environment="e", log_format="text")
+configure_logs(project_ref="p", environment="e", log_format="text")
 open_sentry({DSN!r}, project_ref="p", environment="e")(ValueError("x"))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert "no errors to Sentry: install icemirror[telemetry]" in done.stderr
+    assert "Sentry disabled, install icemirror[telemetry]" in done.stderr

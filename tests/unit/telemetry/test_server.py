@@ -1,4 +1,4 @@
-"""The web server of watch and serve, over real sockets on loopback."""
+"""The HTTP server of watch and serve, over real sockets on loopback."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from icemirror.errors import Exit, Invalid, exit_code
+from icemirror.http.page import render_page
+from icemirror.http.server import Endpoints, StatusServer, start_optional_server, start_server
 from icemirror.settings.address import Address
-from icemirror.telemetry.page import render_page
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from icemirror.telemetry.server import Sources, StatusServer, start_optional_server, start_server
 
 ANYWHERE = Address("127.0.0.1", 0)
 TABLE = {"table": "shop.orders", "state": "idle", "lag": {"seconds": 0.0}, "error": None}
@@ -25,9 +25,9 @@ Reply = tuple[int, dict[str, str], str]
 Ask = Callable[..., Reply]
 
 
-def sources(**changes: object) -> Sources:
+def sources(**changes: object) -> Endpoints:
     given = {"status": lambda: [TABLE], "metrics": lambda: b"merger_lag_seconds 1.0\n"} | changes
-    return Sources(**given)  # type: ignore[arg-type]
+    return Endpoints(**given)  # type: ignore[arg-type]
 
 
 def ask(server: StatusServer, path: str, method: str = "GET", **headers: str) -> Reply:
@@ -77,15 +77,15 @@ def test_the_rest_is_not_found_and_only_get_is_answered(serve: Callable[..., Sta
         assert (status, headers["allow"]) == (405, "GET"), method
 
 
-def test_readiness_is_asked_for_each_time_and_its_lack_explained(
+def test_readiness_is_checked_on_every_request_and_explained(
     serve: Callable[..., StatusServer],
 ) -> None:
-    whys = ["kafka: no broker is there, whatever hunter2 says", ""]
+    whys = ["kafka: no broker responds to hunter2", ""]
     register_secret("hunter2")
     try:
         server = serve(unready=lambda: whys.pop(0))
         status, _, body = ask(server, "/readyz")
-        assert (status, body) == (503, "not ready: kafka: no broker is there, whatever *** says\n")
+        assert (status, body) == (503, "not ready: kafka: no broker responds to ***\n")
         assert ask(server, "/readyz")[0] == 200
     finally:
         forget_secrets()
@@ -97,7 +97,7 @@ def test_metrics_without_the_packages_say_what_to_install(serve: Callable[..., S
     assert "icemirror[telemetry]" in body
 
 
-def test_a_failing_source_is_a_500_that_tells_nothing_and_the_server_goes_on(
+def test_failing_endpoint_returns_500_without_details_and_the_server_continues(
     serve: Callable[..., StatusServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> object:
@@ -105,7 +105,7 @@ def test_a_failing_source_is_a_500_that_tells_nothing_and_the_server_goes_on(
 
     server = serve(status=fail)
     status, _, body = ask(server, "/api/status")
-    assert (status, body) == (500, "failed; the log says why\n")
+    assert (status, body) == (500, "failed; see the log\n")
     assert ask(server, "/healthz")[0] == 200
     assert "request failed" in caplog.text
 
@@ -142,7 +142,7 @@ def test_every_state_that_the_page_colours_can_get_its_colour() -> None:
     text = render_page(project_ref="p", environment="e").body.decode()
     coloured = set(re.findall(r"\.state\.([a-z-]+)", text))
     (pattern,) = re.findall(r"if \(/(\S+)/\.test\(t\.state\)\)", text)
-    assert {"needs-person", "quarantined", "waiting", "idle"} <= coloured
+    assert {"blocked", "needs-person", "quarantined", "waiting", "idle"} <= coloured
     assert [state for state in coloured if not re.fullmatch(pattern, state)] == []
 
 
@@ -155,7 +155,7 @@ def test_pages_cannot_be_framed_sniffed_or_kept(serve: Callable[..., StatusServe
         assert headers["server"].strip() == "icemirror"
 
 
-def test_a_foreign_name_that_points_at_loopback_reads_nothing(serve: Callable[..., StatusServer]) -> None:
+def test_foreign_host_name_that_resolves_to_loopback_is_refused(serve: Callable[..., StatusServer]) -> None:
     server = serve()
     for path in ("/", "/api/status"):
         assert ask(server, path, Host="attacker.example:9464")[0] == 403
@@ -165,7 +165,7 @@ def test_a_foreign_name_that_points_at_loopback_reads_nothing(serve: Callable[..
     assert ask(server, "/metrics", Host="host.docker.internal:9464")[0] == 200
 
 
-def test_a_body_with_get_does_not_pass_for_a_second_request(serve: Callable[..., StatusServer]) -> None:
+def test_body_of_a_get_is_not_parsed_as_a_second_request(serve: Callable[..., StatusServer]) -> None:
     server = serve()
     smuggled = b"GET /api/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
     first = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(smuggled)
@@ -177,41 +177,41 @@ def test_a_body_with_get_does_not_pass_for_a_second_request(serve: Callable[...,
     assert got.count(b"HTTP/1.1 ") == 1
 
 
-def test_connections_that_say_nothing_cost_no_more_than_so_many_threads(
+def test_silent_connections_use_a_bounded_number_of_threads(
     serve: Callable[..., StatusServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("icemirror.telemetry.server.MOST_CONNECTIONS", 3)
+    monkeypatch.setattr("icemirror.http.server.MAX_CONNECTIONS", 3)
     server = serve()
     address = (server.address.host, server.address.port)
     before = threading.active_count()
     with contextlib.ExitStack() as silent:
         for _ in range(10):
             silent.enter_context(socket.create_connection(address, timeout=5))
-            assert ask(server, "/healthz")[0] == 200, "who says nothing keeps nobody out"
+            assert ask(server, "/healthz")[0] == 200, "a silent client blocks no other"
         assert threading.active_count() <= before + 4
 
 
-def test_port_in_use_is_a_named_error_with_a_remedy(serve: Callable[..., StatusServer]) -> None:
+def test_port_in_use_is_reported_with_a_remedy(serve: Callable[..., StatusServer]) -> None:
     taken = serve().address
     with pytest.raises(
         Invalid, match=rf"cannot listen on {taken}: port {taken.port} is in use.*--http"
     ) as caught:
         start_server(taken, sources())
-    assert exit_code(caught.value) == Exit.NEEDS_PERSON
+    assert exit_code(caught.value) == Exit.BLOCKED
 
 
-def test_an_address_nobody_chose_is_given_up_with_a_warning(
+def test_default_address_in_use_only_logs_a_warning(
     serve: Callable[..., StatusServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert start_optional_server(serve().address, sources()) is None
-    assert "going on without status page and metrics" in caplog.text
+    assert "status page and metrics disabled" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("host", "reason"),
-    [("no-such-host.invalid", "there is no host"), ("192.0.2.1", "no address of this machine")],
+    [("no-such-host.invalid", "unknown host"), ("192.0.2.1", "not an address of this machine")],
 )
-def test_other_reasons_not_to_listen_are_named(host: str, reason: str) -> None:
+def test_other_listen_failures_are_reported(host: str, reason: str) -> None:
     with pytest.raises(Invalid, match=reason):
         start_server(Address(host, 0), sources())
 

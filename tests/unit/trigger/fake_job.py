@@ -1,4 +1,4 @@
-"""A job for the launcher's tests: notes its request, then lives until the file `end` appears."""
+"""A job for launcher tests: it records its request and runs until the file `end` exists."""
 
 from __future__ import annotations
 

@@ -1,20 +1,21 @@
-"""A launcher and a catalog that do what they are told, and settings to go with them."""
+"""A launcher and a catalog under the control of a test, and settings for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import IcemirrorError, Invalid, Transient
-from icemirror.run_request import RunRequest
-from icemirror.settings import Settings, load_settings
-from icemirror.state.events import RunState
-from icemirror.table_id import TableId
-from trigger.heads.source import Head, missing
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import RunState
+from icemirror.settings import Settings
+from icemirror.tables.table_id import TableId
+from trigger.heads.head_source import Head, missing_changelog
 
 
 class FakeLauncher:
-    """Runs are names; a test says what became of them."""
+    """Runs are names; a test sets their states."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunState] = {}
@@ -43,7 +44,7 @@ class FakeLauncher:
             raise Transient("the platform does not answer")
         return self.runs.get(run_id, RunState.GONE)
 
-    def log_of(self, run_id: str) -> str:
+    def log_location(self, run_id: str) -> str:
         return f"/logs/{run_id}.log" if run_id in self.runs else ""
 
     def cancel(self, run_id: str) -> None:
@@ -62,11 +63,13 @@ class FakeHeads:
         self.before_list: Callable[[], object] = lambda: None
         self.closed = False
 
-    def look(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
+    def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
         self.before()
         if self.error:
             raise self.error
-        return {table: self.heads.get(str(table)) or missing(table, "the catalog") for table in tables}
+        return {
+            table: self.heads.get(str(table)) or missing_changelog(table, "the catalog") for table in tables
+        }
 
     def list_tables(self, namespace: str) -> tuple[str, ...]:
         self.before_list()
@@ -102,6 +105,6 @@ def settings(folder: Path, tables: str = TABLES, **trigger: str) -> Settings:
 
 
 def named(error: object) -> IcemirrorError:
-    """The error in the place of a head."""
+    """Assert that the head is an error, and return it."""
     assert isinstance(error, IcemirrorError)
     return error

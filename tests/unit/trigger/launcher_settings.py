@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from icemirror.settings import Settings, load_settings
-from icemirror.settings.trigger import EmrServerlessLauncher, KubernetesLauncher
+from icemirror.config_file.load import load_settings
+from icemirror.settings import Settings
+from icemirror.settings.trigger import EmrServerlessLauncherSettings, KubernetesLauncherSettings
 from tests.platforms.fake_emr import APPLICATION
 from tests.platforms.fake_kubernetes import NAMESPACE
 from trigger.launchers import emr_request, spark_application
@@ -44,15 +45,17 @@ def load(folder: Path, launcher: str) -> Settings:
     return load_settings(path, ENVIRON)
 
 
-def for_emr(folder: Path, launcher: str = EMR) -> tuple[EmrServerlessLauncher, JobArguments]:
+def for_emr(folder: Path, launcher: str = EMR) -> tuple[EmrServerlessLauncherSettings, JobArguments]:
     settings = load(folder, launcher)
     given = settings.trigger.launcher
-    assert isinstance(given, EmrServerlessLauncher)
+    assert isinstance(given, EmrServerlessLauncherSettings)
     return given, job_arguments(settings, ENVIRON, given.secrets, emr_request.PREFIX)
 
 
-def for_kubernetes(folder: Path, launcher: str = KUBERNETES) -> tuple[KubernetesLauncher, JobArguments]:
+def for_kubernetes(
+    folder: Path, launcher: str = KUBERNETES
+) -> tuple[KubernetesLauncherSettings, JobArguments]:
     settings = load(folder, launcher)
     given = settings.trigger.launcher
-    assert isinstance(given, KubernetesLauncher)
+    assert isinstance(given, KubernetesLauncherSettings)
     return given, job_arguments(settings, ENVIRON, given.secrets, spark_application.PREFIX)

@@ -1,6 +1,6 @@
-"""What every launcher does, whatever it launches on, with the faults that befall it.
+"""The conformance suite of launchers, with the faults of their platforms.
 
-A platform is played by a `Platform`: its test says what becomes of runs, as an operator of it would see.
+A `Platform` plays the platform: the test decides what happens to runs.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from icemirror.errors import Invalid, Transient
-from icemirror.run_request import RunRequest
-from icemirror.state.events import RunState
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import RunState
 from trigger.launchers.launcher import Launcher
 
 REQUEST = RunRequest(group="default", slot=0, gen=1_763_330_000_000, config="/etc/icemirror.yaml")
@@ -20,41 +20,41 @@ NEXT = REQUEST.model_copy(update={"gen": REQUEST.gen + 1})
 
 
 class Platform(ABC):
-    """Where jobs run."""
+    """A platform that runs jobs."""
 
     @abstractmethod
     def launcher(self) -> Launcher:
-        """That of another trigger process."""
+        """Return the launcher of another trigger process."""
 
     @abstractmethod
     def begun(self) -> list[list[str]]:
-        """The arguments of every run that was ever started, oldest first."""
+        """Return the arguments of every started run, oldest first."""
 
     @abstractmethod
     def begin(self, run_id: str) -> None:
-        """The job gets to run."""
+        """Let the job run."""
 
     @abstractmethod
     def end(self, run_id: str) -> None:
-        """The job ends by itself."""
+        """Let the job end."""
 
     @abstractmethod
     def kill(self, run_id: str) -> None:
-        """A person, or a failure, ends the run."""
+        """End the run, as a user or a failure would."""
 
     @abstractmethod
     def wait_for(self, what: Callable[[], bool]) -> None:
-        """Until it is so; a fake platform need not wait."""
+        """Wait until this is true; a fake platform need not wait."""
 
     def poll(self, run_id: str) -> RunState:
-        """What another trigger hears of the run."""
+        """Return the state of the run that another trigger sees."""
         return self.launcher().poll(run_id)
 
 
 class LauncherSuite:
     """For subclasses that have a fixture `platform`."""
 
-    def test_a_token_is_launched_once_by_whoever_asks(self, platform: Platform) -> None:
+    def test_token_is_launched_once_by_any_number_of_triggers(self, platform: Platform) -> None:
         one, other = platform.launcher(), platform.launcher()
         run_id = one.launch(REQUEST)
         assert one.launch(REQUEST) == other.launch(REQUEST) == run_id
@@ -68,7 +68,7 @@ class LauncherSuite:
         assert launcher.launch(NEXT) != first
         platform.wait_for(lambda: len(platform.begun()) == 2)
 
-    def test_the_job_is_told_its_request(self, platform: Platform) -> None:
+    def test_job_receives_its_request(self, platform: Platform) -> None:
         platform.launcher().launch(REQUEST)
         platform.wait_for(lambda: len(platform.begun()) == 1)
         (arguments,) = platform.begun()
@@ -89,12 +89,12 @@ class LauncherSuite:
         assert launcher.launch(REQUEST) == platform.launcher().launch(REQUEST) == run_id
         assert len(platform.begun()) == 1
 
-    def test_a_run_that_dies_at_its_start_is_gone(self, platform: Platform) -> None:
+    def test_run_that_dies_at_start_is_gone(self, platform: Platform) -> None:
         run_id = platform.launcher().launch(REQUEST)
         platform.kill(run_id)
         platform.wait_for(lambda: platform.poll(run_id) is RunState.GONE)
 
-    def test_a_run_that_was_ended_by_hand_is_gone(self, platform: Platform) -> None:
+    def test_run_that_a_user_ended_is_gone(self, platform: Platform) -> None:
         run_id = platform.launcher().launch(REQUEST)
         platform.begin(run_id)
         platform.kill(run_id)
@@ -109,38 +109,38 @@ class LauncherSuite:
         launcher.cancel(run_id)
 
     @pytest.mark.parametrize("run_id", ["00fneverheard", "icemirror-x-0-1-abcdef", "12345@67890", "x"])
-    def test_a_run_that_was_never_heard_of_is_gone(self, platform: Platform, run_id: str) -> None:
+    def test_unknown_run_is_gone(self, platform: Platform, run_id: str) -> None:
         launcher = platform.launcher()
         assert launcher.poll(run_id) is RunState.GONE
         launcher.cancel(run_id)
 
-    def test_a_message_says_where_the_output_of_a_run_is(self, platform: Platform) -> None:
+    def test_log_location_of_a_run_is_known(self, platform: Platform) -> None:
         launcher = platform.launcher()
-        assert launcher.log_of(launcher.launch(REQUEST)) != ""
+        assert launcher.log_location(launcher.launch(REQUEST)) != ""
 
 
 class RemotePlatform(Platform):
-    """A platform that is asked over a network."""
+    """A platform behind a network."""
 
     @abstractmethod
     def lose_answer(self) -> None:
-        """The next call is carried out, but nobody hears of it."""
+        """Carry out the next call, but lose its answer."""
 
     @abstractmethod
     def throttle(self) -> None:
-        """The next call is refused for being one too many."""
+        """Refuse the next call because of throttling."""
 
     @abstractmethod
     def forbid(self) -> None:
-        """The next call is refused: no permission."""
+        """Refuse the next call because of missing permission."""
 
     @abstractmethod
     def wait_in_queue(self, seconds: float) -> None:
-        """Time passes, and the platform starts nothing."""
+        """Let time pass without starting runs."""
 
 
 class RemoteSuite(LauncherSuite):
-    """For platforms that are asked over a network: answers are lost, calls refused, runs queued."""
+    """The suite for platforms behind a network: lost answers, refused calls, queued runs."""
 
     def test_a_launch_whose_answer_is_lost_is_found_and_not_repeated(self, platform: RemotePlatform) -> None:
         platform.lose_answer()
@@ -170,7 +170,7 @@ class RemoteSuite(LauncherSuite):
                 ask()
         assert launcher.poll(run_id) is not RunState.UNKNOWN
 
-    def test_a_call_without_permission_says_what_is_needed(self, platform: RemotePlatform) -> None:
+    def test_call_without_permission_names_the_required_permissions(self, platform: RemotePlatform) -> None:
         platform.forbid()
         with pytest.raises(Invalid, match=r"iam:PassRole|infra/kubernetes/base"):
             platform.launcher().launch(REQUEST)

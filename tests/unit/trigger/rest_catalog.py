@@ -1,4 +1,4 @@
-"""A small REST catalog over HTTP, for tests: tables are given, requests are remembered, faults can be asked for."""
+"""A small REST catalog over HTTP: tables are given, requests are recorded, faults can be injected."""
 
 from __future__ import annotations
 
@@ -67,6 +67,20 @@ class RestCatalog:
 
 
 @contextmanager
+def running_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serve HTTP on a free port; yield the address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
 def serve() -> Iterator[RestCatalog]:
     catalog = RestCatalog()
 
@@ -88,13 +102,5 @@ def serve() -> Iterator[RestCatalog]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    catalog.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
+    with running_server(Handler) as catalog.url:
         yield catalog
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

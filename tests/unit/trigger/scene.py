@@ -1,4 +1,4 @@
-"""A fleet that is told of commits by events."""
+"""A fleet that ingests events."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 from icemirror.telemetry.names import Metric
 from tests.unit.trigger.fakes import TABLES, settings
 from tests.unit.trigger.test_fleet import Counts, Stage
-from trigger.intake import Intake
-from trigger.registry import Registry
-from trigger.sources.refused import Reason, Refused
+from trigger.dispatch.ingest import Ingest
+from trigger.sources.refusal import EventRefused, RefusalReason
+from trigger.tables.registry import Registry
 
 BY_NAME = b'{"table":"shop.orders_changelog"}'
 HEAD = "s3://lake/shop/orders_changelog/metadata/00001-a.metadata.json"
 
 
 class Tally(Counts):
-    """Counts by labels too."""
+    """Counts by labels as well."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Tally(Counts):
 
 
 class Scene(Stage):
-    """A fleet that is told of commits, with a clock for what it learns."""
+    """A fleet that ingests events, with a clock for its refreshes."""
 
     def __init__(self, folder: Path, tables: str = TABLES) -> None:
         super().__init__(folder)
@@ -38,9 +38,9 @@ class Scene(Stage):
         self.catalogs[None].heads["shop.orders_changelog"] = HEAD
         self.fleet.registry.close()
         self.fleet.registry = Registry(settings(folder, tables))
-        self.intake = Intake(self.fleet, clock=lambda: self.now)
+        self.ingest = Ingest(self.fleet, clock=lambda: self.now)
 
-    def refusal(self, body: bytes) -> Reason:
-        (outcome,) = self.intake.take([body])
-        assert isinstance(outcome, Refused)
+    def refusal(self, body: bytes) -> RefusalReason:
+        (outcome,) = self.ingest.accept([body])
+        assert isinstance(outcome, EventRefused)
         return outcome.reason

@@ -1,12 +1,12 @@
-"""Terraform counts lines of the function's log by their words: what is counted there must be what the code writes."""
+"""Terraform's metric filters match log lines of the function: each must be written by the code."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from icemirror.state.rows import TableRow
-from trigger.standing import standing
+from icemirror.protocol.rows import TableRow
+from trigger.status.fleet_summary import summarize_fleet
 
 ROOT = Path(__file__).parents[3]
 FILTERS = (ROOT / "infra/terraform/modules/observability/main.tf").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ def test_every_log_line_that_terraform_counts_is_written_by_the_trigger() -> Non
     assert {words for words in counted if f'"{words}"' not in code} == set()
 
 
-def test_every_number_that_terraform_takes_from_a_sweep_is_told_by_it() -> None:
+def test_sweep_logs_every_number_that_terraform_extracts() -> None:
     taken = set(re.findall(r'value\s*=\s*"\$\.(\w+)"', FILTERS))
     assert taken
-    assert taken <= standing([TableRow("shop.orders")], 0.0).keys()
+    assert taken <= summarize_fleet([TableRow("shop.orders")], 0.0).keys()

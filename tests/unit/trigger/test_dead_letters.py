@@ -1,4 +1,4 @@
-"""`icemirror dead-letters`: seen, taken again, dropped."""
+"""`icemirror dead-letters`: list, redrive, drop."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from icemirror.cli.main import run
 from icemirror.errors import Invalid, Transient
-from icemirror.state.letters import Letter, write_letter
-from icemirror.state.sqlite import SqliteStore
+from icemirror.stores.dead_letters import DeadLetter, new_letter
+from icemirror.stores.sqlite import SqliteStore
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from trigger.intake import Intake
+from trigger.dispatch.ingest import Ingest
 
 CONFIG = """
 iceberg: {{catalog: {{type: sql, uri: "sqlite:///{folder}/catalog.db", warehouse: "file://{folder}/wh"}}}}
@@ -22,8 +22,8 @@ tables: [{{changelog: shop.orders_changelog, mirror: shop.orders, primary_keys: 
 trigger: {{state: {{type: sqlite, path: "{folder}/state/state.db"}}}}
 telemetry: {{prometheus: null}}
 """
-FIRST = write_letter("kafka", "no such table", 1.0, '{"table":\n "shop.x"}')
-SECOND = write_letter("http", "a body over 64 KB", 2.0, b"x" * 70_000)
+FIRST = new_letter("kafka", "no such table", 1.0, '{"table":\n "shop.x"}')
+SECOND = new_letter("http", "a body over 64 KB", 2.0, b"x" * 70_000)
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def letters(folder: Path) -> Callable[[], list[str]]:
     return left
 
 
-def take(monkeypatch: pytest.MonkeyPatch, redrive: Callable[[Letter], None]) -> None:
-    monkeypatch.setattr(Intake, "redrive", lambda intake, letter: redrive(letter))
+def take(monkeypatch: pytest.MonkeyPatch, redrive: Callable[[DeadLetter], None]) -> None:
+    monkeypatch.setattr(Ingest, "redrive", lambda ingest, letter: redrive(letter))
 
 
 def lines(capfd: pytest.CaptureFixture[str]) -> list[Any]:
@@ -93,7 +93,7 @@ def test_secrets_of_the_configuration_are_not_shown(
     assert "shop.x" not in capfd.readouterr().out
 
 
-def test_where_there_is_no_state_none_is_made(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_state_is_not_created(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["redrive"], ["drop", "--all"]):
         assert run(["dead-letters", *arguments]) == 0
         assert "no dead letters" in capfd.readouterr().err
@@ -102,10 +102,10 @@ def test_where_there_is_no_state_none_is_made(folder: Path, capfd: pytest.Captur
     assert not (folder / "state").exists()
 
 
-def test_what_is_taken_is_forgotten_and_what_is_refused_stays(
+def test_redriven_letter_is_removed_and_refused_one_stays(
     letters: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    sent: list[Letter] = []
+    sent: list[DeadLetter] = []
     take(monkeypatch, sent.append)
     assert run(["dead-letters", "redrive"]) == 3
     shown = capfd.readouterr()
@@ -116,14 +116,14 @@ def test_what_is_taken_is_forgotten_and_what_is_refused_stays(
 
 
 @pytest.mark.parametrize(("error", "code"), [(Invalid("no such table"), 3), (Transient("no answer"), 4)])
-def test_a_letter_that_still_cannot_be_used_says_why(
+def test_letter_that_is_refused_again_says_why(
     letters: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     error: Exception,
     code: int,
 ) -> None:
-    def refuse(letter: Letter) -> None:
+    def refuse(letter: DeadLetter) -> None:
         raise error
 
     take(monkeypatch, refuse)
@@ -149,7 +149,7 @@ def test_letters_are_dropped_one_by_one_or_all(
     [
         (["drop"], "either --id or --all"),
         (["drop", "--all", "--id", FIRST.id], "either --id or --all"),
-        (["redrive", "--id", "nothing"], "there is no letter nothing"),
+        (["redrive", "--id", "nothing"], "no dead letter has the id nothing"),
         (["burn"], "burn"),
     ],
 )

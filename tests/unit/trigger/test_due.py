@@ -1,14 +1,14 @@
-"""When there is something to launch next, and for whom an invocation waits."""
+"""When the next worker is due, and how long an invocation waits for it."""
 
 from __future__ import annotations
 
 import pytest
 
-from icemirror.run_request import RunRequest
-from icemirror.state.events import RunState
-from icemirror.state.reads import EVERYTHING
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import RunState
+from icemirror.protocol.reads import EVERYTHING
 from tests.unit.trigger.scene import BY_NAME, Scene
-from trigger.due import dispatch_when_due
+from trigger.dispatch.due import dispatch_when_due
 
 OF_ANOTHER_GROUP = b'{"table":"raw.items"}'
 
@@ -18,7 +18,7 @@ def launched(scene: Scene) -> list[str]:
 
 
 def launch_slowly(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A platform may take its time."""
+    """Make every launch take five seconds."""
     launch = scene.launcher.launch
 
     def slowly(request: RunRequest) -> str:
@@ -36,27 +36,27 @@ def wait(scene: Scene, most_seconds: float) -> None:
     dispatch_when_due(scene.fleet, most_seconds, sleep)
 
 
-def test_two_groups_that_are_due_one_after_the_other_are_both_launched(scene: Scene) -> None:
-    scene.intake.take([BY_NAME])
+def test_groups_that_become_due_one_after_the_other_are_both_launched(scene: Scene) -> None:
+    scene.ingest.accept([BY_NAME])
     scene.now += 0.01
-    scene.intake.take([OF_ANOTHER_GROUP])
+    scene.ingest.accept([OF_ANOTHER_GROUP])
     wait(scene, 30.0)
     assert launched(scene) == ["default", "heavy"]
-    assert scene.now < 1003.0, "nobody waits for what was launched"
+    assert scene.now < 1003.0, "there is no wait after the launch"
 
 
-def test_what_becomes_due_while_another_group_is_launched_is_launched_as_well(
+def test_table_that_becomes_due_during_a_launch_is_launched(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch_slowly(scene, monkeypatch)
-    scene.intake.take([OF_ANOTHER_GROUP])
+    scene.ingest.accept([OF_ANOTHER_GROUP])
     scene.now += 0.5
-    scene.intake.take([BY_NAME])
+    scene.ingest.accept([BY_NAME])
     wait(scene, 30.0)
     assert sorted(launched(scene)) == ["default", "heavy"]
 
 
-def test_what_becomes_due_during_a_sweep_for_cron_is_launched_as_well(
+def test_table_that_becomes_due_during_a_one_shot_sweep_is_launched(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sleep(seconds: float) -> None:
@@ -65,18 +65,19 @@ def test_what_becomes_due_during_a_sweep_for_cron_is_launched_as_well(
     launch_slowly(scene, monkeypatch)
     scene.fleet.sweep()
     scene.now += 0.5
-    scene.intake.take([BY_NAME])
+    scene.ingest.accept([BY_NAME])
     scene.now += scene.policy.quiet_seconds - 0.5
-    scene.fleet.sweep_once(sleep)
+    scene.fleet.sweep()
+    dispatch_when_due(scene.fleet, scene.policy.max_wait_seconds, sleep)
     assert sorted(launched(scene)) == ["default", "heavy"]
 
 
-def test_a_group_that_cannot_be_launched_yet_holds_up_no_other(scene: Scene) -> None:
-    scene.intake.take([BY_NAME])
+def test_group_that_cannot_be_launched_yet_delays_no_other(scene: Scene) -> None:
+    scene.ingest.accept([BY_NAME])
     wait(scene, 30.0)
     scene.launcher.runs[scene.me().run_id] = RunState.GONE
     scene.fleet.recover(scene.store.load(EVERYTHING))
     assert scene.slot().not_before > scene.now
-    scene.intake.take([OF_ANOTHER_GROUP])
+    scene.ingest.accept([OF_ANOTHER_GROUP])
     wait(scene, 3.0)
     assert "heavy" in launched(scene)

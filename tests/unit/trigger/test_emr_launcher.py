@@ -1,4 +1,4 @@
-"""EMR Serverless: the suite on a fake that has AWS' own idea of a request, and what only EMR does."""
+"""EMR Serverless: the suite on a fake that validates requests like AWS, and EMR's specifics."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 from botocore.exceptions import NoCredentialsError
 from moto import mock_aws
 
+from icemirror.config_file.packing import unpack_arguments
 from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
-from icemirror.run_request import RunRequest
-from icemirror.settings.for_job import unpack
-from icemirror.state.events import RunState
-from spark_job.worker.launched import read_arguments
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import RunState
+from spark_job.worker.run_arguments import read_arguments
 from tests.platforms.fake_emr import APPLICATION, FakeEmr
 from tests.unit.trigger.launcher_settings import EMR, ENVIRON, for_emr, load
 from tests.unit.trigger.launcher_suite import NEXT, REQUEST, RemotePlatform, RemoteSuite
 from trigger.launchers.emr_request import spark_properties
-from trigger.launchers.emr_serverless import EmrServerless, open_emr_serverless
+from trigger.launchers.emr_serverless import EmrServerlessLauncher, open_emr_serverless
 from trigger.wiring import open_launcher
 
 
@@ -32,8 +32,8 @@ class OnEmr(RemotePlatform):
         self.emr = FakeEmr(lambda: self.now)
         self.settings, self.job = for_emr(folder)
 
-    def launcher(self) -> EmrServerless:
-        return EmrServerless(self.emr, self.settings, self.job, lambda: self.now)
+    def launcher(self) -> EmrServerlessLauncher:
+        return EmrServerlessLauncher(self.emr, self.settings, self.job, lambda: self.now)
 
     def begun(self) -> list[list[str]]:
         return [run.arguments for run in self.emr.runs.values()]
@@ -73,17 +73,17 @@ class TestEmrServerless(RemoteSuite):
     """The suite."""
 
 
-def test_what_was_heard_of_runs_that_left_is_forgotten(platform: OnEmr) -> None:
+def test_states_of_runs_that_left_are_forgotten(platform: OnEmr) -> None:
     launcher = platform.launcher()
     for gen in range(1, 21):
         run_id = launcher.launch(RunRequest(group="default", slot=0, gen=gen, config=REQUEST.config))
         platform.begin(run_id)
         assert launcher.poll(run_id) is RunState.RUNNING
-        platform.now += 3600.0  # and it leaves its slot: nobody asks about it again
-    assert len(launcher._seen) == 1
+        platform.now += 3600.0  # and it leaves its slot: it is never polled again
+    assert len(launcher._polled) == 1
 
 
-def test_missing_credentials_need_a_person(platform: OnEmr, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_invalid(platform: OnEmr, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: object) -> None:
         raise NoCredentialsError
 
@@ -97,7 +97,7 @@ def only_request(platform: OnEmr) -> dict[str, Any]:
     return run.request
 
 
-def test_the_request_has_all_that_the_settings_say(platform: OnEmr) -> None:
+def test_request_contains_every_setting(platform: OnEmr) -> None:
     platform.launcher().launch(REQUEST)
     request = only_request(platform)
     assert request["name"] == request["clientToken"] == platform.job.name(REQUEST.token)
@@ -127,8 +127,8 @@ def test_the_request_has_all_that_the_settings_say(platform: OnEmr) -> None:
     ("given", "python"),
     [("", "/opt/icemirror/venv/bin/python"), (", python: /opt/own/python", "/opt/own/python")],
 )
-def test_a_custom_image_is_told_which_python_runs_the_job(given: str, python: str, tmp_path: Path) -> None:
-    """EMR's page on custom images wants all three with the job; the image's own environment is not enough."""
+def test_custom_image_gets_the_python_that_runs_the_job(given: str, python: str, tmp_path: Path) -> None:
+    """EMR's documentation of custom images requires all three; the image's environment is not enough."""
     in_image = EMR.replace("archives: ['s3://code/environment.tar.gz'], ", "").replace(
         "'s3://code/icemirror_job.py'", f"'local:///opt/icemirror/icemirror_job.py'{given}"
     )
@@ -150,7 +150,7 @@ def test_a_job_retires_before_emr_ends_it(platform: OnEmr) -> None:
 
 
 def test_boto3s_own_client_sends_the_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To moto, which takes any token for new and ends every run at once: nothing is said of its states."""
+    """A launch on moto, which ignores tokens and ends every run at once: states are not asserted."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "emulated")
     with mock_aws():
@@ -158,15 +158,15 @@ def test_boto3s_own_client_sends_the_requests(tmp_path: Path, monkeypatch: pytes
         client = open_emr_serverless(settings, job)._client
         made = client.create_application(releaseLabel="emr-7.9.0", type="SPARK")
         settings = settings.model_copy(update={"application_id": made["applicationId"]})
-        launcher = EmrServerless(client, settings, job)
+        launcher = EmrServerlessLauncher(client, settings, job)
         run_id = launcher.launch(REQUEST)
         assert launcher.find(REQUEST.token) == run_id
         launcher.poll(run_id)
         assert launcher.poll("00fneverheard") is RunState.GONE
         with pytest.raises(Invalid, match="no EMR Serverless application"):
-            EmrServerless(client, settings.model_copy(update={"application_id": "00fother"}), job).launch(
-                NEXT
-            )
+            EmrServerlessLauncher(
+                client, settings.model_copy(update={"application_id": "00fother"}), job
+            ).launch(NEXT)
         client.close()
 
 
@@ -174,7 +174,7 @@ def test_no_secret_is_in_the_request_and_the_job_gets_it_from_its_environment(pl
     platform.launcher().launch(REQUEST)
     (run,) = platform.emr.runs.values()
     launched = read_arguments(run.arguments, run.environ)
-    assert "t0ken" not in json.dumps(run.request) + unpack(launched.config)
+    assert "t0ken" not in json.dumps(run.request) + unpack_arguments(launched.config)
     settings = launched.settings({"CATALOG_TOKEN": "t0ken"})
     assert settings.catalog_properties(None)["token"] == ENVIRON["CATALOG_TOKEN"]
     assert settings.catalog_properties(None)["warehouse"] == "s3://lake"
@@ -217,7 +217,7 @@ def test_every_state_of_emr_means_something(platform: OnEmr, word: str, state: R
     assert platform.poll(run_id) is state
 
 
-def test_emr_is_asked_about_a_run_at_most_every_ten_seconds(platform: OnEmr) -> None:
+def test_emr_is_polled_at_most_every_ten_seconds(platform: OnEmr) -> None:
     launcher = platform.launcher()
     run_id = launcher.launch(REQUEST)
     for _ in range(30):
@@ -252,7 +252,7 @@ def test_of_two_runs_of_a_forgotten_token_the_living_one_is_found(platform: OnEm
 def test_a_token_that_another_release_used_leads_to_its_run(platform: OnEmr, tmp_path: Path) -> None:
     run_id = platform.launcher().launch(REQUEST)
     newer, job = for_emr(tmp_path, EMR.replace("environment.tar.gz", "environment-2.tar.gz"))
-    assert EmrServerless(platform.emr, newer, job, lambda: platform.now).launch(REQUEST) == run_id
+    assert EmrServerlessLauncher(platform.emr, newer, job, lambda: platform.now).launch(REQUEST) == run_id
 
 
 @pytest.mark.parametrize(
@@ -271,22 +271,22 @@ def test_an_application_that_is_stopped_may_be_started_again(
 def test_an_application_that_does_not_exist_is_named(platform: OnEmr, tmp_path: Path) -> None:
     settings, job = for_emr(tmp_path, EMR.replace(APPLICATION, "00fother"))
     with pytest.raises(Invalid, match="no EMR Serverless application 00fother"):
-        EmrServerless(platform.emr, settings, job).launch(REQUEST)
+        EmrServerlessLauncher(platform.emr, settings, job).launch(REQUEST)
 
 
 def test_the_log_of_a_run_is_where_emr_puts_it(platform: OnEmr, tmp_path: Path) -> None:
     launcher = platform.launcher()
     run_id = launcher.launch(REQUEST)
     expected = f"s3://logs/applications/{APPLICATION}/jobs/{run_id}/SPARK_DRIVER/stderr.gz"
-    assert launcher.log_of(run_id) == expected
+    assert launcher.log_location(run_id) == expected
     settings, job = for_emr(tmp_path, EMR.replace("log_uri: 's3://logs/', ", ""))
-    assert APPLICATION in EmrServerless(platform.emr, settings, job).log_of(run_id)
+    assert APPLICATION in EmrServerlessLauncher(platform.emr, settings, job).log_location(run_id)
 
 
 def test_disks_are_encrypted_with_the_key_of_the_settings(platform: OnEmr, tmp_path: Path) -> None:
     key = "arn:aws:kms:eu-west-1:123456789012:key/0000-1111"
     settings, job = for_emr(tmp_path, EMR.replace("tags:", f"disk_key_arn: '{key}', tags:"))
-    EmrServerless(platform.emr, settings, job).launch(REQUEST)
+    EmrServerlessLauncher(platform.emr, settings, job).launch(REQUEST)
     overrides = only_request(platform)["configurationOverrides"]
     assert overrides["diskEncryptionConfiguration"] == {"encryptionKeyArn": key}
     with pytest.raises(BadConfig, match="not an alias"):
@@ -298,7 +298,7 @@ def test_logs_that_emr_keeps_are_encrypted_with_the_key_of_the_settings(
 ) -> None:
     key = "arn:aws:kms:eu-west-1:123456789012:key/0000-1111"
     settings, job = for_emr(tmp_path, EMR.replace("tags:", f"log_key_arn: '{key}', tags:"))
-    EmrServerless(platform.emr, settings, job).launch(REQUEST)
+    EmrServerlessLauncher(platform.emr, settings, job).launch(REQUEST)
     monitoring = only_request(platform)["configurationOverrides"]["monitoringConfiguration"]
     assert monitoring == {
         "s3MonitoringConfiguration": {"logUri": "s3://logs/"},
@@ -308,14 +308,14 @@ def test_logs_that_emr_keeps_are_encrypted_with_the_key_of_the_settings(
         for_emr(tmp_path, EMR.replace("tags:", "log_key_arn: 'alias/lake', tags:"))
 
 
-def test_the_clients_address_region_and_patience_come_from_the_settings(
+def test_client_uses_endpoint_region_and_timeouts_of_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     settings = load(tmp_path, EMR.replace("region:", "endpoint: 'http://emr.test', region:"))
     launcher = open_launcher(settings, ENVIRON)
-    assert isinstance(launcher, EmrServerless)
+    assert isinstance(launcher, EmrServerlessLauncher)
     meta = launcher._client.meta
     assert (meta.endpoint_url, meta.region_name) == ("http://emr.test", "eu-west-1")
     assert meta.config.read_timeout == 20
@@ -324,9 +324,7 @@ def test_the_clients_address_region_and_patience_come_from_the_settings(
         open_emr_serverless(without, job)
 
 
-def test_a_variable_that_nobody_gives_is_warned_about(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unset_variable_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for_emr(tmp_path)
     assert caplog.messages == []
     for_emr(tmp_path, EMR.replace("CATALOG_TOKEN: icemirror/catalog", "OTHER: x"))

@@ -1,4 +1,4 @@
-"""What docs/events.md says is so."""
+"""What docs/events.md describes is what the code does."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from trigger.sources.normalise import normalise
-from trigger.sources.refused import Reason
+from trigger.sources.refusal import RefusalReason
 
-PAGE = (Path(__file__).parents[3] / "docs" / "events.md").read_text()
-TELEMETRY = (Path(__file__).parents[3] / "docs" / "telemetry.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "events.md").read_text()
+TELEMETRY = (Path(__file__).parents[3] / "docs" / "reference" / "telemetry.md").read_text()
 
 
 def test_the_plain_forms_are_understood() -> None:
@@ -20,4 +20,4 @@ def test_the_plain_forms_are_understood() -> None:
 
 
 def test_every_reason_is_explained() -> None:
-    assert all(f"`{reason}`" in TELEMETRY for reason in Reason)
+    assert all(f"`{reason}`" in TELEMETRY for reason in RefusalReason)

@@ -1,4 +1,4 @@
-"""The trigger's rounds: notice, dispatch, launch, recover, on a real store with a launcher that is told what to do."""
+"""The trigger's effects: notice, dispatch, launch, recover, on a real store with a fake launcher."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from pathlib import Path
 
 import pytest
 
+from icemirror.config_file.load import load_settings
 from icemirror.errors import Transient
-from icemirror.settings import load_settings
-from icemirror.state.apply import apply
-from icemirror.state.configured import policy_of
-from icemirror.state.events import Completed, Event, Holder, Leave, Pick, RunState, Started
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import SlotId, SlotRow, SlotState, TableRow
-from icemirror.state.sqlite import SqliteStore
+from icemirror.protocol.events import Completed, Event, Leave, Pick, RunState, Started, WorkerId
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import SlotId, SlotRow, SlotState, TableRow
+from icemirror.stores.apply import apply
+from icemirror.stores.from_settings import policy_of
+from icemirror.stores.sqlite import SqliteStore
 from icemirror.telemetry import names
 from icemirror.telemetry.metrics import NoMetrics
 from icemirror.telemetry.names import Metric
 from tests.unit.trigger.fakes import FakeHeads, FakeLauncher, settings
-from trigger import registry as module
-from trigger.fleet import Fleet
-from trigger.registry import Registry
+from trigger.dispatch.due import dispatch_when_due
+from trigger.dispatch.fleet import Fleet
+from trigger.tables import registry as module
+from trigger.tables.registry import Registry
 
 ORDERS = "shop.orders"
 
 
 class Counts(NoMetrics):
-    """Counts what is counted."""
+    """Records the counted metrics."""
 
     def __init__(self) -> None:
         self.counted: list[str] = []
@@ -72,11 +73,11 @@ class Stage:
     def slot(self, group: str = "default") -> SlotRow:
         return self.store.load(EVERYTHING).slots[SlotId(group, 0)]
 
-    def me(self, group: str = "default") -> Holder:
+    def me(self, group: str = "default") -> WorkerId:
         slot = self.slot(group)
-        return Holder(slot.id, slot.gen, f"run-of-{group}-0-{slot.gen}")
+        return WorkerId(slot.id, slot.gen, f"run-of-{group}-0-{slot.gen}")
 
-    def tell(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
         apply(self.store, event, self.policy)
 
     def close(self) -> None:
@@ -87,7 +88,7 @@ class Stage:
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     stage: list[Stage] = []
-    monkeypatch.setattr(module, "open_source", lambda properties, name: stage[0].catalogs[name])
+    monkeypatch.setattr(module, "open_head_source", lambda properties, name: stage[0].catalogs[name])
     stage.append(Stage(tmp_path))
     yield stage[0]
     stage[0].close()
@@ -119,7 +120,7 @@ def test_further_commits_join_the_wait(stage: Stage) -> None:
     assert stage.metrics.counted.count(names.LAUNCHES.name) == 2
 
 
-def test_a_merged_table_is_left_in_peace(stage: Stage) -> None:
+def test_merged_table_is_not_touched(stage: Stage) -> None:
     stage.sweep()
     stage.sweep(2.0)
     me = stage.me()
@@ -129,21 +130,21 @@ def test_a_merged_table_is_left_in_peace(stage: Stage) -> None:
         Completed(stage.now, me, ORDERS, 1, stage.now, "m1"),
         Leave(stage.now, me),
     ):
-        stage.tell(event)
+        stage.apply(event)
     before = stage.store.load(EVERYTHING)
     stage.sweep(50.0)
     assert stage.store.load(EVERYTHING).tables[ORDERS].revision == before.tables[ORDERS].revision
     assert stage.slot().state is SlotState.FREE
 
 
-def test_a_table_that_was_merged_long_ago_gets_a_worker_though_its_changelog_is_quiet(stage: Stage) -> None:
+def test_table_merged_long_ago_is_rechecked_without_a_new_commit(stage: Stage) -> None:
     stage.sweep()
     stage.sweep(2.0)
     me = stage.me()
-    stage.tell(Started(stage.now, me))
-    stage.tell(Pick(stage.now, me))
-    stage.tell(Completed(stage.now, me, ORDERS, 1, stage.now, "m1"))
-    stage.tell(Leave(stage.now, me))
+    stage.apply(Started(stage.now, me))
+    stage.apply(Pick(stage.now, me))
+    stage.apply(Completed(stage.now, me, ORDERS, 1, stage.now, "m1"))
+    stage.apply(Leave(stage.now, me))
     launched = len(stage.launcher.launches)
     stage.sweep(stage.policy.recheck_seconds)
     stage.sweep(2.0)
@@ -179,8 +180,8 @@ def test_a_dead_worker_is_replaced_and_its_table_charged(stage: Stage) -> None:
     stage.sweep()
     stage.sweep(2.0)
     me = stage.me()
-    stage.tell(Started(stage.now, me))
-    stage.tell(Pick(stage.now, me))
+    stage.apply(Started(stage.now, me))
+    stage.apply(Pick(stage.now, me))
     stage.launcher.runs[me.run_id] = RunState.GONE
     stage.sweep(0.5)
     assert (stage.slot().state, stage.slot().failures) == (SlotState.FREE, 0)
@@ -189,12 +190,12 @@ def test_a_dead_worker_is_replaced_and_its_table_charged(stage: Stage) -> None:
     assert stage.slot().gen == me.gen + 1
 
 
-def test_a_worker_that_is_silent_for_a_lease_is_ended(stage: Stage) -> None:
+def test_worker_without_heartbeat_for_a_lease_is_cancelled(stage: Stage) -> None:
     stage.sweep()
     stage.sweep(2.0)
     me = stage.me()
-    stage.tell(Started(stage.now, me))
-    stage.tell(Pick(stage.now, me))
+    stage.apply(Started(stage.now, me))
+    stage.apply(Pick(stage.now, me))
     stage.sweep(99.0)
     assert stage.slot().state is SlotState.RUNNING
     stage.sweep(2.0)
@@ -202,10 +203,10 @@ def test_a_worker_that_is_silent_for_a_lease_is_ended(stage: Stage) -> None:
     assert stage.table().owner is None
 
 
-def test_a_platform_that_does_not_answer_changes_nothing_before_the_lease_is_over(stage: Stage) -> None:
+def test_silent_platform_changes_nothing_before_the_lease_is_over(stage: Stage) -> None:
     stage.sweep()
     stage.sweep(2.0)
-    stage.tell(Started(stage.now, stage.me()))
+    stage.apply(Started(stage.now, stage.me()))
     stage.launcher.silent = True
     stage.sweep(50.0)
     assert stage.slot().state is SlotState.RUNNING
@@ -220,7 +221,7 @@ def test_a_catalog_that_is_down_stops_no_other_table(stage: Stage) -> None:
     assert stage.launcher.launches == ["default-0-1002000"]
 
 
-def test_a_missing_changelog_shows_in_its_row_until_it_is_there(stage: Stage) -> None:
+def test_missing_changelog_is_recorded_in_its_row_until_it_exists(stage: Stage) -> None:
     del stage.catalogs[None].heads["shop.orders_changelog"]
     stage.sweep()
     error = stage.table().look_error
@@ -231,14 +232,14 @@ def test_a_missing_changelog_shows_in_its_row_until_it_is_there(stage: Stage) ->
     assert (stage.table().look_error, stage.table().dirty) == (None, 1)
 
 
-def test_a_state_that_was_lost_is_rebuilt_from_the_heads(stage: Stage) -> None:
+def test_lost_state_is_rebuilt_from_the_heads(stage: Stage) -> None:
     stage.sweep()
     stage.store._connection.execute("DELETE FROM state")
     stage.sweep()
     assert stage.table().dirty == 1
 
 
-def test_tables_that_are_no_longer_configured_are_left_alone(stage: Stage, tmp_path: Path) -> None:
+def test_tables_that_are_no_longer_configured_are_skipped(stage: Stage, tmp_path: Path) -> None:
     stage.store.compare_and_set(TableRow("gone.table", dirty=1))
     stage.catalogs[None].heads.clear()
     stage.catalogs["other"].heads.clear()
@@ -247,23 +248,25 @@ def test_tables_that_are_no_longer_configured_are_left_alone(stage: Stage, tmp_p
     assert load_settings(tmp_path / "icemirror.yaml", {}).tables
 
 
-def test_a_sweep_for_cron_stays_for_the_quiet_period_and_launches(stage: Stage) -> None:
+def test_one_shot_sweep_waits_for_the_quiet_period_and_launches(stage: Stage) -> None:
     slept: list[float] = []
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         stage.now += seconds
 
-    stage.fleet.sweep_once(sleep)
+    stage.fleet.sweep()
+    dispatch_when_due(stage.fleet, stage.policy.max_wait_seconds, sleep)
     assert slept == [2.0]
     assert stage.launcher.launches == ["default-0-1002000", "heavy-0-1002000"]
 
 
-def test_a_sweep_for_cron_does_not_stay_for_a_table_that_backs_off_for_long(stage: Stage) -> None:
+def test_one_shot_sweep_does_not_wait_for_a_long_backoff(stage: Stage) -> None:
     backing_off = TableRow(ORDERS, dirty=1, noticed_head="m1", not_before=stage.now + 300.0)
     stage.store.compare_and_set(backing_off)
     stage.catalogs["other"].heads.clear()
-    stage.fleet.sweep_once(lambda _: pytest.fail("it waits"))
+    stage.fleet.sweep()
+    dispatch_when_due(stage.fleet, stage.policy.max_wait_seconds, lambda _: pytest.fail("it waits"))
 
 
 def test_a_launch_that_is_refused_is_tried_again_and_its_reason_kept_for_status(stage: Stage) -> None:
@@ -279,10 +282,10 @@ def test_a_launch_that_is_refused_is_tried_again_and_its_reason_kept_for_status(
     assert stage.slot().run_id == f"run-of-{token}"
 
 
-def test_a_run_that_cannot_be_ended_does_not_stop_the_round(stage: Stage) -> None:
+def test_run_that_cannot_be_cancelled_does_not_stop_the_round(stage: Stage) -> None:
     stage.sweep()
     stage.sweep(3.0)
-    stage.tell(Started(stage.now, stage.me()))
+    stage.apply(Started(stage.now, stage.me()))
     stage.launcher.silent = True
     stage.sweep(stage.policy.lease_seconds + 1.0)
     assert stage.launcher.cancelled

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from icemirror.errors import BadConfig, Invalid, Transient
-from icemirror.table_id import TableId
+from icemirror.tables.table_id import TableId
 from trigger.heads.glue import GlueHeads, open_glue
 
 ORDERS, MISSING = TableId.parse("raw.orders"), TableId.parse("raw.nothing")
 
 
 class ConnectionClosed(Exception):
-    """As botocore tells of a connection that was closed: there is no response."""
+    """botocore's error for a closed connection: it has no response."""
 
     response = None
 
 
 class ClientError(Exception):
-    """As botocore's: carries a code."""
+    """botocore's error with a code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(f"An error occurred ({code})")
@@ -68,15 +68,15 @@ def client() -> GlueClient:
 
 
 def test_the_head_is_a_parameter_of_the_table(client: GlueClient) -> None:
-    found = GlueHeads(client, "123").look([ORDERS, MISSING])
+    found = GlueHeads(client, "123").load_heads([ORDERS, MISSING])
     assert found[ORDERS] == "s3://b/m1.json"
     assert isinstance(found[MISSING], Invalid)
     assert client.asked[0] == {"DatabaseName": "raw", "Name": "orders", "CatalogId": "123"}
 
 
-def test_what_is_no_iceberg_table_is_named(client: GlueClient) -> None:
+def test_table_that_is_not_iceberg_is_invalid(client: GlueClient) -> None:
     table = TableId.parse("raw.csv")
-    assert "no Iceberg table" in str(GlueHeads(client, None).look([table])[table])
+    assert "not an Iceberg table" in str(GlueHeads(client, None).load_heads([table])[table])
 
 
 def test_only_iceberg_tables_are_listed(client: GlueClient) -> None:
@@ -84,14 +84,14 @@ def test_only_iceberg_tables_are_listed(client: GlueClient) -> None:
     assert GlueHeads(client, None).list_tables("nowhere") == ()
 
 
-def test_a_refusal_needs_a_person_and_silence_is_transient(client: GlueClient) -> None:
+def test_refusal_is_invalid_and_silence_is_transient(client: GlueClient) -> None:
     heads = GlueHeads(client, None)
     client.fails_with = ClientError("AccessDeniedException")
-    assert "glue:GetTable" in str(heads.look([ORDERS])[ORDERS])
+    assert "glue:GetTable" in str(heads.load_heads([ORDERS])[ORDERS])
     for error in (ClientError("ThrottlingException"), OSError("no route"), ConnectionClosed()):
         client.fails_with = error
         with pytest.raises(Transient):
-            heads.look([ORDERS])
+            heads.load_heads([ORDERS])
 
 
 def test_the_client_is_made_from_pyicebergs_properties(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +110,14 @@ def test_the_client_is_made_from_pyicebergs_properties(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "boto3", boto3)
     given = {"client.region": "eu-1", "glue.endpoint": "http://e", "glue.profile-name": "p"}
     heads = open_glue(given)
-    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
     assert made == [("p", {"service": "glue", "region_name": "eu-1", "endpoint_url": "http://e"})]
     heads.close()
 
 
 @pytest.fixture
 def no_aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of AWS is set up here."""
+    """An environment without AWS settings."""
     for name in [name for name in os.environ if name.startswith("AWS")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -140,10 +140,10 @@ def test_a_client_that_cannot_be_made_is_the_configurations_fault(given: dict[st
 
 
 @pytest.mark.usefixtures("no_aws")
-def test_missing_credentials_need_a_person() -> None:
+def test_missing_credentials_are_invalid() -> None:
     heads = open_glue({"glue.region": "eu-central-1"})
-    assert type(heads.look([ORDERS])[ORDERS]) is Invalid
-    with pytest.raises(Invalid, match="valid credentials"):
+    assert type(heads.load_heads([ORDERS])[ORDERS]) is Invalid
+    with pytest.raises(Invalid, match="check the credentials"):
         heads.list_tables("raw")
     heads.close()
 
@@ -157,13 +157,13 @@ def test_a_glue_that_does_not_answer_is_given_up_soon() -> None:
     assert config.retries["total_max_attempts"] <= 3
 
 
-def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_boto3_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(BadConfig, match="pip install boto3"):
         open_glue({})
 
 
-def test_one_table_that_glue_does_not_tell_of_hides_no_other(client: GlueClient) -> None:
+def test_unreadable_table_hides_no_other(client: GlueClient) -> None:
     right = client.get_table
 
     def get_table(**arguments: str) -> dict[str, Any]:
@@ -173,8 +173,8 @@ def test_one_table_that_glue_does_not_tell_of_hides_no_other(client: GlueClient)
 
     client.get_table = get_table  # type: ignore[method-assign]
     far = TableId.parse("raw.far")
-    found = GlueHeads(client, None).look([far, ORDERS])
+    found = GlueHeads(client, None).load_heads([far, ORDERS])
     assert isinstance(found[far], Transient)
     assert found[ORDERS] == "s3://b/m1.json"
     with pytest.raises(Transient):
-        GlueHeads(client, None).look([far])
+        GlueHeads(client, None).load_heads([far])

@@ -1,4 +1,4 @@
-"""The Lambda function, with S3, SQS and DynamoDB as moto plays them, and a launcher that is told what to do."""
+"""The Lambda function on moto's S3, SQS and DynamoDB, with a fake launcher."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from icemirror.config_file.packing import pack_config
 from icemirror.errors import IcemirrorError, Transient
-from icemirror.settings.packed import pack_config
-from icemirror.state.configured import open_store
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import Rows
-from icemirror.state.store import Store
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import Rows
+from icemirror.stores.from_settings import open_store
+from icemirror.stores.store import Store
 from tests.unit.trigger.fakes import FakeHeads, FakeLauncher, settings
 from tests.unit.trigger.scene import Scene
 from tests.unit.trigger.test_sources import event
-from trigger import fleet as fleets
 from trigger import handler as module
-from trigger import registry, wiring
-from trigger.sources.lambda_kafka import bodies_of
+from trigger import wiring
+from trigger.dispatch import fleet as fleets
+from trigger.sources.kafka_records import decode_lambda_records
+from trigger.tables import registry
 
 ORDERS = "shop.orders"
 HEAD = "s3://lake/shop/orders_changelog/metadata/00001-a.metadata.json"
 
 
 class Cloud:
-    """A bucket that tells a queue of its objects, and whoever polls the queue for Lambda."""
+    """A bucket that notifies a queue, and the poller of the queue for Lambda."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.s3, self.sqs = boto3.client("s3"), boto3.client("sqs")
@@ -64,7 +65,7 @@ class Cloud:
             FakeHeads({"shop.orders_changelog": HEAD, "raw.items": "i1"}),
             FakeLauncher(),
         )
-        monkeypatch.setattr(registry, "open_source", lambda properties, name: self.catalog)
+        monkeypatch.setattr(registry, "open_head_source", lambda properties, name: self.catalog)
         monkeypatch.setattr(wiring, "open_launcher", lambda *_: self.launcher)
         given = settings(
             folder, state="{type: dynamodb, table: icemirror}", quiet_period="0s",
@@ -80,7 +81,7 @@ class Cloud:
         self.sqs.send_message(QueueUrl=self.queue, MessageBody=body)
 
     def poll(self) -> tuple[dict[str, Any], list[str]]:
-        """What Lambda's poller does: one batch to the handler, and what did not fail is deleted. The failed bodies."""
+        """Pass one batch to the handler and delete what did not fail, like Lambda; return answer and failed bodies."""
         got = self.sqs.receive_message(
             QueueUrl=self.queue,
             MaxNumberOfMessages=10,
@@ -118,7 +119,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     with mock_aws():
         yield Cloud(tmp_path, monkeypatch)
     if module._function.cache_info().currsize:
-        module._function().intake.fleet.registry.close()
+        module._function().ingest.fleet.registry.close()
     for cached in (module._function, module._settings, module._report):
         cached.cache_clear()
     logging.getLogger().handlers[:] = handlers
@@ -142,21 +143,21 @@ def test_poison_in_the_middle_of_a_batch_fails_alone_and_ends_as_a_dead_letter(c
         cloud.send(body)
     assert cloud.poll()[1] == ["poison"]
     assert cloud.rows().tables[ORDERS].dirty == 1
-    assert cloud.poll()[1] == ["poison"], "the queue may have dead letters of its own: it comes again first"
+    assert cloud.poll()[1] == ["poison"], "the queue's own dead-letter queue may take it first"
     assert cloud.store.letters() == ()
     assert cloud.poll()[1] == []
     assert [(letter.source, letter.body) for letter in cloud.store.letters()] == [("sqs", "poison")]
     assert not cloud.sqs.receive_message(QueueUrl=cloud.queue).get("Messages")
 
 
-def test_somebody_elses_object_is_acknowledged_and_leaves_nothing(cloud: Cloud) -> None:
+def test_object_of_an_unregistered_table_is_acknowledged_without_trace(cloud: Cloud) -> None:
     cloud.put("shop/orders/metadata/00002-b.metadata.json")
     assert cloud.poll() == ({"batchItemFailures": []}, [])
     assert not cloud.rows().tables
     assert cloud.store.letters() == ()
 
 
-def test_a_state_that_does_not_answer_lets_the_messages_come_again(
+def test_messages_are_delivered_again_while_the_state_does_not_answer(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud.put("shop/orders_changelog/metadata/00002-b.metadata.json")
@@ -164,21 +165,21 @@ def test_a_state_that_does_not_answer_lets_the_messages_come_again(
     def silent(*_: object) -> None:
         raise Transient("throttled")
 
-    monkeypatch.setattr("trigger.intake.apply", silent)
+    monkeypatch.setattr("trigger.dispatch.ingest.apply", silent)
     assert len(cloud.poll()[1]) == 1
     monkeypatch.undo()
     cloud.poll()
     assert not cloud.sqs.receive_message(QueueUrl=cloud.queue).get("Messages")
 
 
-def test_a_launch_that_fails_does_not_bring_the_messages_back(cloud: Cloud) -> None:
+def test_failed_launch_does_not_redeliver_messages(cloud: Cloud) -> None:
     cloud.launcher.fails = True
     cloud.put("shop/orders_changelog/metadata/00002-b.metadata.json")
     assert cloud.poll() == ({"batchItemFailures": []}, [])
     assert cloud.rows().tables[ORDERS].dirty == 1
 
 
-def test_an_event_of_eventbridge_is_taken_as_it_comes(cloud: Cloud) -> None:
+def test_eventbridge_event_is_ingested(cloud: Cloud) -> None:
     told = json.loads(event("glue_update_table").decode().replace("raw", "shop"))
     assert module.handler(told, None) == {"tables": [ORDERS]}
     assert len(cloud.launcher.launches) == 1
@@ -187,15 +188,15 @@ def test_an_event_of_eventbridge_is_taken_as_it_comes(cloud: Cloud) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{"source": "aws.events", "detail-type": "Scheduled Event"}, {"icemirror": "sweep"}]
+    "scheduled", [{"source": "aws.events", "detail-type": "Scheduled Event"}, {"icemirror": "sweep"}]
 )
-def test_a_schedule_sweeps(cloud: Cloud, told: dict[str, str]) -> None:
-    assert module.handler(told, None) == {"tables": ["shop.items", ORDERS]}
+def test_scheduled_event_sweeps(cloud: Cloud, scheduled: dict[str, str]) -> None:
+    assert module.handler(scheduled, None) == {"tables": ["shop.items", ORDERS]}
     assert cloud.rows().tables[ORDERS].noticed_head == HEAD
     assert len(cloud.launcher.launches) == 2, "one for each group"
 
 
-def test_what_is_needed_is_made_once(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_are_created_once(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     real = boto3.session.Session.client
 
@@ -209,7 +210,7 @@ def test_what_is_needed_is_made_once(cloud: Cloud, monkeypatch: pytest.MonkeyPat
     assert len(made) <= 1
 
 
-def test_the_time_that_is_left_is_the_runtimes(cloud: Cloud) -> None:
+def test_remaining_time_is_the_runtimes(cloud: Cloud) -> None:
     class Short:
         def get_remaining_time_in_millis(self) -> int:
             return 6000
@@ -218,37 +219,35 @@ def test_the_time_that_is_left_is_the_runtimes(cloud: Cloud) -> None:
     assert module._seconds_left(object()) == 900.0
 
 
-def function_of(scene: Scene) -> module.Function:
-    """On the scene's clock, in which nothing takes time but waiting."""
+def function_of(scene: Scene) -> module.LambdaFunction:
+    """The function on the scene's clock, in which only waiting takes time."""
 
     def sleep(seconds: float) -> None:
         scene.now += seconds
 
-    return module.Function(scene.intake, clock=lambda: scene.now, sleep=sleep)
+    return module.LambdaFunction(scene.ingest, clock=lambda: scene.now, sleep=sleep)
 
 
 @pytest.mark.parametrize(("seconds_left", "launches"), [(6.9, 0), (7.1, 1)])
-def test_the_function_waits_no_longer_than_it_may_run(
-    scene: Scene, seconds_left: float, launches: int
-) -> None:
+def test_function_does_not_wait_beyond_its_deadline(scene: Scene, seconds_left: float, launches: int) -> None:
     began = scene.now
-    function_of(scene).answer({"table": "shop.orders_changelog"}, seconds_left)
+    function_of(scene).handle({"table": "shop.orders_changelog"}, seconds_left)
     assert len(scene.launcher.launches) == launches
     assert scene.now - began <= seconds_left - 5.0
 
 
-def test_what_looking_at_heads_took_is_not_left_for_waiting(scene: Scene) -> None:
+def test_time_spent_on_polling_heads_is_not_available_for_waiting(scene: Scene) -> None:
     def slow() -> None:
         scene.now += 19.5
 
     scene.catalogs[None].before = slow
     began = scene.now
-    function_of(scene).answer({"icemirror": "sweep"}, 26.0)
+    function_of(scene).handle({"icemirror": "sweep"}, 26.0)
     assert scene.now - began <= 21.0
     assert scene.launcher.launches == [], "the quiet period is longer than what was left"
 
 
-def test_heads_get_no_more_than_twenty_seconds(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polling_heads_takes_at_most_twenty_seconds(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
 
     def refresh(patience_seconds: float) -> None:
@@ -259,9 +258,9 @@ def test_heads_get_no_more_than_twenty_seconds(scene: Scene, monkeypatch: pytest
         return {}
 
     monkeypatch.setattr(scene.fleet.registry, "refresh", refresh)
-    monkeypatch.setattr(scene.fleet.registry, "heads", heads)
+    monkeypatch.setattr(scene.fleet.registry, "poll_heads", heads)
     for seconds_left in (900.0, 15.0, 1.0):
-        function_of(scene).answer({"icemirror": "sweep"}, seconds_left)
+        function_of(scene).handle({"icemirror": "sweep"}, seconds_left)
     assert given == [20.0, 20.0, 10.0, 10.0, 0.0, 0.0]
 
 
@@ -278,14 +277,14 @@ def test_a_cold_start_that_fails_after_the_configuration_is_reported(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
-        raise Transient("DynamoDB is away")
+        raise Transient("DynamoDB is unreachable")
 
     told: list[BaseException] = []
-    monkeypatch.setattr("icemirror.state.configured.open_store", broken)
+    monkeypatch.setattr("icemirror.stores.from_settings.open_store", broken)
     monkeypatch.setattr(module, "open_report", lambda settings: told.append)
     with pytest.raises(Transient):
         module.handler({"icemirror": "sweep"}, None)
-    assert [str(error) for error in told] == ["DynamoDB is away"]
+    assert [str(error) for error in told] == ["DynamoDB is unreachable"]
 
 
 def test_a_failure_of_the_function_itself_is_raised_for_lambda_to_retry(
@@ -303,7 +302,7 @@ def of_kafka(*records: dict[str, Any]) -> dict[str, Any]:
     return {"eventSource": "aws:kafka", "records": {"catalog-events-0": list(records)}}
 
 
-def test_records_of_kafka_are_taken_and_poison_is_kept(cloud: Cloud) -> None:
+def test_kafka_records_are_ingested_and_poison_becomes_dead_letters(cloud: Cloud) -> None:
     told = {"value": base64.b64encode(b'{"table": "shop.orders_changelog"}').decode(), "headers": []}
     poison = {"value": base64.b64encode(b"poison").decode()}
     answer = module.handler(of_kafka(told, poison, {"value": None, "headers": []}, {"value": "%"}), object())
@@ -313,11 +312,13 @@ def test_records_of_kafka_are_taken_and_poison_is_kept(cloud: Cloud) -> None:
     assert {letter.body for letter in cloud.store.letters()} == {"poison", "%"}
 
 
-def test_records_that_could_not_be_stored_come_again(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_could_not_be_stored_are_delivered_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = {"value": base64.b64encode(b'{"table": "shop.orders_changelog"}').decode()}
     module.handler({"icemirror": "sweep"}, object())
     monkeypatch.setattr(
-        module._function().intake, "take", lambda bodies: [Transient("no answer") for _ in bodies]
+        module._function().ingest, "accept", lambda bodies: [Transient("no answer") for _ in bodies]
     )
     with pytest.raises(Transient):
         module.handler(of_kafka(told), object())
@@ -333,11 +334,11 @@ def test_a_cloud_event_in_headers_is_one_event() -> None:
         for one in headers
         for name, numbers in one.items()
     ]
-    (body,) = bodies_of({"t-0": [{"value": base64.b64encode(b"{}").decode(), "headers": signed}]})
+    (body,) = decode_lambda_records({"t-0": [{"value": base64.b64encode(b"{}").decode(), "headers": signed}]})
     assert json.loads(body) == {"specversion": "1.0", "type": "updateTable", "source": "é", "data": {}}
 
 
-def test_a_sweep_tells_how_all_tables_stand(cloud: Cloud, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sweep_logs_a_summary_of_all_tables(cloud: Cloud, capfd: pytest.CaptureFixture[str]) -> None:
     module.handler({"icemirror": "sweep"}, object())
     (told,) = [
         one for line in capfd.readouterr().err.splitlines() if (one := json.loads(line))["event"] == "swept"

@@ -1,4 +1,4 @@
-"""The heart of a worker beats on, whatever the state answers."""
+"""A worker's heartbeat continues regardless of the state's answers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from icemirror.state.events import Holder
-from icemirror.state.policy import Policy
-from icemirror.state.rows import SlotId
+from icemirror.protocol.events import WorkerId
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.rows import SlotId
 from spark_job.worker import heartbeat as module
 from spark_job.worker.heartbeat import Heartbeat
 
-ME = Holder(SlotId("default", 0), 1, "run")
+ME = WorkerId(SlotId("default", 0), 1, "run")
 
 
-def test_an_answer_that_nobody_foresaw_does_not_stop_the_heart(
+def test_unexpected_answer_does_not_stop_the_heartbeat(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     beats: list[int] = []

@@ -1,4 +1,4 @@
-"""The trigger stays light: what it imports before it has anything to do."""
+"""The trigger stays light: what it imports at start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ HEAVY = (
 )
 SCRIPT = """
 import sys
-import trigger.heads.glue, trigger.heads.hive, trigger.heads.rest, trigger.heads.sql, trigger.watch, trigger.wiring
+import trigger.heads.glue, trigger.heads.hive, trigger.heads.rest, trigger.heads.sql
+import trigger.service.watch, trigger.wiring
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 

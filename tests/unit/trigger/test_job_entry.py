@@ -1,4 +1,4 @@
-"""The file that spark-submit is given, as a process: it reads what the platforms tell it."""
+"""The entry file for spark-submit as a process, with the arguments of the platforms."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 
 import pytest
 
-import spark_job.submit
+import spark_job.worker
+from icemirror.config_file.job_config import config_for_job
+from icemirror.config_file.load import load_settings
+from icemirror.config_file.packing import pack_arguments
 from icemirror.errors import Exit
-from icemirror.run_request import RunRequest
-from icemirror.settings import load_settings
-from icemirror.settings.for_job import for_job, pack
-from icemirror.state.apply import apply
-from icemirror.state.events import Dispatch, Noticed, Terms
-from icemirror.state.policy import Policy
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import Rows, SlotState
-from icemirror.state.sqlite import SqliteStore
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import Dispatch, Noticed, SchedulingOptions
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import Rows, SlotState
+from icemirror.stores.apply import apply
+from icemirror.stores.sqlite import SqliteStore
 from tests.unit.trigger.launcher_suite import REQUEST
 
-ENTRY = Path(spark_job.submit.__file__).parent / "icemirror_job.py"
+ENTRY = Path(spark_job.worker.__file__).parent / "icemirror_job.py"
 ROOT = Path(__file__).parents[3]
 TABLE = "shop.orders"
 FILE = """
@@ -42,11 +43,11 @@ class Job:
         path = folder / "icemirror.yaml"
         path.write_text(FILE.format(folder=folder))
         environ = {"LAKE_TOKEN": "s3cret"}
-        self.config = pack(for_job(load_settings(path, environ), environ).text)
+        self.config = pack_arguments(config_for_job(load_settings(path, environ), environ).text)
         path.unlink()  # the job has no file of the trigger's
         self.store = SqliteStore(folder / "state.db")
         policy = Policy(quiet_seconds=0.0)
-        apply(self.store, Noticed(REQUEST.gen / 1000 - 60, TABLE, Terms()), policy)
+        apply(self.store, Noticed(REQUEST.gen / 1000 - 60, TABLE, SchedulingOptions()), policy)
         apply(self.store, Dispatch(REQUEST.gen / 1000, "default"), policy)
 
     def run(self, request: RunRequest, config: tuple[str, ...], **environ: str) -> int:
@@ -71,7 +72,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     [({}, "icemirror-run"), ({"SERVERLESS_EMR_JOB_ID": "00f1"}, "00f1")],
     ids=["by name", "by EMR's id"],
 )
-def test_a_job_takes_its_slot_serves_the_table_and_leaves(
+def test_job_takes_its_slot_serves_the_table_and_leaves(
     job: Job, environ: dict[str, str], called: str
 ) -> None:
     (slot,) = job.rows().slots.values()
@@ -84,7 +85,7 @@ def test_a_job_takes_its_slot_serves_the_table_and_leaves(
     assert (table.last_run.run_id, table.last_run.outcome) == (called, "failed"), "there is no changelog"
 
 
-def test_a_job_whose_time_is_over_takes_no_table(job: Job) -> None:
+def test_job_whose_time_is_over_picks_no_table(job: Job) -> None:
     assert job.run(REQUEST, (*job.config, "--stop-after", "0")) == Exit.DONE
     (slot,) = job.rows().slots.values()
     assert (slot.state, job.rows().tables[TABLE].last_run) == (SlotState.FREE, None)
@@ -96,13 +97,13 @@ def test_a_job_of_another_generation_ends_at_once_and_well(job: Job) -> None:
     assert job.rows() == before
 
 
-def test_a_job_without_its_secret_or_with_a_damaged_configuration_says_so(
+def test_job_without_its_secret_or_with_a_damaged_configuration_reports_it(
     job: Job, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert job.run(REQUEST, job.config, LAKE_TOKEN="") == Exit.USAGE
     assert "LAKE_TOKEN is not set" in capfd.readouterr().err
-    assert job.run(REQUEST, ("garbage",)) == Exit.NEEDS_PERSON
-    assert "cannot be read" in capfd.readouterr().err
+    assert job.run(REQUEST, ("garbage",)) == Exit.BLOCKED
+    assert "cannot read the configuration" in capfd.readouterr().err
 
 
 def test_maintenance_as_a_job_gets_its_configuration_as_a_worker_does(
@@ -118,5 +119,5 @@ def test_maintenance_as_a_job_gets_its_configuration_as_a_worker_does(
     assert maintain(*halves) == Exit.RETRY_LATER, "there is no catalog"
     told = capfd.readouterr()
     assert '"table":"shop.orders"' in (told.out + told.err).replace(" ", "")
-    assert maintain("garbage") == Exit.NEEDS_PERSON
-    assert "cannot be read" in capfd.readouterr().err
+    assert maintain("garbage") == Exit.BLOCKED
+    assert "cannot read the configuration" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""How `serve` logs in to brokers."""
+"""The login of `serve` at brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from icemirror.errors import BadConfig
 from icemirror.settings.trigger import KafkaSource
-from trigger.listeners.kafka_login import MskTokens, connection, msk_token
+from trigger.listeners.kafka_login import MskTokens, connection_arguments, msk_token
 
 
 def source(**given: object) -> KafkaSource:
@@ -28,7 +28,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plain_connection_names_the_brokers() -> None:
-    assert connection(source(), Path()) == {
+    assert connection_arguments(source(), Path()) == {
         "bootstrap_servers": ["a:1", "b:2"],
         "security_protocol": "PLAINTEXT",
     }
@@ -36,7 +36,7 @@ def test_a_plain_connection_names_the_brokers() -> None:
 
 def test_a_login_by_password() -> None:
     login = {"sasl_mechanism": "SCRAM-SHA-512", "username": "u", "password": "p"}
-    given = connection(source(security_protocol="SASL_SSL", **login), Path())
+    given = connection_arguments(source(security_protocol="SASL_SSL", **login), Path())
     assert (given["sasl_mechanism"], given["sasl_plain_username"], given["sasl_plain_password"]) == (
         "SCRAM-SHA-512",
         "u",
@@ -49,11 +49,11 @@ def test_a_login_by_password() -> None:
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="certificate or key cannot be read"):
-        connection(source(security_protocol="SSL", ca_file="none.pem"), tmp_path)
+        connection_arguments(source(security_protocol="SSL", ca_file="none.pem"), tmp_path)
 
 
 @pytest.mark.usefixtures("credentials")
-def test_msk_is_asked_with_a_signed_request_that_holds_no_secret() -> None:
+def test_msk_token_is_a_signed_request_without_the_secret() -> None:
     token = msk_token("eu-central-1")
     assert "=" not in token
     address = urlsplit(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
@@ -68,8 +68,8 @@ def test_msk_is_asked_with_a_signed_request_that_holds_no_secret() -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_msk_takes_the_region_of_the_environment() -> None:
-    given = connection(source(security_protocol="SASL_SSL", sasl_mechanism="AWS_MSK_IAM"), Path())
+def test_msk_uses_the_region_of_the_environment() -> None:
+    given = connection_arguments(source(security_protocol="SASL_SSL", sasl_mechanism="AWS_MSK_IAM"), Path())
     assert given["sasl_mechanism"] == "OAUTHBEARER"
     provider = given["sasl_oauth_token_provider"]
     assert isinstance(provider, MskTokens)

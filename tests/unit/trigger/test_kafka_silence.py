@@ -1,4 +1,4 @@
-"""Kafka that is quiet, and Kafka that is dead: aiokafka tells them not apart, `/readyz` does."""
+"""Quiet brokers and dead brokers: aiokafka does not distinguish them, `/readyz` does."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
 from icemirror.settings.trigger import KafkaSource
-from trigger.intake import Taken
+from trigger.dispatch.ingest import Accepted
 from trigger.listeners import kafka as module
 from trigger.listeners.kafka import KafkaListener
-from trigger.listeners.listener import Desk
-from trigger.pulse import Pulse
+from trigger.listeners.listener import EventSink
+from trigger.service.health import Health
 
 SOURCE = KafkaSource.model_validate({"bootstrap_servers": "nobody:9092", "topics": ["t"]})
 PARTITION = TopicPartition("t", 0)
@@ -28,7 +28,7 @@ class FakeRecord:
 
 
 class FakeConsumer:
-    """aiokafka's consumer: without brokers it hands out nothing, and says nothing."""
+    """aiokafka's consumer: without brokers it returns no records and no error."""
 
     def __init__(self) -> None:
         self.assigned = frozenset({PARTITION})
@@ -84,13 +84,13 @@ class FakeConsumer:
 
 
 class FakeDesk:
-    """Takes whatever comes."""
+    """Accepts every event."""
 
-    def __init__(self, pulse: Pulse) -> None:
-        self.beat = pulse.beat
+    def __init__(self, health: Health) -> None:
+        self.beat = health.beat
 
-    async def take(self, source: str, bodies: list[bytes]) -> list[Taken]:
-        return [Taken() for _ in bodies]
+    async def accept(self, source: str, bodies: list[bytes]) -> list[Accepted]:
+        return [Accepted() for _ in bodies]
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -105,19 +105,23 @@ async def until(true: Callable[[], bool]) -> None:
 def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
     consumer = FakeConsumer()
     monkeypatch.setattr(module, "AIOKafkaConsumer", lambda **_: consumer)
-    monkeypatch.setattr(module, "connection", lambda *_: {})
-    for name, seconds in (("_ASK_SECONDS", 0.02), ("_ANSWER_SECONDS", 0.05), ("_COMMIT_SECONDS", 1.0)):
+    monkeypatch.setattr(module, "connection_arguments", lambda *_: {})
+    for name, seconds in (
+        ("_PROBE_SECONDS", 0.02),
+        ("_PROBE_TIMEOUT_SECONDS", 0.05),
+        ("_COMMIT_SECONDS", 1.0),
+    ):
         monkeypatch.setattr(module, name, seconds)
     return consumer
 
 
-def listen(told: Callable[[Pulse], Awaitable[None]], most_seconds: float = 60.0) -> None:
+def listen(told: Callable[[Health], Awaitable[None]], most_seconds: float = 60.0) -> None:
     async def live() -> None:
-        pulse, stop = Pulse(("kafka",), most_seconds), asyncio.Event()
-        desk: Any = FakeDesk(pulse)
-        task = asyncio.create_task(KafkaListener(SOURCE, Path(), cast(Desk, desk)).run(stop))
+        health, stop = Health(("kafka",), most_seconds), asyncio.Event()
+        sink: Any = FakeDesk(health)
+        task = asyncio.create_task(KafkaListener(SOURCE, Path(), cast(EventSink, sink)).run(stop))
         try:
-            await told(pulse)
+            await told(health)
         finally:
             stop.set()
             await asyncio.wait_for(task, 10)
@@ -127,55 +131,55 @@ def listen(told: Callable[[Pulse], Awaitable[None]], most_seconds: float = 60.0)
 
 @pytest.mark.parametrize("assigned", [frozenset({PARTITION}), frozenset()])
 @pytest.mark.parametrize("how", ["refuse", "hang"])
-def test_it_is_not_ready_while_no_broker_answers_and_ready_again_after(
+def test_listener_is_unready_while_no_broker_answers(
     consumer: FakeConsumer, assigned: frozenset[TopicPartition], how: str
 ) -> None:
     consumer.assigned = assigned
 
-    async def told(pulse: Pulse) -> None:
-        await until(lambda: not pulse.unready())
+    async def told(health: Health) -> None:
+        await until(lambda: not health.unready())
         consumer.hangs, consumer.trouble = how == "hang", KafkaConnectionError("gone")
-        await until(lambda: bool(pulse.unready()))
+        await until(lambda: bool(health.unready()))
         for _ in range(30):
-            assert pulse.unready().startswith("kafka: the brokers do not answer ("), "and stays so"
+            assert health.unready().startswith("kafka: the brokers do not answer ("), "and stays so"
             await asyncio.sleep(0.005)
         consumer.hangs, consumer.trouble = False, None
-        await until(lambda: not pulse.unready())
+        await until(lambda: not health.unready())
 
     listen(told)
     assert consumer.stopped == 1
 
 
-def test_who_is_quiet_but_there_stays_ready(consumer: FakeConsumer) -> None:
-    async def told(pulse: Pulse) -> None:
-        await until(lambda: not pulse.unready())
+def test_listener_stays_ready_while_reachable_brokers_send_nothing(consumer: FakeConsumer) -> None:
+    async def told(health: Health) -> None:
+        await until(lambda: not health.unready())
         for _ in range(50):
             await asyncio.sleep(0.005)
-            assert not pulse.unready()
+            assert not health.unready()
 
     listen(told)
 
 
-def test_a_commit_that_no_broker_takes_is_no_hanging_and_holds_up_no_stop(consumer: FakeConsumer) -> None:
+def test_offset_commit_without_brokers_neither_hangs_nor_delays_a_stop(consumer: FakeConsumer) -> None:
     consumer.batches.append({PARTITION: [FakeRecord()]})
     consumer.hangs = True
 
-    async def told(pulse: Pulse) -> None:
-        await until(lambda: "do not answer" in pulse.unready())
+    async def told(health: Health) -> None:
+        await until(lambda: "do not answer" in health.unready())
         began = time.monotonic()
         while time.monotonic() - began < 0.4:
-            assert not pulse.hanging(), "a new one would not help"
+            assert not health.hanging(), "a new one would not help"
             await asyncio.sleep(0.01)
 
     listen(told, most_seconds=0.3)
     assert (consumer.commits, consumer.stopped >= 1) == (0, True)
 
 
-def test_a_stop_while_no_broker_is_there_is_an_orderly_one(consumer: FakeConsumer) -> None:
+def test_stop_without_brokers_is_clean(consumer: FakeConsumer) -> None:
     consumer.stops_badly = True
 
-    async def told(pulse: Pulse) -> None:
-        await until(lambda: not pulse.unready())
+    async def told(health: Health) -> None:
+        await until(lambda: not health.unready())
 
     listen(told)
     assert consumer.closed, "aiokafka stopped midway, and left its client open"

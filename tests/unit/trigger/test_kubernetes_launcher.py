@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from lightkube.generic_resource import create_namespaced_resource
 
+from icemirror.config_file.packing import unpack_arguments
 from icemirror.errors import BadConfig, Invalid, Transient
-from icemirror.settings.for_job import unpack
-from icemirror.state.events import RunState
-from spark_job.worker.launched import read_arguments
+from icemirror.protocol.events import RunState
+from spark_job.worker.run_arguments import read_arguments
 from tests.platforms.fake_kubernetes import NAMESPACE, FakeKubernetes, Fault
 from tests.unit.trigger.launcher_settings import ENVIRON, KUBERNETES, for_kubernetes, load
 from tests.unit.trigger.launcher_suite import REQUEST, RemotePlatform, RemoteSuite
-from trigger.launchers.kubernetes import Kubernetes, open_kubernetes
+from trigger.launchers.kubernetes import KubernetesLauncher, open_kubernetes
 from trigger.launchers.spark_application import merge, run_state, spark_application
 from trigger.wiring import open_launcher
 
@@ -36,10 +36,10 @@ class OnKubernetes(RemotePlatform):
         )
         self.running, self.completed, self.failed = WORDS[api_version]
 
-    def launcher(self) -> Kubernetes:
+    def launcher(self) -> KubernetesLauncher:
         group, _, version = self.api.api_version.partition("/")
         resource = create_namespaced_resource(group, version, "SparkApplication", "sparkapplications")
-        return Kubernetes(self.api.client(), resource, self.settings, self.job, lambda: self.now)
+        return KubernetesLauncher(self.api.client(), resource, self.settings, self.job, lambda: self.now)
 
     def begun(self) -> list[list[str]]:
         key = "driverArgs" if self.api.api_version == APACHE else "arguments"
@@ -150,7 +150,7 @@ def test_no_secret_is_in_the_object_and_the_job_calls_itself_by_the_objects_name
     (arguments,) = platform.begun()
     launched = read_arguments(arguments, {})
     assert launched.holder.run_id == run_id
-    assert "t0ken" not in json.dumps(platform.api.created) + unpack(launched.config)
+    assert "t0ken" not in json.dumps(platform.api.created) + unpack_arguments(launched.config)
     assert (
         launched.settings({"CATALOG_TOKEN": "t0ken"}).catalog_properties(None)["token"]
         == ENVIRON["CATALOG_TOKEN"]
@@ -204,7 +204,7 @@ def test_a_cluster_without_the_operator_is_named(platform: OnKubernetes) -> None
         (Fault(500, "etcd is slow"), Transient, "etcd is slow"),
     ],
 )
-def test_a_refused_object_says_what_to_do(
+def test_rejected_object_says_what_to_do(
     platform: OnKubernetes, fault: Fault, kind: type[Exception], says: str
 ) -> None:
     platform.api.faults.append(fault)
@@ -215,7 +215,9 @@ def test_a_refused_object_says_what_to_do(
 def test_the_log_of_a_run_is_a_command(platform: OnKubernetes) -> None:
     launcher = platform.launcher()
     run_id = launcher.launch(REQUEST)
-    assert launcher.log_of(run_id) == f"kubectl logs -n jobs -l icemirror/run={run_id},spark-role=driver"
+    assert (
+        launcher.log_location(run_id) == f"kubectl logs -n jobs -l icemirror/run={run_id},spark-role=driver"
+    )
 
 
 def test_without_a_cluster_the_configuration_is_refused(
@@ -228,7 +230,7 @@ def test_without_a_cluster_the_configuration_is_refused(
         open_kubernetes(*for_kubernetes(tmp_path))
 
 
-def test_the_launcher_of_a_configuration_goes_to_the_cluster_of_kubeconfig(
+def test_configured_launcher_uses_the_cluster_of_kubeconfig(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "kubeconfig"
@@ -238,5 +240,5 @@ def test_the_launcher_of_a_configuration_goes_to_the_cluster_of_kubeconfig(
     )
     monkeypatch.setenv("KUBECONFIG", str(config))
     launcher = open_launcher(load(tmp_path, KUBERNETES), ENVIRON)
-    assert isinstance(launcher, Kubernetes)
+    assert isinstance(launcher, KubernetesLauncher)
     assert launcher._client.namespace == "jobs"

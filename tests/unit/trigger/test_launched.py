@@ -1,4 +1,4 @@
-"""What a job was told at its launch, by a trigger that may be of another release."""
+"""The arguments of a job, from a trigger that may be of another release."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from icemirror.errors import BadConfig
-from spark_job.worker.launched import read_arguments
+from spark_job.worker.run_arguments import read_arguments
 from tests.unit.trigger.launcher_suite import REQUEST
 
 

@@ -1,4 +1,4 @@
-"""Local processes: what every launcher does. What only they do is in test_local_launcher.py."""
+"""Local processes: the conformance suite. Their specifics are in test_local_launcher.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.local_process import identify
+from icemirror.processes.process_identity import identify
 from tests.unit.trigger.launcher_suite import LauncherSuite, Platform
 from tests.unit.trigger.test_local_launcher import JOB, wait_for
 from trigger.launchers.local import LocalLauncher

@@ -1,4 +1,4 @@
-"""Workers as processes on this machine: once per token, whoever asks, and alive without their trigger."""
+"""Workers as processes on this machine: one per token, and alive without their trigger."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Invalid, Transient
-from icemirror.local_process import identify, is_alive
-from icemirror.run_request import RunRequest
-from icemirror.state.events import RunState
+from icemirror.processes.process_identity import identify, is_alive
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import RunState
 from trigger.launchers import local
 from trigger.launchers.local import LocalLauncher
 
@@ -74,7 +74,7 @@ def test_a_job_gets_its_request_a_session_and_a_log(place: Place) -> None:
     assert "and from stderr" in log
 
 
-def test_a_token_is_launched_once_by_whoever_asks(place: Place) -> None:
+def test_token_is_launched_once_by_any_number_of_triggers(place: Place) -> None:
     one, other = place.launcher(), place.launcher()
     run_id = one.launch(REQUEST)
     assert one.launch(REQUEST) == other.launch(REQUEST) == run_id
@@ -97,13 +97,13 @@ def test_a_run_is_running_until_its_process_ends_also_as_an_unfetched_child(plac
     assert len(place.started()) == 1
 
 
-def test_a_job_that_dies_at_once_is_gone(place: Place) -> None:
+def test_job_that_dies_at_once_is_gone(place: Place) -> None:
     launcher = place.launcher(FAKE_JOB_DIES="1")
     run_id = launcher.launch(REQUEST)
     wait_for(lambda: launcher.poll(run_id) is RunState.GONE)
 
 
-def test_another_process_with_the_same_id_is_not_taken_for_the_run(place: Place) -> None:
+def test_other_process_with_the_same_id_is_not_the_run(place: Place) -> None:
     launcher = place.launcher()
     run_id = launcher.launch(REQUEST)
     pid = run_id.partition("@")[0]
@@ -123,11 +123,11 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(place: Place) -> Non
 def test_the_log_of_a_run_is_found_by_the_record_of_its_launch(place: Place) -> None:
     launcher = place.launcher()
     run_id = launcher.launch(REQUEST)
-    assert launcher.log_of(run_id) == str(place.folder / "logs" / "default-0-7.log")
-    assert launcher.log_of("1@2") == ""
+    assert launcher.log_location(run_id) == str(place.folder / "logs" / "default-0-7.log")
+    assert launcher.log_location("1@2") == ""
 
 
-def test_files_in_the_working_directory_do_not_stand_in_for_modules_of_the_job(
+def test_files_in_the_working_directory_do_not_shadow_the_jobs_modules(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = place.folder / "elsewhere"
@@ -146,7 +146,7 @@ def test_files_in_the_working_directory_do_not_stand_in_for_modules_of_the_job(
 def test_a_job_outlives_the_trigger_that_was_killed(place: Place) -> None:
     script = (
         "import os, signal, sys; from pathlib import Path;"
-        "from icemirror.run_request import RunRequest;"
+        "from icemirror.processes.run_request import RunRequest;"
         "from trigger.launchers.local import LocalLauncher;"
         "folder, job, request = sys.argv[1:];"
         "launcher = LocalLauncher(Path(folder), os.environ, (sys.executable, job));"
@@ -170,7 +170,7 @@ def test_a_job_outlives_the_trigger_that_was_killed(place: Place) -> None:
 def test_old_records_and_logs_are_forgotten_but_not_those_of_living_runs(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_MOST_KEPT", 3)
+    monkeypatch.setattr(local, "_MAX_RUNS_KEPT", 3)
     launcher = place.launcher()
     living = launcher.launch(REQUEST)
     for folder, name in (("runs", "old-{}.run"), ("logs", "old-{}.log")):
@@ -191,7 +191,7 @@ def test_old_records_and_logs_are_forgotten_but_not_those_of_living_runs(
 
 
 def test_a_log_that_grows_without_end_is_set_aside(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_LONGEST_LOG_BYTES", 10)
+    monkeypatch.setattr(local, "_MAX_LOG_BYTES", 10)
     launcher = place.launcher()
     run_id = launcher.launch(REQUEST)
     wait_for(lambda: "stderr" in launcher.log_path(REQUEST.token).read_text())

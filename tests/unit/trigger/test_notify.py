@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from icemirror.errors import Transient
+from icemirror.http.server import Endpoints, StatusServer, start_server
+from icemirror.protocol.reads import EVERYTHING
 from icemirror.settings.address import Address
-from icemirror.state.reads import EVERYTHING
 from icemirror.telemetry import names
-from icemirror.telemetry.server import Sources, StatusServer, start_server
 from tests.unit.trigger.scene import BY_NAME, Scene
 from tests.unit.trigger.test_sources import event
 from trigger.listeners.notify import Notify
-from trigger.sources.body import MOST_BYTES
-from trigger.sources.refused import Reason
+from trigger.sources.event_json import MAX_EVENT_BYTES
+from trigger.sources.refusal import RefusalReason
 
 TOKEN = "correct horse battery"  # noqa: S105
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
@@ -27,8 +27,8 @@ class Door:
 
     def __init__(self, scene: Scene, token: str | None, *, is_local: bool) -> None:
         self.woken = 0
-        notify = Notify(scene.intake, token, is_local, self.wake)
-        sources = Sources(list, lambda: None, notify=notify)
+        notify = Notify(scene.ingest, token, is_local, self.wake)
+        sources = Endpoints(list, lambda: None, notify=notify)
         self.server: StatusServer = start_server(Address("127.0.0.1", 0), sources)
 
     def wake(self) -> None:
@@ -76,7 +76,7 @@ def test_the_wrong_token_is_refused_and_counted(scene: Scene, door: Callable[...
     status, said = door(is_local=True).post(BY_NAME, Authorization=shown)
     assert status == 401
     assert TOKEN not in said
-    assert scene.metrics.tally[names.REFUSED.name, Reason.WRONG_TOKEN] == 1
+    assert scene.metrics.tally[names.REFUSED.name, RefusalReason.WRONG_TOKEN] == 1
     assert not scene.store.load(EVERYTHING).tables
 
 
@@ -87,9 +87,14 @@ def test_without_a_token_only_this_machine_may_send(scene: Scene, door: Callable
 
 @pytest.mark.parametrize(
     ("body", "status"),
-    [(b"no", 400), (b'{"table":"a.b"}', 404), (b" " * (MOST_BYTES + 1), 413), (b"[" * 17 + b"]" * 17, 400)],
+    [
+        (b"no", 400),
+        (b'{"table":"a.b"}', 404),
+        (b" " * (MAX_EVENT_BYTES + 1), 413),
+        (b"[" * 17 + b"]" * 17, 400),
+    ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_kept(
+def test_sender_gets_the_error_and_nothing_is_kept(
     scene: Scene, door: Callable[..., Door], body: bytes, status: int
 ) -> None:
     assert door().post(body, **RIGHT)[0] == status
@@ -108,30 +113,30 @@ def test_a_browser_cannot_send_for_a_page(door: Callable[..., Door]) -> None:
     assert opened.post(BY_NAME, Host="elsewhere.example")[0] == 403
 
 
-def test_nothing_else_takes_a_post(door: Callable[..., Door]) -> None:
+def test_other_paths_refuse_a_post(door: Callable[..., Door]) -> None:
     for path in ("/", "/api/status", "/notify/", "/metrics"):
         assert door().post(BY_NAME, path, **RIGHT)[0] == 405, path
 
 
-def test_a_state_that_is_away_asks_the_sender_to_try_again(
+def test_unreachable_state_asks_the_sender_to_retry(
     scene: Scene, door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def silent(*_: object) -> None:
         raise Transient("locked")
 
-    monkeypatch.setattr("trigger.intake.apply", silent)
+    monkeypatch.setattr("trigger.dispatch.ingest.apply", silent)
     assert door().post(BY_NAME, **RIGHT)[0] == 503
 
 
 def test_a_failure_of_ours_is_an_answer(door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trigger.intake.normalise", lambda _: 1 / 0)
-    assert door().post(BY_NAME, **RIGHT) == (500, "failed; the log says why\n")
+    monkeypatch.setattr("trigger.dispatch.ingest.normalise", lambda _: 1 / 0)
+    assert door().post(BY_NAME, **RIGHT) == (500, "failed; see the log\n")
 
 
 @pytest.mark.parametrize(("size", "headers", "status"), [(3_000_000, RIGHT, 413), (3_000_000, {}, 401)])
-def test_who_sends_too_much_hears_it(
+def test_sender_of_a_large_body_gets_the_limit(
     door: Callable[..., Door], size: int, headers: dict[str, str], status: int
 ) -> None:
-    """And not that the connection broke while it was still sending."""
+    """The sender sees the status, not a broken connection."""
     for _ in range(5):
         assert door().post(b" " * size, **headers)[0] == status

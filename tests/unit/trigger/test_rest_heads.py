@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from icemirror.errors import BadConfig, Invalid, Transient
-from icemirror.table_id import TableId
+from icemirror.tables.table_id import TableId
 from tests.unit.trigger.rest_catalog import RestCatalog, serve
 from trigger.heads.rest import RestHeads
 
@@ -29,35 +29,35 @@ def heads(catalog: RestCatalog) -> Iterator[RestHeads]:
     heads.close()
 
 
-def test_the_head_is_the_metadata_location_and_snapshots_are_spared(
+def test_head_is_the_metadata_location_and_snapshots_are_omitted(
     catalog: RestCatalog, heads: RestHeads
 ) -> None:
-    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
     assert catalog.requests == [
         "/v1/config?warehouse=w+h",
         "/v1/namespaces/raw%1Fshop/tables/orders?snapshots=refs",
     ]
     catalog.tables[LEVELS, "orders"] = "s3://b/m2.json"
-    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m2.json"}
+    assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m2.json"}
 
 
 def test_a_missing_table_hides_no_other(heads: RestHeads) -> None:
-    found = heads.look([MISSING, ORDERS])
+    found = heads.load_heads([MISSING, ORDERS])
     assert isinstance(found[MISSING], Invalid)
     assert found[ORDERS] == "s3://b/m1.json"
 
 
 def test_the_prefix_of_the_catalog_is_used(catalog: RestCatalog, heads: RestHeads) -> None:
     catalog.prefix = "ws/1"
-    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
 
 
-def test_what_has_not_changed_is_not_sent_again(catalog: RestCatalog, heads: RestHeads) -> None:
+def test_unchanged_head_is_not_sent_again(catalog: RestCatalog, heads: RestHeads) -> None:
     catalog.etags = True
-    assert heads.look([ORDERS]) == heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert heads.load_heads([ORDERS]) == heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
     assert catalog.headers[-1]["If-None-Match"] == '"s3://b/m1.json"'
     catalog.tables[LEVELS, "orders"] = "s3://b/m2.json"
-    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m2.json"}
+    assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m2.json"}
 
 
 def test_tables_are_listed_page_by_page(catalog: RestCatalog, heads: RestHeads) -> None:
@@ -68,7 +68,7 @@ def test_tables_are_listed_page_by_page(catalog: RestCatalog, heads: RestHeads) 
     assert heads.list_tables("nowhere") == ()
 
 
-def test_pages_that_go_round_in_a_circle_end(catalog: RestCatalog, heads: RestHeads) -> None:
+def test_circular_pages_end(catalog: RestCatalog, heads: RestHeads) -> None:
     catalog.page_size, catalog.circle = 2, 4
     for number in range(9):
         catalog.tables[LEVELS, f"t{number}"] = "x"
@@ -78,7 +78,7 @@ def test_pages_that_go_round_in_a_circle_end(catalog: RestCatalog, heads: RestHe
 def test_a_given_token_and_headers_are_sent(catalog: RestCatalog) -> None:
     catalog.needs_token, catalog.tokens = True, ["secret"]
     heads = RestHeads({"uri": catalog.url, "token": "secret", "header.X-Tenant": "a"})
-    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
     assert catalog.headers[-1]["X-Tenant"] == "a"
     heads.close()
 
@@ -86,9 +86,9 @@ def test_a_given_token_and_headers_are_sent(catalog: RestCatalog) -> None:
 def test_a_token_is_fetched_by_client_credentials_and_again_when_it_is_refused(catalog: RestCatalog) -> None:
     catalog.needs_token = True
     heads = RestHeads({"uri": catalog.url, "credential": "me:s3cr:et", "scope": "all"})
-    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
     catalog.tokens.append("a newer one, so that ours has expired")
-    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
     assert len(catalog.forms) == 2
     assert catalog.forms[0] == {
         "grant_type": ["client_credentials"],
@@ -99,11 +99,11 @@ def test_a_token_is_fetched_by_client_credentials_and_again_when_it_is_refused(c
     heads.close()
 
 
-def test_a_refused_token_needs_a_person_and_is_not_shown(catalog: RestCatalog) -> None:
+def test_refused_token_is_invalid_and_not_shown(catalog: RestCatalog) -> None:
     catalog.needs_token = True
     heads = RestHeads({"uri": catalog.url, "token": "wrong-secret"})
     with pytest.raises(Invalid, match="check token or credential") as refused:
-        heads.look([ORDERS])
+        heads.load_heads([ORDERS])
     assert "wrong-secret" not in str(refused.value)
     heads.close()
 
@@ -112,25 +112,25 @@ def test_a_refused_token_needs_a_person_and_is_not_shown(catalog: RestCatalog) -
 def test_a_catalog_in_trouble_is_transient(catalog: RestCatalog, heads: RestHeads, status: int) -> None:
     catalog.fails_with = status
     with pytest.raises(Transient, match=str(status)):
-        heads.look([ORDERS])
+        heads.load_heads([ORDERS])
     catalog.fails_with = None
-    assert heads.look([ORDERS]) == {ORDERS: "s3://b/m1.json"}
+    assert heads.load_heads([ORDERS]) == {ORDERS: "s3://b/m1.json"}
 
 
 def test_a_catalog_that_is_down_is_transient() -> None:
     heads = RestHeads({"uri": "http://127.0.0.1:9"})
     with pytest.raises(Transient, match="did not answer"):
-        heads.look([ORDERS])
+        heads.load_heads([ORDERS])
     heads.close()
 
 
-def test_only_web_addresses_are_asked() -> None:
+def test_only_http_addresses_are_called() -> None:
     heads = RestHeads({"uri": "file:///etc"})
     with pytest.raises(BadConfig, match="http"):
-        heads.look([ORDERS])
+        heads.load_heads([ORDERS])
     heads.close()
 
 
-def test_an_answer_without_a_location_is_named(catalog: RestCatalog, heads: RestHeads) -> None:
+def test_answer_without_a_location_is_invalid(catalog: RestCatalog, heads: RestHeads) -> None:
     catalog.tables[LEVELS, "orders"] = ""
-    assert isinstance(heads.look([ORDERS])[ORDERS], Invalid)
+    assert isinstance(heads.load_heads([ORDERS])[ORDERS], Invalid)

@@ -1,4 +1,4 @@
-"""The long-running trigger: rounds, listeners, and an orderly end; on a real store with a fake launcher."""
+"""The long-running trigger: rounds, listeners and shutdown, on a real store with a fake launcher."""
 
 from __future__ import annotations
 
@@ -16,119 +16,119 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from moto import mock_aws
 
 from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.protocol.events import Completed, Leave, Pick, RunState, Started
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import SlotState
 from icemirror.settings.trigger import SqsSource
-from icemirror.state.events import Completed, Leave, Pick, RunState, Started
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import SlotState
 from tests.unit.trigger.fakes import DISCOVER, FakeHeads
 from tests.unit.trigger.scene import BY_NAME, HEAD, Scene
 from tests.unit.trigger.test_fleet import ORDERS
-from trigger import registry as module
-from trigger.intake import Intake
-from trigger.listeners.listener import Desk
+from trigger.dispatch.ingest import Ingest
+from trigger.listeners.listener import EventSink
 from trigger.listeners.sqs import SqsListener
-from trigger.pulse import Pulse
-from trigger.reporting import Reporting
-from trigger.rounds import Rounds
-from trigger.serve import ROUNDS, Bell, Service
+from trigger.service.health import Health
+from trigger.service.rounds import Rounds
+from trigger.service.serve import ROUNDS, Service, WakeSignal
+from trigger.status.run_reporter import RunReporter
+from trigger.tables import registry as module
 
 
 def rounds_of(scene: Scene) -> Rounds:
-    reporting = Reporting(scene.store, scene.metrics, "")
-    return Rounds(scene.fleet, reporting, sweep_seconds=3600.0, clock=lambda: scene.now)
+    reporter = RunReporter(scene.store, scene.metrics, "")
+    return Rounds(scene.fleet, reporter, sweep_seconds=3600.0, clock=lambda: scene.now)
 
 
 def finish(scene: Scene) -> None:
-    """The worker that was launched merges its table and leaves."""
+    """Let the launched worker merge its table and leave."""
     me = scene.me()
-    for told in (Started(scene.now, me), Pick(scene.now, me)):
-        scene.tell(told)
+    for event in (Started(scene.now, me), Pick(scene.now, me)):
+        scene.apply(event)
     dirty = scene.table().dirty
-    scene.tell(Completed(scene.now, me, ORDERS, dirty, scene.now, HEAD))
-    scene.tell(Leave(scene.now, me))
+    scene.apply(Completed(scene.now, me, ORDERS, dirty, scene.now, HEAD))
+    scene.apply(Leave(scene.now, me))
     scene.launcher.runs[me.run_id] = RunState.GONE
 
 
 class TestRounds:
-    def test_the_first_round_looks_at_the_heads_and_the_next_launches_when_it_is_quiet(
-        self, scene: Scene
-    ) -> None:
+    def test_first_round_polls_heads_and_next_launches_after_the_quiet_period(self, scene: Scene) -> None:
         rounds = rounds_of(scene)
-        assert rounds.once() == (2.0, True)
+        assert rounds.pause_seconds(rounds.run_once()) == 2.0
         assert (scene.table().dirty, scene.launcher.launches) == (1, [])
         scene.now += 2.0
-        assert rounds.once()[1]
+        assert rounds.run_once() is not None
         assert len(scene.launcher.launches) == 2
 
-    def test_a_round_without_work_asks_no_catalog(self, scene: Scene) -> None:
+    def test_round_without_work_calls_no_catalog(self, scene: Scene) -> None:
         rounds = rounds_of(scene)
-        rounds.once()
-        scene.catalogs[None].error = scene.catalogs["other"].error = Transient("nobody asked")
+        rounds.run_once()
+        scene.catalogs[None].error = scene.catalogs["other"].error = Transient("no call expected")
         for _ in range(20):
             scene.now += 15.0
-            assert rounds.once()[1]
+            assert rounds.run_once() is not None
         assert scene.table().look_error is None
 
-    def test_a_launcher_that_is_slow_with_every_slot_does_not_look_like_a_hang(self, scene: Scene) -> None:
-        pulse = Pulse((ROUNDS,), 60.0, clock=lambda: scene.now)
+    def test_slow_launcher_does_not_count_as_a_hang(self, scene: Scene) -> None:
+        health = Health((ROUNDS,), 60.0, clock=lambda: scene.now)
         rounds = rounds_of(scene)
-        rounds.alive = lambda: pulse.touch(ROUNDS)
-        pulse.beat(ROUNDS, False, "away")
-        rounds.once()
+        rounds.heartbeat = lambda: health.touch(ROUNDS)
+        health.beat(ROUNDS, False, "away")
+        rounds.run_once()
         scene.now += 2.0
-        rounds.once()
+        rounds.run_once()
         hung: list[str] = []
         real = scene.launcher.poll
 
         def slow(run_id: str) -> RunState:
-            hung.extend(pulse.hanging())
+            hung.extend(health.hanging())
             scene.now += 70.0
             return real(run_id)
 
         scene.launcher.poll = slow  # type: ignore[method-assign]
         scene.now += 5.0
-        rounds.once()
-        assert (hung, pulse.hanging()) == ([], [])
-        assert pulse.unready() == "rounds: away", "that it lives does not say that it works"
+        rounds.run_once()
+        assert (hung, health.hanging()) == ([], [])
+        assert health.unready() == "rounds: away", "a heartbeat does not mean that it works"
 
-    def test_a_lost_event_is_found_by_the_sweep(self, scene: Scene) -> None:
+    def test_sweep_finds_a_commit_whose_event_was_lost(self, scene: Scene) -> None:
         rounds = rounds_of(scene)
-        rounds.once()
+        rounds.run_once()
         scene.now += 2.0
-        rounds.once()
+        rounds.run_once()
         finish(scene)
         scene.catalogs[None].heads["shop.orders_changelog"] = f"{HEAD}.later"
         scene.now += 1800.0
-        rounds.once()
+        rounds.run_once()
         assert scene.table().noticed_head == HEAD
         scene.now += 1800.0
-        rounds.once()
+        rounds.run_once()
         assert scene.table().noticed_head == f"{HEAD}.later"
 
-    def test_a_catalog_that_was_away_is_asked_again_soon(self, scene: Scene) -> None:
+    def test_unreachable_catalog_is_swept_again_soon(self, scene: Scene) -> None:
         scene.catalogs[None].error = Transient("away")
         rounds = rounds_of(scene)
-        assert rounds.once()[1]
+        assert rounds.run_once() is not None
         scene.catalogs[None].error = None
         scene.now += 30.0
-        for catalog in scene.fleet.registry._looking._catalogs.values():
+        for catalog in scene.fleet.registry._poller._states.values():
             catalog.not_before = 0.0
-        rounds.once()
+        rounds.run_once()
         assert scene.table().noticed_head == HEAD
 
-    def test_a_run_that_ended_unseen_is_found(self, scene: Scene) -> None:
+    def test_round_finds_a_run_that_ended(self, scene: Scene) -> None:
         rounds = rounds_of(scene)
-        rounds.once()
+        rounds.run_once()
         scene.now += 2.0
-        rounds.once()
+        rounds.run_once()
         me = scene.me()
-        scene.tell(Started(scene.now, me))
+        scene.apply(Started(scene.now, me))
         scene.launcher.runs[me.run_id] = RunState.GONE
         scene.now += 5.0
-        rounds.once()
+        rounds.run_once()
         assert scene.slot().state is SlotState.FREE
 
-    def test_a_state_that_is_away_is_no_end(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_unreachable_state_fails_the_round_only(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         rounds = rounds_of(scene)
 
         def silent(_: object) -> None:
@@ -136,22 +136,23 @@ class TestRounds:
 
         with monkeypatch.context() as patch:
             patch.setattr(type(scene.store), "load", silent_of(silent))
-            assert rounds.once() == (5.0, False)
+            assert rounds.run_once() is None
+            assert rounds.pause_seconds(None) == 5.0
             assert rounds.problem == "locked"
-        assert rounds.once()[1]
+        assert rounds.run_once() is not None
         assert rounds.problem == ""
 
-    def test_a_new_changelog_is_looked_at_though_no_event_told(
+    def test_new_changelog_is_swept_without_an_event(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         catalog = FakeHeads()
-        monkeypatch.setattr(module, "open_source", lambda properties, name: catalog)
+        monkeypatch.setattr(module, "open_head_source", lambda properties, name: catalog)
         scene = Scene(tmp_path, DISCOVER)
         rounds = rounds_of(scene)
-        rounds.once()
+        rounds.run_once()
         catalog.heads["raw.orders_changelog"] = HEAD
         scene.now += 30.0
-        rounds.once()
+        rounds.run_once()
         assert scene.table().noticed_head == HEAD
         scene.close()
 
@@ -160,17 +161,17 @@ def silent_of(raises: Any) -> Any:
     return lambda store, reads: raises(reads)
 
 
-class Told:
-    """A listener that hears one event, then waits for the end, and says that it ended."""
+class OneEvent:
+    """A listener that receives one event, then waits for the stop and records it."""
 
-    name = "told"
+    name = "one-event"
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk, self.ended = desk, False
+    def __init__(self, sink: EventSink) -> None:
+        self.sink, self.ended = sink, False
 
     async def run(self, stop: asyncio.Event) -> None:
-        await self.desk.take(self.name, [BY_NAME])
-        self.desk.beat(self.name, True, "")
+        await self.sink.accept(self.name, [BY_NAME])
+        self.sink.beat(self.name, True, "")
         await stop.wait()
         self.ended = True
 
@@ -183,17 +184,17 @@ class Broken:
 
 
 class House:
-    """A service on the loop that runs now."""
+    """A service on the running loop."""
 
     def __init__(self, scene: Scene) -> None:
-        self.bell = Bell(asyncio.get_running_loop())
-        self.pulse = Pulse((ROUNDS, "told"), 120.0, clock=lambda: scene.now)
-        self.desk = Desk(scene.intake, self.bell.ring, self.pulse.beat)
-        self.told = Told(self.desk)
+        self.wake_signal = WakeSignal(asyncio.get_running_loop())
+        self.health = Health((ROUNDS, "one-event"), 120.0, clock=lambda: scene.now)
+        self.sink = EventSink(scene.ingest, self.wake_signal.send, self.health.beat)
+        self.listener = OneEvent(self.sink)
         self.rounds = rounds_of(scene)
 
-    def service(self, intake: Intake, *more: Any) -> Service:
-        return Service(intake, self.rounds, [self.told, *more], self.pulse, self.bell)
+    def service(self, ingest: Ingest, *more: Any) -> Service:
+        return Service(ingest, self.rounds, [self.listener, *more], self.health, self.wake_signal)
 
 
 async def until(true: Any) -> None:
@@ -201,52 +202,52 @@ async def until(true: Any) -> None:
         if true():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("it did not happen")
+    raise AssertionError("timed out")
 
 
-def test_it_serves_until_it_is_told_to_stop_and_ends_in_order(scene: Scene) -> None:
+def test_service_runs_until_it_is_stopped_and_shuts_down_cleanly(scene: Scene) -> None:
     scene.fleet.policy = scene.policy = type(scene.policy)(quiet_seconds=0.0)
 
     async def live() -> None:
         house, stop = House(scene), asyncio.Event()
-        assert house.pulse.unready(), "nothing has worked yet"
-        task = asyncio.create_task(house.service(scene.intake).run(stop))
-        await until(lambda: len(scene.launcher.launches) == 2 and not house.pulse.unready())
+        assert house.health.unready(), "nothing has worked yet"
+        task = asyncio.create_task(house.service(scene.ingest).run(stop))
+        await until(lambda: len(scene.launcher.launches) == 2 and not house.health.unready())
         stop.set()
         await asyncio.wait_for(task, 10)
-        assert house.told.ended
+        assert house.listener.ended
 
     asyncio.run(live())
     assert scene.table().dirty >= 1
 
 
-def test_a_part_that_cannot_go_on_ends_the_service_and_says_why(scene: Scene) -> None:
+def test_failed_part_ends_the_service_with_its_error(scene: Scene) -> None:
     async def live() -> None:
         house = House(scene)
         with pytest.raises(BadConfig, match="no such topic"):
-            await asyncio.wait_for(house.service(scene.intake, Broken()).run(asyncio.Event()), 10)
-        assert house.told.ended, "the others end in order"
+            await asyncio.wait_for(house.service(scene.ingest, Broken()).run(asyncio.Event()), 10)
+        assert house.listener.ended, "the other parts shut down cleanly"
 
     asyncio.run(live())
 
 
 def test_health_is_about_hanging_and_readiness_about_work() -> None:
     now = 0.0
-    pulse = Pulse(("kafka", ROUNDS), 120.0, clock=lambda: now)
-    assert (pulse.hanging(), bool(pulse.unready())) == ([], True)
-    pulse.beat("kafka", True)
-    pulse.beat(ROUNDS, True)
-    assert not pulse.unready()
-    pulse.beat("kafka", False)
-    assert (pulse.hanging(), bool(pulse.unready())) == ([], True)
-    pulse.beat("kafka", False, "no broker is there")
-    assert pulse.unready() == "kafka: no broker is there"
-    pulse.beat("kafka", True)
-    assert pulse.unready() == ""
+    health = Health(("kafka", ROUNDS), 120.0, clock=lambda: now)
+    assert (health.hanging(), bool(health.unready())) == ([], True)
+    health.beat("kafka", True)
+    health.beat(ROUNDS, True)
+    assert not health.unready()
+    health.beat("kafka", False)
+    assert (health.hanging(), bool(health.unready())) == ([], True)
+    health.beat("kafka", False, "no broker answers")
+    assert health.unready() == "kafka: no broker answers"
+    health.beat("kafka", True)
+    assert health.unready() == ""
     now = 121.0
-    pulse.beat(ROUNDS, True)
-    assert (pulse.hanging(), bool(pulse.unready())) == (["kafka"], True)
-    assert pulse.unready() == "kafka: hangs"
+    health.beat(ROUNDS, True)
+    assert (health.hanging(), bool(health.unready())) == (["kafka"], True)
+    assert health.unready() == "kafka: hangs"
 
 
 def _raising(error: Exception) -> Callable[..., NoReturn]:
@@ -276,7 +277,7 @@ class TestSqs:
 
         async def live() -> None:
             stop, house = asyncio.Event(), House(scene)
-            listener = SqsListener(SqsSource(queue_url=url or own), house.desk, client)
+            listener = SqsListener(SqsSource(queue_url=url or own), house.sink, client)
             task = asyncio.create_task(listener.run(stop))
             waiting = asyncio.create_task(until(done))
             await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -287,8 +288,8 @@ class TestSqs:
 
     def left(self, queue: Any) -> int:
         client, url = queue
-        told = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-        return int(told["ApproximateNumberOfMessages"])
+        attributes = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        return int(attributes["ApproximateNumberOfMessages"])
 
     def test_a_message_is_deleted_when_its_notice_is_stored_and_poison_becomes_a_letter(
         self, scene: Scene, queue: Any
@@ -312,12 +313,12 @@ class TestSqs:
             raise Transient("locked")
 
         client.send_message(QueueUrl=url, MessageBody=BY_NAME.decode())
-        monkeypatch.setattr("trigger.intake.apply", silent)
+        monkeypatch.setattr("trigger.dispatch.ingest.apply", silent)
         self.listen(scene, queue, tried.is_set)
         assert self.left(queue) == 1
         assert not scene.store.load(EVERYTHING).tables
 
-    def test_while_nothing_can_be_stored_the_queue_is_not_gone_through(
+    def test_queue_is_not_drained_while_nothing_can_be_stored(
         self, scene: Scene, queue: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         client, url = queue
@@ -333,12 +334,12 @@ class TestSqs:
 
         client.send_message(QueueUrl=url, MessageBody=BY_NAME.decode())
         monkeypatch.setattr(client, "receive_message", counted)
-        monkeypatch.setattr("trigger.intake.apply", silent)
+        monkeypatch.setattr("trigger.dispatch.ingest.apply", silent)
         end = time.monotonic() + 1.5
         self.listen(scene, queue, lambda: time.monotonic() > end)
         assert 1 <= len(received) <= 5
 
-    def test_a_state_that_cannot_be_used_is_not_tried_for_ever(
+    def test_unusable_state_ends_the_listener(
         self, scene: Scene, queue: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         client, url = queue
@@ -347,13 +348,13 @@ class TestSqs:
             raise Invalid("DynamoDB refused to change the state")
 
         client.send_message(QueueUrl=url, MessageBody=BY_NAME.decode())
-        monkeypatch.setattr("trigger.intake.apply", refused)
+        monkeypatch.setattr("trigger.dispatch.ingest.apply", refused)
         end = time.monotonic() + 5.0
         with pytest.raises(Invalid, match="DynamoDB refused"):
             self.listen(scene, queue, lambda: time.monotonic() > end)
         assert self.left(queue) == 1
 
-    def test_missing_credentials_and_regions_need_a_person(
+    def test_missing_credentials_and_region_are_bad_configuration(
         self, scene: Scene, queue: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         client = SimpleNamespace(receive_message=_raising(NoCredentialsError()))
@@ -361,11 +362,11 @@ class TestSqs:
         with pytest.raises(BadConfig, match="credentials"):
             self.listen(scene, (client, "q"), lambda: time.monotonic() > end)
         monkeypatch.delenv("AWS_DEFAULT_REGION")
-        desk: Any = None  # the client comes first
+        sink: Any = None  # the client comes first
         with pytest.raises(BadConfig, match=r"trigger\.sources\.sqs: .*region"):
-            SqsListener(SqsSource(queue_url="q"), desk)
+            SqsListener(SqsSource(queue_url="q"), sink)
 
-    def test_a_key_that_may_not_be_used_needs_a_person(self, scene: Scene) -> None:
+    def test_forbidden_key_is_bad_configuration(self, scene: Scene) -> None:
         client = SimpleNamespace(receive_message=_raising(_answered("KMS.AccessDeniedException")))
         end = time.monotonic() + 5.0
         with pytest.raises(BadConfig, match=r"KMS\.AccessDeniedException"):
@@ -382,6 +383,6 @@ class TestSqs:
 
         self.listen(scene, (SimpleNamespace(receive_message=receive), "q"), lambda: len(asked) > 1)
 
-    def test_a_queue_that_is_not_there_needs_a_person(self, scene: Scene, queue: Any) -> None:
+    def test_missing_queue_is_bad_configuration(self, scene: Scene, queue: Any) -> None:
         with pytest.raises(BadConfig, match="queue_url"):
             self.listen(scene, queue, lambda: False, "https://sqs.us-east-1.amazonaws.com/123456789012/none")

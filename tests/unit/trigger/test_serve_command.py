@@ -1,4 +1,4 @@
-"""`icemirror serve` as people run it."""
+"""`icemirror serve` as a process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from icemirror.cli.main import run
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.sqlite import SqliteStore
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.stores.sqlite import SqliteStore
 from tests.sim.protocol.toy_lake import ToyLake
 
 ROOT = Path(__file__).parents[3]
@@ -65,7 +65,7 @@ def ask(address: str, body: bytes | None = None) -> int:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_it_takes_notices_says_that_it_is_ready_and_stops_when_it_is_told(
+def test_serve_accepts_notices_reports_ready_and_stops_on_sigterm(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     with serving(lake(tmp_path)) as (process, page):
@@ -79,7 +79,7 @@ def test_it_takes_notices_says_that_it_is_ready_and_stops_when_it_is_told(
         assert process.wait(20) == code
     with SqliteStore(tmp_path / "state.db") as store:
         rows = store.load(EVERYTHING)
-    assert rows.tables["shop.orders"].dirty == 2, "one by the first look, one by the notice"
+    assert rows.tables["shop.orders"].dirty == 2, "one by the first sweep, one by the notice"
     assert not rows.slots
 
 

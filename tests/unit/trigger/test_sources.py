@@ -1,4 +1,4 @@
-"""Every recorded event gives the hints that it should, and nothing else does."""
+"""Every recorded event gives the expected hints; nothing else gives any."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from trigger.sources.body import MOST_BYTES, MOST_DEPTH, read_body
+from trigger.sources.event_json import MAX_EVENT_BYTES, MAX_EVENT_DEPTH, read_body
 from trigger.sources.hints import Hint, LocationHint, NameHint, RunHint
-from trigger.sources.normalise import normalise, whole_event
-from trigger.sources.place import Place, parse_place
-from trigger.sources.refused import Reason, Refused
+from trigger.sources.kafka_records import decode_kafka_record
+from trigger.sources.normalise import normalise
+from trigger.sources.object_location import ObjectLocation, parse_location
+from trigger.sources.refusal import EventRefused, RefusalReason
 
 EVENTS = Path(__file__).with_name("events")
-METADATA = LocationHint(Place("s3", "lake", "raw/orders_changelog/metadata/00012-5f3c.metadata.json"))
-ENCODED = LocationHint(Place("s3", "lake", "raw/my ordersé/metadata/00001-+.metadata.json"))
+METADATA = LocationHint(
+    ObjectLocation("s3", "lake", "raw/orders_changelog/metadata/00012-5f3c.metadata.json")
+)
+ENCODED = LocationHint(ObjectLocation("s3", "lake", "raw/my ordersé/metadata/00001-+.metadata.json"))
 ORDERS, ITEMS = NameHint(("raw", "orders_changelog")), NameHint(("raw", "items_changelog"))
 
 EXPECTED: dict[str, tuple[Hint, ...]] = {
@@ -63,17 +66,17 @@ EXPECTED: dict[str, tuple[Hint, ...]] = {
 
 
 def event(name: str) -> bytes:
-    """A recorded event; a record of Kafka with headers is kept as its headers and its value."""
+    """Return a recorded event. A Kafka record is stored as its headers and its value."""
     body = (EVENTS / f"{name}.json").read_bytes()
     record = json.loads(body)
     if set(record) != {"headers", "value"}:
         return body
     headers = {key: text.encode() for key, text in record["headers"].items()}
-    return whole_event(headers, json.dumps(record["value"]).encode())
+    return decode_kafka_record(headers, json.dumps(record["value"]).encode())
 
 
-def refusal(body: bytes) -> Reason:
-    with pytest.raises(Refused) as caught:
+def refusal(body: bytes) -> RefusalReason:
+    with pytest.raises(EventRefused) as caught:
         normalise(body)
     return caught.value.reason
 
@@ -92,16 +95,18 @@ def test_a_recorded_event_gives_its_hints(name: str) -> None:
     assert normalise(event(name)) == EXPECTED[name]
 
 
-def test_a_key_of_eventbridge_is_taken_as_it_is_and_decoded() -> None:
+def test_eventbridge_key_is_read_raw_and_decoded() -> None:
     detail = {"bucket": {"name": "lake"}, "object": {"key": "a%2Fmetadata/1+.metadata.json"}}
     told = {"source": "aws.s3", "detail-type": "Object Created", "detail": detail}
-    keys = [hint.place.key for hint in normalise(json.dumps(told).encode()) if isinstance(hint, LocationHint)]
+    keys = [
+        hint.location.key for hint in normalise(json.dumps(told).encode()) if isinstance(hint, LocationHint)
+    ]
     assert keys == ["a%2Fmetadata/1+.metadata.json", "a/metadata/1 .metadata.json"]
 
 
 def test_a_key_is_decoded_once() -> None:
     (hint,) = normalise(s3_event("a/%252e%252e/b.metadata.json"))
-    assert hint == LocationHint(Place("s3", "lake", "a/%2e%2e/b.metadata.json"))
+    assert hint == LocationHint(ObjectLocation("s3", "lake", "a/%2e%2e/b.metadata.json"))
 
 
 @pytest.mark.parametrize(
@@ -118,30 +123,30 @@ def test_a_key_is_decoded_once() -> None:
     ],
 )
 def test_a_key_that_may_mean_another_one_is_refused(key: str) -> None:
-    assert refusal(s3_event(key)) is Reason.UNSAFE_KEY
+    assert refusal(s3_event(key)) is RefusalReason.UNSAFE_KEY
 
 
 def test_a_body_is_bounded_before_it_is_read() -> None:
-    padding = b" " * (MOST_BYTES - len(b'{"table":"a.b"}'))
+    padding = b" " * (MAX_EVENT_BYTES - len(b'{"table":"a.b"}'))
     assert normalise(b'{"table":"a.b"}' + padding)
-    assert refusal(b'{"table":"a.b"}' + padding + b" ") is Reason.TOO_LARGE
+    assert refusal(b'{"table":"a.b"}' + padding + b" ") is RefusalReason.TOO_LARGE
 
 
 def test_a_body_is_not_nested_without_end() -> None:
     def nested(depth: int) -> bytes:
         return b'{"table":"a.b","x":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
 
-    assert normalise(nested(MOST_DEPTH))
-    assert refusal(nested(MOST_DEPTH + 1)) is Reason.TOO_DEEP
-    assert refusal(b"[" * MOST_BYTES) is Reason.TOO_DEEP
+    assert normalise(nested(MAX_EVENT_DEPTH))
+    assert refusal(nested(MAX_EVENT_DEPTH + 1)) is RefusalReason.TOO_DEEP
+    assert refusal(b"[" * MAX_EVENT_BYTES) is RefusalReason.TOO_DEEP
 
 
 def test_brackets_inside_of_strings_are_no_depth() -> None:
     assert read_body(json.dumps({"table": "[" * 100 + '"{\\"' * 30}).encode())
 
 
-def test_looking_for_the_depth_of_text_without_end_takes_no_time() -> None:
-    assert refusal(b'{"a":"' + b'\\"' * 32_000) is Reason.MALFORMED
+def test_depth_of_unterminated_text_is_found_in_linear_time() -> None:
+    assert refusal(b'{"a":"' + b'\\"' * 32_000) is RefusalReason.MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -159,7 +164,7 @@ def test_looking_for_the_depth_of_text_without_end_takes_no_time() -> None:
     ],
 )
 def test_what_is_no_json_object_is_malformed(body: bytes) -> None:
-    assert refusal(body) is Reason.MALFORMED
+    assert refusal(body) is RefusalReason.MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -208,7 +213,7 @@ def test_what_is_no_json_object_is_malformed(body: bytes) -> None:
     ids=str,
 )
 def test_an_event_that_is_not_as_its_source_writes_it_is_malformed(document: object) -> None:
-    assert refusal(json.dumps(document).encode()) is Reason.MALFORMED
+    assert refusal(json.dumps(document).encode()) is RefusalReason.MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -216,21 +221,21 @@ def test_an_event_that_is_not_as_its_source_writes_it_is_malformed(document: obj
     [{}, {"hello": 1}, {"source": "aws.ec2", "detail-type": "x"}, {"specversion": "1.0", "data": 1}],
 )
 def test_an_event_of_no_known_kind_is_refused(document: object) -> None:
-    assert refusal(json.dumps(document).encode()) is Reason.UNKNOWN_KIND
+    assert refusal(json.dumps(document).encode()) is RefusalReason.UNKNOWN_KIND
 
 
-def test_a_refusal_says_nothing_of_the_text() -> None:
+def test_refusal_does_not_quote_the_event() -> None:
     for body in (b'{"table":{"secret-value":1}}', b'{"Records":[{"secret-value":"secret-value"}]}'):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(EventRefused) as caught:
             normalise(body)
         assert "secret" not in str(caught.value)
 
 
 def test_nothing_is_kept_of_an_event_that_was_refused() -> None:
-    def taken(body: bytes) -> weakref.ref[Refused]:
+    def taken(body: bytes) -> weakref.ref[EventRefused]:
         try:
             normalise(body)
-        except Refused as refused:
+        except EventRefused as refused:
             outcome = refused
         return weakref.ref(outcome)
 
@@ -246,11 +251,11 @@ def test_nothing_is_kept_of_an_event_that_was_refused() -> None:
 
 
 def test_addresses_of_one_store_are_one_place() -> None:
-    place = Place("s3", "lake", "a/b.metadata.json")
-    assert {parse_place(f"{scheme}://lake/a/b.metadata.json") for scheme in ("s3", "s3a", "S3")} == {place}
+    place = ObjectLocation("s3", "lake", "a/b.metadata.json")
+    assert {parse_location(f"{scheme}://lake/a/b.metadata.json") for scheme in ("s3", "s3a", "S3")} == {place}
     assert (
-        parse_place("/data/t/m.json")
-        == parse_place("file:///data/t/m.json")
-        == Place("file", "", "/data/t/m.json")
+        parse_location("/data/t/m.json")
+        == parse_location("file:///data/t/m.json")
+        == ObjectLocation("file", "", "/data/t/m.json")
     )
-    assert parse_place("http://nessie/iceberg/v1/trees/main/1.metadata.json") is None
+    assert parse_location("http://nessie/iceberg/v1/trees/main/1.metadata.json") is None

@@ -1,4 +1,4 @@
-"""Heads from SQL catalogs, compared with PyIceberg's own idea of them."""
+"""Heads from SQL catalogs, compared with PyIceberg's."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy import create_engine, make_url
 
 from icemirror.errors import BadConfig, Invalid, Transient
-from icemirror.table_id import TableId
-from trigger.heads.open_source import open_source
+from icemirror.tables.table_id import TableId
+from trigger.heads.head_source import open_head_source
 from trigger.heads.sql import AlchemyDatabase, SqlHeads, connect_arguments
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
@@ -40,22 +40,22 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
 
 
 def test_the_head_is_what_pyiceberg_loads_and_follows_commits(catalog: SqlCatalog, tmp_path: Path) -> None:
-    heads = open_source(properties(tmp_path))
+    heads = open_head_source(properties(tmp_path))
     table = catalog.load_table(ORDERS.parts)
     before = table.metadata_location
-    assert heads.look([ORDERS]) == {ORDERS: before}
+    assert heads.load_heads([ORDERS]) == {ORDERS: before}
     with table.transaction() as transaction:
         transaction.set_properties(a="b")
     moved = catalog.load_table(ORDERS.parts).metadata_location
     assert moved != before
-    assert heads.look([ORDERS]) == {ORDERS: moved}
+    assert heads.load_heads([ORDERS]) == {ORDERS: moved}
 
 
-def test_many_tables_take_one_query_and_a_missing_one_hides_no_other(
+def test_many_tables_need_one_query_and_a_missing_one_hides_no_other(
     catalog: SqlCatalog, tmp_path: Path
 ) -> None:
     other = TableId.parse("other.orders_changelog")
-    heads = open_source(properties(tmp_path)).look([ORDERS, MISSING, other])
+    heads = open_head_source(properties(tmp_path)).load_heads([ORDERS, MISSING, other])
     assert heads[ORDERS] == catalog.load_table(ORDERS.parts).metadata_location
     assert heads[other] == catalog.load_table(other.parts).metadata_location
     assert isinstance(heads[MISSING], Invalid)
@@ -65,7 +65,7 @@ def test_many_tables_take_one_query_and_a_missing_one_hides_no_other(
 def test_tables_of_a_namespace_are_listed_without_those_below_or_beside_it(
     catalog: SqlCatalog, tmp_path: Path
 ) -> None:
-    heads = open_source(properties(tmp_path))
+    heads = open_head_source(properties(tmp_path))
     assert heads.list_tables("raw.shop") == ("items_changelog", "orders_changelog")
     assert heads.list_tables("raw") == ()
     assert heads.list_tables("nowhere") == ()
@@ -75,7 +75,7 @@ def test_views_are_not_listed(catalog: SqlCatalog, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "catalog.db")) as connection:
         connection.execute("UPDATE iceberg_tables SET iceberg_type = 'VIEW' WHERE table_name LIKE 'items%'")
         connection.commit()
-    assert open_source(properties(tmp_path)).list_tables("raw.shop") == ("orders_changelog",)
+    assert open_head_source(properties(tmp_path)).list_tables("raw.shop") == ("orders_changelog",)
 
 
 def test_the_name_in_the_properties_is_the_name_in_the_database(tmp_path: Path) -> None:
@@ -83,34 +83,34 @@ def test_the_name_in_the_properties_is_the_name_in_the_database(tmp_path: Path) 
         catalog.create_namespace("raw")
         location = catalog.create_table("raw.t", SCHEMA).metadata_location
     table = TableId.parse("raw.t")
-    assert isinstance(open_source(properties(tmp_path)).look([table])[table], Invalid)
-    assert open_source(properties(tmp_path, name="theirs")).look([table]) == {table: location}
-    assert open_source(properties(tmp_path), "theirs").look([table]) == {table: location}
+    assert isinstance(open_head_source(properties(tmp_path)).load_heads([table])[table], Invalid)
+    assert open_head_source(properties(tmp_path, name="theirs")).load_heads([table]) == {table: location}
+    assert open_head_source(properties(tmp_path), "theirs").load_heads([table]) == {table: location}
 
 
 def test_another_database_answers_the_same_through_sqlalchemy(catalog: SqlCatalog, tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/catalog.db")
     with closing(SqlHeads(AlchemyDatabase(engine), "icemirror")) as heads:
-        assert heads.look([ORDERS]) == {ORDERS: catalog.load_table(ORDERS.parts).metadata_location}
+        assert heads.load_heads([ORDERS]) == {ORDERS: catalog.load_table(ORDERS.parts).metadata_location}
         assert heads.list_tables("raw.shop") == ("items_changelog", "orders_changelog")
 
 
 def test_a_database_that_does_not_answer_is_transient_and_shows_no_password(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/nowhere/catalog.db")
     with closing(SqlHeads(AlchemyDatabase(engine), "icemirror")) as heads, pytest.raises(Transient):
-        heads.look([ORDERS])
+        heads.load_heads([ORDERS])
 
 
-def test_a_catalog_that_is_not_there_yet_is_transient_and_is_not_created(tmp_path: Path) -> None:
+def test_missing_catalog_file_is_transient_and_not_created(tmp_path: Path) -> None:
     with pytest.raises(Transient, match="there is no catalog"):
-        open_source(properties(tmp_path)).look([ORDERS])
+        open_head_source(properties(tmp_path)).load_heads([ORDERS])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_catalog_without_tables_has_no_changelogs(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").touch()
-    heads = open_source(properties(tmp_path))
-    assert isinstance(heads.look([ORDERS])[ORDERS], Invalid)
+    heads = open_head_source(properties(tmp_path))
+    assert isinstance(heads.load_heads([ORDERS])[ORDERS], Invalid)
     assert heads.list_tables("raw") == ()
 
 
@@ -121,13 +121,13 @@ def test_a_locked_catalog_is_transient(
     with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(Transient, match="locked"):
-            open_source(properties(tmp_path)).look([ORDERS])
+            open_head_source(properties(tmp_path)).load_heads([ORDERS])
 
 
-def test_a_file_that_is_no_catalog_needs_a_person(tmp_path: Path) -> None:
+def test_file_that_is_not_a_catalog_is_invalid(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"no database at all, but long enough" * 100)
-    with pytest.raises(Invalid, match="damaged, or no SQLite file"):
-        open_source(properties(tmp_path)).look([ORDERS])
+    with pytest.raises(Invalid, match="damaged or not a SQLite file"):
+        open_head_source(properties(tmp_path)).load_heads([ORDERS])
 
 
 @pytest.mark.parametrize(
@@ -135,20 +135,20 @@ def test_a_file_that_is_no_catalog_needs_a_person(tmp_path: Path) -> None:
     [
         ({"type": "sql", "uri": "sqlite://"}, "in memory"),
         ({"type": "sql", "uri": "sqlite:///:memory:"}, "in memory"),
-        ({"type": "sql", "uri": "nonsense+driver://host/db"}, "no address of a database"),
+        ({"type": "sql", "uri": "nonsense+driver://host/db"}, "not a database address"),
         ({"type": "dynamodb"}, "only rest, sql, glue and hive"),
         ({"type": "rest", "uri": "http://host", "rest.sigv4-enabled": "true"}, "type: glue"),
     ],
 )
-def test_what_the_trigger_cannot_ask_is_said_at_once(given: dict[str, str], words: str) -> None:
+def test_unsupported_sql_address_is_refused_when_opened(given: dict[str, str], words: str) -> None:
     with pytest.raises(BadConfig, match=words):
-        open_source(given)
+        open_head_source(given)
 
 
 def test_the_type_follows_from_the_address(catalog: SqlCatalog, tmp_path: Path) -> None:
     given = properties(tmp_path)
     del given["type"]
-    assert open_source(given).list_tables("raw.shop")
+    assert open_head_source(given).list_tables("raw.shop")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,5 @@ def test_the_type_follows_from_the_address(catalog: SqlCatalog, tmp_path: Path) 
         ("oracle+oracledb://u:p@h/c", {}),
     ],
 )
-def test_a_database_that_does_not_answer_is_given_up_soon_unless_its_address_says_when(
-    uri: str, given: dict[str, int]
-) -> None:
+def test_connect_timeout_is_short_unless_the_address_sets_it(uri: str, given: dict[str, int]) -> None:
     assert connect_arguments(make_url(uri)) == given

@@ -1,4 +1,4 @@
-"""Tables that the trigger knows and its jobs do not: few launches, a reason for a person, and the others go on."""
+"""Tables that the trigger knows and its jobs do not: few launches, a reason in the status, no effect on others."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Kind
-from icemirror.result import ErrorResult, UpToDate
-from icemirror.state.events import Holder, Resumed, RunState
-from icemirror.state.reads import EVERYTHING
-from icemirror.state.rows import SlotId, SlotState, TableRow
-from icemirror.state.worker import Limits
-from spark_job.worker.worker import Surroundings, run_worker
+from icemirror.protocol.events import Resumed, RunState, WorkerId
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import SlotId, SlotState, TableRow
+from icemirror.protocol.worker import Limits
+from icemirror.result import ErrorResult, NothingToMerge
+from spark_job.worker.worker import WorkerDependencies, run_worker
 from tests.unit.state.samples import POSITION
 from tests.unit.trigger.fakes import FakeHeads
 from tests.unit.trigger.scene import Scene
-from trigger import registry as module
-from trigger.status import fleet_status
+from trigger.status.table_status import fleet_status
+from trigger.tables import registry as module
 
 TWO = """
 tables:
@@ -45,25 +45,25 @@ class Story(Scene):
             self.sweep(pause)
             slot = self.store.load(EVERYTHING).slot(SlotId("default", 0))
             if slot.state is SlotState.LAUNCHING:
-                self._work(Holder(slot.id, slot.gen, str(slot.run_id)))
+                self._work(WorkerId(slot.id, slot.gen, str(slot.run_id)))
         return len(self.launcher.launches) - before
 
-    def _work(self, me: Holder) -> None:
-        def advance(table: str) -> UpToDate:
+    def _work(self, me: WorkerId) -> None:
+        def advance(table: str) -> NothingToMerge:
             self.merged.append(table)
-            return UpToDate(head=str(self.table(table).noticed_head), position=POSITION)
+            return NothingToMerge(head=str(self.table(table).noticed_head), position=POSITION)
 
         def sleep(seconds: float) -> None:
             self.now += seconds
 
-        around = Surroundings(
+        around = WorkerDependencies(
             store=self.store,
             policy=self.policy,
             limits=Limits(linger_seconds=5.0),
             advance=advance,
             tables=lambda: self.knows,
             stopping=lambda: False,
-            blind=lambda: self.blind,
+            discovery_error=lambda: self.blind,
             clock=lambda: self.now,
             sleep=sleep,
             jitter=lambda: 0.0,
@@ -79,7 +79,7 @@ class Story(Scene):
 @pytest.fixture
 def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Story]:
     catalog = FakeHeads({"shop.orders_changelog": "o1", "shop.items_changelog": "i1"})
-    monkeypatch.setattr(module, "open_source", lambda properties, name: catalog)
+    monkeypatch.setattr(module, "open_head_source", lambda properties, name: catalog)
     made = Story(tmp_path)
     made.catalogs[None] = catalog
     yield made
@@ -92,12 +92,12 @@ def test_a_table_that_no_job_knows_is_quarantined_after_a_few_launches(story: St
     assert (row.quarantined, row.failures, row.owner) == (True, story.policy.max_failures, None)
     assert row.error is not None
     assert row.error.kind is Kind.TRANSIENT, "jobs that know it may be on their way"
-    assert "the configuration of the jobs does not have it" in row.error.message
+    assert "not in that of the jobs" in row.error.message
     assert story.shown()[ORDERS]["state"] == "quarantined"
     assert story.slot().failures == 0, "no job has failed"
 
 
-def test_a_table_that_no_job_knows_after_its_quarantine_either_takes_a_person(story: Story) -> None:
+def test_table_unknown_to_jobs_after_its_quarantine_is_blocked(story: Story) -> None:
     story.live(2400.0)
     story.live(4 * story.policy.probation_seconds)
     row = story.table(ORDERS)
@@ -135,26 +135,26 @@ def test_a_job_that_knows_it_makes_all_good(story: Story) -> None:
     assert (row.failures, row.error, row.covered) == (0, None, row.dirty)
 
 
-def test_once_the_jobs_know_it_a_person_lifts_the_quarantine(story: Story) -> None:
+def test_resume_lifts_the_quarantine_once_the_jobs_know_the_table(story: Story) -> None:
     story.live(2400.0)
     story.knows = frozenset({ORDERS, ITEMS})
     assert story.live(200.0) == 0
-    story.tell(Resumed(story.now, ORDERS))
+    story.apply(Resumed(story.now, ORDERS))
     assert story.live(60.0) == 1
     assert story.table(ORDERS).covered == story.table(ORDERS).dirty
 
 
-def test_a_job_that_could_not_look_for_changelogs_says_so_and_is_tried_again_later(story: Story) -> None:
+def test_job_whose_discovery_failed_reports_it_and_is_retried_later(story: Story) -> None:
     story.blind = ErrorResult(kind=Kind.TRANSIENT, message="the catalog did not answer")
     assert story.live(2400.0) == story.policy.max_failures
     row = story.table(ORDERS)
     assert (row.quarantined, row.error) == (True, story.blind)
     story.blind, story.knows = None, frozenset({ORDERS, ITEMS})
     story.live(2 * story.policy.probation_seconds)
-    assert story.table(ORDERS).covered == story.table(ORDERS).dirty, "nobody was needed"
+    assert story.table(ORDERS).covered == story.table(ORDERS).dirty, "no user action was required"
 
 
-def test_the_row_of_a_table_that_is_no_longer_configured_sends_no_worker_away(story: Story) -> None:
+def test_row_of_an_unconfigured_table_ends_no_worker(story: Story) -> None:
     story.store.compare_and_set(TableRow("shop.gone", dirty=1, last_dirty_at=1.0))
     story.knows = frozenset({ORDERS, ITEMS})
     story.sweep(1.0)

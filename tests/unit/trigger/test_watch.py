@@ -1,4 +1,4 @@
-"""The embedded trigger: rounds until it is told to stop, or until nothing is left to wait for."""
+"""The embedded trigger: rounds until it is stopped, or until there is nothing left to wait for."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 import pytest
 
 from icemirror.errors import Exit, IcemirrorError, Invalid, Transient
+from icemirror.protocol.events import Completed, Failed, Pick, Started, WorkerId
+from icemirror.protocol.rows import Rows, SlotState, TableRow
 from icemirror.result import TableResult
-from icemirror.state.apply import apply
-from icemirror.state.configured import policy_of
-from icemirror.state.events import Completed, Failed, Holder, Pick, Started
-from icemirror.state.rows import Rows, SlotState, TableRow
-from icemirror.state.sqlite import SqliteStore
-from icemirror.state.store import RunResult
+from icemirror.stores.apply import apply
+from icemirror.stores.from_settings import policy_of
+from icemirror.stores.sqlite import SqliteStore
+from icemirror.stores.store import RunResult
 from icemirror.telemetry import names
 from icemirror.telemetry.metrics import NoMetrics
 from icemirror.telemetry.names import Metric
 from tests.unit.state.samples import INVALID, TRANSIENT
 from tests.unit.trigger.fakes import DISCOVER, TABLES, FakeHeads, FakeLauncher, settings
-from trigger import registry as registry_module
-from trigger import watch as watch_module
-from trigger.fleet import Fleet
-from trigger.registry import Registry
-from trigger.reporting import Reporting
-from trigger.watch import Watch
+from trigger.dispatch.fleet import Fleet
+from trigger.service import watch as watch_module
+from trigger.service.watch import WatchLoop
+from trigger.status.run_reporter import RunReporter
+from trigger.tables import registry as registry_module
+from trigger.tables.registry import Registry
 
 
 class Noted(NoMetrics):
@@ -45,7 +45,7 @@ class Noted(NoMetrics):
 
 
 class Scene:
-    """A watch, catalogs, and a worker that plays its part after every round."""
+    """A watch, catalogs, and a worker that acts after every round."""
 
     def __init__(self, folder: Path, tables: str) -> None:
         given = settings(folder, tables)
@@ -62,11 +62,11 @@ class Scene:
             max_backoff_seconds=0.01,
         )
         self.stop = threading.Event()
-        self.outcome: Callable[[Holder, str, int], object] = self.complete
+        self.outcome: Callable[[WorkerId, str, int], object] = self.complete
         fleet = Fleet(Registry(given), self.store, self.policy, FakeLauncher(), "c", self.metrics)
-        self.watch = Watch(
+        self.watch = WatchLoop(
             fleet=fleet,
-            reporting=Reporting(self.store, self.metrics, ""),
+            reporting=RunReporter(self.store, self.metrics, ""),
             poll_seconds=0.005,
             until_idle=True,
             stop=self.stop,
@@ -76,14 +76,14 @@ class Scene:
     def work(self, rows: Rows) -> None:
         for slot in rows.slots.values():
             if slot.state is SlotState.LAUNCHING and slot.run_id:
-                apply(self.store, Started(time.time(), Holder(slot.id, slot.gen, slot.run_id)), self.policy)
+                apply(self.store, Started(time.time(), WorkerId(slot.id, slot.gen, slot.run_id)), self.policy)
             elif slot.state is not SlotState.FREE and slot.run_id:
-                me = Holder(slot.id, slot.gen, slot.run_id)
+                me = WorkerId(slot.id, slot.gen, slot.run_id)
                 picked = apply(self.store, Pick(time.time(), me), self.policy).after
                 if isinstance(picked, TableRow):
                     self.outcome(me, picked.name, picked.dirty)
 
-    def complete(self, me: Holder, name: str, dirty: int) -> None:
+    def complete(self, me: WorkerId, name: str, dirty: int) -> None:
         apply(self.store, Completed(time.time(), me, name, dirty, 1.0, "merged"), self.policy)
         result = TableResult(table=name, outcome="up-to-date", seconds=0.1)
         self.store.record_result(RunResult(me.run_id, 1.0, result))
@@ -96,9 +96,10 @@ class Scene:
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Scene]]:
     made: list[Scene] = []
-    monkeypatch.setattr(watch_module, "_SHORTEST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr("trigger.looking._LONGEST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(registry_module, "open_source", lambda _, name: made[-1].catalogs[name])
+    monkeypatch.setattr(watch_module, "_MIN_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("trigger.service.rounds._REFRESH_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("trigger.heads.poll_heads._MAX_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(registry_module, "open_head_source", lambda _, name: made[-1].catalogs[name])
 
     def make(tables: str = TABLES) -> Scene:
         made.append(Scene(tmp_path, tables))
@@ -112,10 +113,10 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 Build = Callable[..., Scene]
 
 
-def test_it_ends_well_when_every_mirror_has_reached_its_head(build: Build) -> None:
+def test_watch_ends_with_0_when_every_mirror_has_reached_its_head(build: Build) -> None:
     scene = build()
     assert scene.watch.run() is Exit.DONE
-    assert set(scene.watch.standings) == {"shop.orders", "shop.items"}
+    assert set(scene.watch.progress_by_table) == {"shop.orders", "shop.items"}
 
 
 def test_results_of_jobs_and_lags_become_metrics(build: Build) -> None:
@@ -125,22 +126,22 @@ def test_results_of_jobs_and_lags_become_metrics(build: Build) -> None:
         assert (metric.name, {"table": "shop.orders"}) in scene.metrics.seen
 
 
-def test_a_table_that_needs_a_person_ends_it_with_3_when_the_rest_is_done(build: Build) -> None:
+def test_blocked_table_ends_the_watch_with_3_when_the_rest_is_done(build: Build) -> None:
     scene = build()
     done = scene.complete
 
-    def outcome(me: Holder, name: str, dirty: int) -> None:
+    def outcome(me: WorkerId, name: str, dirty: int) -> None:
         if name == "shop.orders":
             apply(scene.store, Failed(time.time(), me, name, INVALID, 0.0), scene.policy)
         else:
             done(me, name, dirty)
 
     scene.outcome = outcome
-    assert scene.watch.run() is Exit.NEEDS_PERSON
+    assert scene.watch.run() is Exit.BLOCKED
     assert (names.QUARANTINED.name, {"table": "shop.orders"}) in scene.metrics.seen
 
 
-def test_passing_failures_that_do_not_pass_end_it_with_4(build: Build) -> None:
+def test_persistent_transient_failures_end_the_watch_with_4(build: Build) -> None:
     scene = build()
     scene.outcome = lambda me, name, dirty: apply(
         scene.store, Failed(time.time(), me, name, TRANSIENT, 0.0), scene.policy
@@ -151,10 +152,10 @@ def test_passing_failures_that_do_not_pass_end_it_with_4(build: Build) -> None:
 def test_a_missing_changelog_ends_it_with_3(build: Build) -> None:
     scene = build()
     scene.catalogs["other"].heads.clear()
-    assert scene.watch.run() is Exit.NEEDS_PERSON
+    assert scene.watch.run() is Exit.BLOCKED
 
 
-def test_a_catalog_that_stays_silent_ends_it_with_4_and_one_that_comes_back_does_not(build: Build) -> None:
+def test_silent_catalog_ends_the_watch_with_4_unless_it_recovers(build: Build) -> None:
     scene = build()
     scene.catalogs["other"].error = Transient("no answer")
     assert scene.watch.run() is Exit.RETRY_LATER
@@ -163,7 +164,7 @@ def test_a_catalog_that_stays_silent_ends_it_with_4_and_one_that_comes_back_does
     assert scene.watch.run() is Exit.DONE
 
 
-def test_a_single_silence_is_no_reason_to_end(build: Build) -> None:
+def test_single_failed_poll_does_not_end_the_watch(build: Build) -> None:
     scene = build()
     other = scene.catalogs["other"]
     other.error = Transient("no answer")
@@ -175,16 +176,16 @@ def test_a_single_silence_is_no_reason_to_end(build: Build) -> None:
     assert scene.watch.run() is Exit.DONE
 
 
-def test_discovery_that_fails_is_no_empty_lake(build: Build) -> None:
+def test_failed_discovery_does_not_count_as_an_empty_lake(build: Build) -> None:
     scene = build(DISCOVER)
     scene.catalogs[None].error = Transient("no answer")
     assert scene.watch.run() is Exit.RETRY_LATER
     scene.catalogs[None].error = Invalid("two changelogs for one mirror")
-    scene.watch._refresh_at = 0.0
-    assert scene.watch.run() is Exit.NEEDS_PERSON
+    scene.watch._rounds._refresh_at = 0.0
+    assert scene.watch.run() is Exit.BLOCKED
 
 
-def test_it_stops_when_told_to(build: Build) -> None:
+def test_watch_ends_when_stop_is_set(build: Build) -> None:
     scene = build()
     scene.watch.until_idle = False
     scene.watch.on_round = lambda _: scene.stop.set()

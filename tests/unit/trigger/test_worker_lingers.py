@@ -1,4 +1,4 @@
-"""A worker that waits for work costs next to nothing."""
+"""A lingering worker reads the state rarely."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.state.lingering import MOST_SECONDS
-from icemirror.state.reads import Reads
-from icemirror.state.rows import Rows
-from tests.unit.trigger.test_worker_loop import UP_TO_DATE, Bench
+from icemirror.protocol.idle_polling import MAX_POLL_SECONDS
+from icemirror.protocol.reads import Reads
+from icemirror.protocol.rows import Rows
+from tests.unit.trigger.worker_bench import UP_TO_DATE, Bench
 
 
-def test_a_worker_that_lingers_reads_hardly_anything_and_takes_what_comes_at_once(
+def test_lingering_worker_reads_little_and_picks_new_work_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path)
@@ -38,4 +38,4 @@ def test_a_worker_that_lingers_reads_hardly_anything_and_takes_what_comes_at_onc
     bench.store.close()
     assert noticed_at[0] == noticed_at[1], "at once"
     waiting = [at for at in loads if 1001.0 < at < 1050.0]
-    assert 49 / MOST_SECONDS - 1 <= len(waiting) <= 49 / MOST_SECONDS + 2
+    assert 49 / MAX_POLL_SECONDS - 1 <= len(waiting) <= 49 / MAX_POLL_SECONDS + 2

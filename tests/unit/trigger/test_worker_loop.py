@@ -1,117 +1,28 @@
-"""A worker at work: a real store, an `advance` that does what it is told, a clock that moves when it sleeps."""
+"""The worker loop: a real store, a scripted `advance`, and a clock that moves when the worker sleeps."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from icemirror.errors import Conflict, Invalid, Transient
-from icemirror.result import Advance, Left, Merged, Position, SliceResult, UpToDate
-from icemirror.state.apply import apply
-from icemirror.state.events import Dispatch, Holder, Noticed, Paused, Recover, ReplayRequested, RunState
-from icemirror.state.policy import Policy
-from icemirror.state.reads import EVERYTHING, Reads
-from icemirror.state.replay import Replay, ReplayProgress, ReplayStep
-from icemirror.state.rows import Planned, Rows, SlotId, SlotRow, SlotState, TableRow
-from icemirror.state.sqlite import SqliteStore
-from icemirror.state.worker import Limits
+from icemirror.protocol.events import (
+    Paused,
+    RecoverSlot,
+    RunState,
+    WorkerId,
+)
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.reads import Reads
+from icemirror.protocol.replay import Replay, ReplayProgress, ReplayStep
+from icemirror.protocol.rows import PlannedBacklog, Rows, SlotState
+from icemirror.result import Backlog
+from icemirror.stores.apply import apply
 from icemirror.telemetry.redaction import forget_secrets, register_secret
-from spark_job.worker.worker import Surroundings, run_worker
-from tests.unit.state.samples import TERMS
-
-POLICY = Policy(quiet_seconds=0.0, backoff_seconds=1000.0, max_backoff_seconds=1000.0)
-SLOT = SlotId("default", 0)
-POSITION = Position(cursor=None, live_rows=7, index_bytes=3)
-
-
-def slice_done(events: int = 5, left: Left | None = None) -> Merged:
-    figures = dict.fromkeys(
-        ["snapshot_id", "inserted", "updated", "deleted", "stale", "unchanged", "data_files", "delete_files"],
-        0,
-    )
-    sizes = dict.fromkeys(["data_bytes", "delete_bytes", "index_bytes"], 0)
-    part = SliceResult(events=events, seconds=0.1, seconds_by_step={}, **figures, **sizes)
-    return Merged(slice=part, position=POSITION, left=left)
-
-
-UP_TO_DATE = UpToDate(head="m9", position=POSITION)
-Step = Advance | Exception | Callable[[], object]
-
-
-class Bench:
-    """A launched slot, and a plan of what each call of `advance` comes to."""
-
-    def __init__(self, folder: Path) -> None:
-        self.store = SqliteStore(folder / "state.db")
-        self.now = 1000.0
-        self.plans: dict[str, list[Step]] = {}
-        self.calls: list[str] = []
-        self.replays: list[ReplayStep | Exception] = []
-        self.reported: list[BaseException] = []
-        self.stopping = False
-        self.tables: frozenset[str] | None = None
-        self.policy = POLICY
-        self.linger_seconds = 1.0
-
-    def notice(self, name: str) -> None:
-        apply(self.store, Noticed(self.now, name, TERMS), POLICY)
-
-    def launch(self) -> Holder:
-        taken = apply(self.store, Dispatch(self.now, "default"), POLICY).after
-        assert isinstance(taken, SlotRow)
-        return Holder(SLOT, taken.gen, "run-1")
-
-    def advance(self, name: str) -> Advance:
-        self.calls.append(name)
-        step: Step = self.plans[name].pop(0) if self.plans.get(name) else UP_TO_DATE
-        if callable(step):
-            step()
-            return self.advance(name)
-        if isinstance(step, Exception):
-            raise step
-        return step
-
-    def replay(self, name: str, replay: Replay) -> ReplayStep:
-        self.calls.append(f"{name} {replay.id} {replay.progress.mark if replay.progress else ''}")
-        step = self.replays.pop(0)
-        if isinstance(step, Exception):
-            raise step
-        return step
-
-    def ask(self, name: str, replay: Replay) -> None:
-        apply(self.store, ReplayRequested(self.now, name, TERMS, replay), POLICY)
-
-    def sleep(self, seconds: float) -> None:
-        self.now += max(seconds, 0.001)
-
-    def run(self, me: Holder | None = None, turn_slices: int = 8) -> None:
-        around = Surroundings(
-            store=self.store,
-            policy=self.policy,
-            limits=Limits(linger_seconds=self.linger_seconds, turn_slices=turn_slices, max_conflicts=2),
-            advance=self.advance,
-            tables=lambda: self.tables or frozenset(self.rows().tables),
-            stopping=lambda: self.stopping,
-            replay=self.replay,
-            report=self.reported.append,
-            clock=lambda: self.now,
-            sleep=self.sleep,
-            jitter=lambda: 0.0,
-        )
-        run_worker(me or self.launch(), around)
-
-    def rows(self) -> Rows:
-        return self.store.load(EVERYTHING)
-
-    def table(self, name: str = "t") -> TableRow:
-        return self.rows().tables[name]
-
-    def results(self) -> list[tuple[str, str, int]]:
-        page = self.store.results_since("")
-        return [(run.result.table, run.result.outcome, len(run.result.slices)) for run in page.results]
+from tests.unit.trigger.worker_bench import POLICY, POSITION, SLOT, UP_TO_DATE, Bench, slice_done
 
 
 @pytest.fixture
@@ -133,12 +44,12 @@ def test_it_merges_slice_by_slice_until_the_plan_is_empty_and_gives_its_slot_bac
     assert bench.rows().slots[SLOT].state is SlotState.FREE
 
 
-def test_what_a_plan_leaves_is_told_with_the_notices_that_it_came_after(bench: Bench) -> None:
-    left, seen = Left(snapshots=1, events=5), list[object]()
+def test_backlog_of_a_plan_is_reported_with_the_notices_before_it(bench: Bench) -> None:
+    left, seen = Backlog(snapshots=1, events=5), list[object]()
     bench.notice("t")
     bench.plans["t"] = [slice_done(left=left), lambda: seen.append(bench.table().planned)]
     bench.run()
-    assert (seen, bench.table().planned) == ([Planned(left, 1)], None)
+    assert (seen, bench.table().planned) == ([PlannedBacklog(left, 1)], None)
 
 
 def test_one_worker_serves_all_tables_and_lingers_before_it_leaves(bench: Bench) -> None:
@@ -150,7 +61,7 @@ def test_one_worker_serves_all_tables_and_lingers_before_it_leaves(bench: Bench)
     assert bench.now - began >= 1.0
 
 
-def test_work_that_comes_while_it_lingers_is_taken(bench: Bench) -> None:
+def test_lingering_worker_picks_new_work(bench: Bench) -> None:
     bench.notice("a")
     me, sleep = bench.launch(), bench.sleep
 
@@ -172,10 +83,10 @@ def test_notices_during_a_merge_are_not_covered_by_it(bench: Bench) -> None:
     assert [outcome for _, outcome, _ in bench.results()] == ["up-to-date", "up-to-date"]
 
 
-def test_a_worker_whose_slot_is_taken_ends_at_once_and_touches_nothing(bench: Bench) -> None:
+def test_worker_whose_slot_is_taken_ends_without_changes(bench: Bench) -> None:
     bench.notice("t")
     me = bench.launch()
-    bench.run(Holder(SLOT, me.gen - 1, "run-0"))
+    bench.run(WorkerId(SLOT, me.gen - 1, "run-0"))
     assert bench.calls == []
     assert bench.rows().slots[SLOT].state is SlotState.LAUNCHING
 
@@ -212,7 +123,7 @@ def test_a_failure_is_the_tables_own_and_the_others_go_on(bench: Bench) -> None:
     assert bench.reported == [failure]
 
 
-def test_what_needs_a_person_is_quarantined(bench: Bench) -> None:
+def test_blocked_table_is_quarantined(bench: Bench) -> None:
     bench.notice("bad")
     bench.plans["bad"] = [Invalid("a key is NULL")]
     bench.run()
@@ -228,7 +139,7 @@ def test_an_unexpected_error_is_named_by_type_and_place_but_not_by_its_text(benc
     assert error.kind == "unexpected"
     assert (bench.table("bad").failures, bench.table("bad").quarantined) == (1, False), "it is tried again"
     assert error.message.startswith("unexpected ZeroDivisionError at ")
-    assert error.message.endswith("; the job's log says more")
+    assert error.message.endswith("; see the job's log")
     assert "4711" not in error.message
 
 
@@ -272,7 +183,7 @@ def test_a_paused_table_is_given_back_after_the_slice(bench: Bench) -> None:
     assert bench.results() == [("t", "merged", 1)]
 
 
-def test_a_worker_that_is_asked_to_stop_finishes_its_slice_and_gives_everything_back(bench: Bench) -> None:
+def test_stopped_worker_finishes_its_slice_and_releases_everything(bench: Bench) -> None:
     bench.notice("t")
     bench.plans["t"] = [lambda: setattr(bench, "stopping", True), slice_done(), slice_done()]
     bench.run()
@@ -299,14 +210,14 @@ def test_a_fenced_worker_stops_after_its_slice_and_changes_nothing(bench: Bench)
 
     def lose_the_slot() -> None:
         slot = bench.rows().slots[SLOT]
-        gone = Recover(bench.now, SLOT, slot.gen, slot.run_id, RunState.GONE, 0.0)
+        gone = RecoverSlot(bench.now, SLOT, slot.gen, slot.run_id, RunState.GONE, 0.0)
         apply(bench.store, gone, POLICY)
         fenced.wait(0.3)  # several heartbeats
 
     bench.plans["t"] = [lose_the_slot, slice_done(), slice_done()]
     bench.run()
     assert bench.calls == ["t", "t"]
-    assert bench.table().owner is not None, "it is for the trigger to see that the owner is gone"
+    assert bench.table().owner is not None, "the trigger detects that the owner is gone"
 
 
 def test_the_lease_is_renewed_while_a_long_slice_runs(bench: Bench) -> None:
@@ -327,9 +238,7 @@ def test_the_lease_is_renewed_while_a_long_slice_runs(bench: Bench) -> None:
     assert bench.table().covered == 1
 
 
-def test_a_state_that_does_not_answer_for_a_moment_is_asked_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_state_that_briefly_does_not_answer_is_retried(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.notice("t")
     me, load, failures = bench.launch(), bench.store.load, [Transient("locked"), Transient("locked")]
 
@@ -344,7 +253,9 @@ def test_a_state_that_does_not_answer_for_a_moment_is_asked_again(
     assert (failures, bench.table().covered) == ([], 1)
 
 
-def test_a_result_that_cannot_be_recorded_stops_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_that_cannot_be_recorded_does_not_stop_the_worker(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.notice("t")
 
     def refuse(_: object) -> None:
@@ -383,7 +294,7 @@ def test_a_replay_that_cannot_be_done_does_not_stop_the_merge(bench: Bench) -> N
     assert row.last_replay.error.message == "no such snapshot"
 
 
-def test_a_rebuild_is_told_as_one(bench: Bench) -> None:
+def test_rebuild_is_reported_as_a_rebuild(bench: Bench) -> None:
     bench.ask("t", Replay("r1", bench.now, full=True))
     bench.replays = [ReplayStep(ReplayProgress(9, 9), done=True, position=POSITION, rebuilt=True)]
     bench.run()

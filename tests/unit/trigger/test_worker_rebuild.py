@@ -1,4 +1,4 @@
-"""A worker at a table that is rebuilt by policy: fair to the others, and told once."""
+"""A worker that rebuilds a table by policy: it yields to other tables and reports once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from icemirror.result import Left, Rebuilt, Staged
-from icemirror.state.rows import Planned
-from tests.unit.trigger.test_worker_loop import POSITION, Bench, slice_done
+from icemirror.protocol.rows import PlannedBacklog
+from icemirror.result import Backlog, Rebuilt, Staged
+from tests.unit.trigger.worker_bench import POSITION, Bench, slice_done
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.store.close()
 
 
-def test_a_rebuild_by_policy_yields_to_others_goes_on_and_is_told_once(bench: Bench) -> None:
-    left, seen = Left(snapshots=1, events=5), list[object]()
+def test_rebuild_by_policy_yields_to_other_tables_and_is_reported_once(bench: Bench) -> None:
+    left, seen = Backlog(snapshots=1, events=5), list[object]()
     staged = [Staged(events=at, of_events=5, left=left) for at in range(1, 6)]
     bench.notice("t")
     bench.notice("u")
@@ -32,7 +32,7 @@ def test_a_rebuild_by_policy_yields_to_others_goes_on_and_is_told_once(bench: Be
         slice_done(7),
     ]
     bench.run(turn_slices=2)
-    assert seen == [Planned(left, 1)]
+    assert seen == [PlannedBacklog(left, 1)]
     assert "u" in bench.calls[:5], "a turn ends after some slices"
     outcomes = [outcome for table, outcome, _ in bench.results() if table == "t"]
     assert outcomes.count("rebuilt") == 1

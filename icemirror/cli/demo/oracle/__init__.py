@@ -1,1 +1,1 @@
-"""The independent judge: what a mirror must hold, found twice over without any code of the product."""
+"""The independent oracles: what a mirror must contain, computed twice without code of the product."""

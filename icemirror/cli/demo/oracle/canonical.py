@@ -1,4 +1,4 @@
-"""Rows as bytes: two rows are equal exactly when their bytes are.
+"""Renders rows as bytes: two rows are equal exactly if their bytes are.
 
 A cell is a netstring, `~` where it is NULL; a row, a list and a struct are their cells one after the other:
 
@@ -24,7 +24,7 @@ DataType = Any
 
 
 def render_rows(table: pa.Table, columns: pa.Schema) -> list[bytes]:
-    """The rows of `table` as bytes, in the order and with the types of `columns`."""
+    """Return the rows of `table` as bytes, in the order and with the types of `columns`."""
     if table.num_rows == 0:
         return []
     cells = [render_cells(_one_chunk(table.column(field.name)), field.type) for field in columns]
@@ -33,14 +33,14 @@ def render_rows(table: pa.Table, columns: pa.Schema) -> list[bytes]:
 
 
 def render_cells(array: Array, expected: DataType) -> Array:
-    """One cell for each value; `expected` is the type the column should have, which settles time units."""
+    """Return one cell per value; `expected` is the column's type, which determines time units."""
     content = _content(array, expected)
     length = pc.binary_length(content).cast(pa.string()).cast(pa.binary())
     return pc.fill_null(pc.binary_join_element_wise(length, content, b":"), NULL_CELL)
 
 
 def split_cells(rendered: bytes) -> list[bytes | None]:
-    """The contents of the outermost cells of a row."""
+    """Return the contents of the outermost cells of a row."""
     cells: list[bytes | None] = []
     at = 0
     while at < len(rendered):
@@ -56,12 +56,12 @@ def split_cells(rendered: bytes) -> list[bytes | None]:
 
 
 def describe_cells(rendered: bytes) -> str:
-    """A row, or a key, for people: text where it is text, hexadecimal where it is not."""
+    """Return a row or key as readable text; cells that are not text as hexadecimal."""
     return "(" + ", ".join(_describe(cell) for cell in split_cells(rendered)) + ")"
 
 
 def differing_columns(one: bytes, other: bytes, names: Sequence[str]) -> list[str]:
-    """The columns in which two rows differ."""
+    """Return the columns in which two rows differ."""
     pairs = zip(names, split_cells(one), split_cells(other), strict=True)
     return [name for name, left, right in pairs if left != right]
 
@@ -84,7 +84,7 @@ def _one_chunk(column: Array) -> Array:
 
 
 def _content(array: Array, expected: DataType) -> Array:
-    """The values as bytes, NULL where they are NULL."""
+    """Return the values as bytes; NULL stays NULL."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if isinstance(expected, pa.BaseExtensionType):
@@ -113,7 +113,7 @@ def _text(array: Array) -> Array:
 
 
 def _float_content(array: Array) -> Array:
-    # Every NaN becomes one NaN, whatever its payload; NULL is kept by if_else.
+    # Every NaN becomes the same NaN, with any payload; if_else keeps NULL.
     one_nan = pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), array)
     return _text(one_nan.view(pa.int32() if pa.types.is_float32(array.type) else pa.int64()))
 
@@ -128,7 +128,7 @@ def _struct_content(array: Array, expected: DataType) -> Array:
 
 
 def _map_content(array: Array, expected: DataType) -> Array:
-    # The writer's order of entries counts: nothing between changelog and mirror may change it.
+    # The order of entries counts: nothing between changelog and mirror may change it.
     if array.offset:
         array = pa.concat_arrays([array])
     entries = pc.binary_join_element_wise(

@@ -1,4 +1,4 @@
-"""The generator's journal: every event, kept outside Iceberg in one SQLite file."""
+"""The generator's journal: every event, outside Iceberg in one SQLite file. Its replay is the first oracle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from icemirror.cli.demo.oracle.canonical import render_rows
-from icemirror.cli.demo.oracle.subject import Subject
+from icemirror.cli.demo.oracle.source_table import SourceTable
 
 VERSION = 1
 _TABLES = """
@@ -47,7 +47,7 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A changelog file, where the generator put it."""
+    """A changelog file of the generator."""
 
     commit_no: int
     file_no: int
@@ -55,15 +55,15 @@ class WrittenFile:
 
 
 class Journal:
-    """Written in step with the changelogs: the events, then the commit, then the mark that it landed."""
+    """Written along with the changelogs: the events, then the commit, then that it landed."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
 
     @classmethod
     def open(cls, path: Path | None) -> Journal:
-        """The journal in this file (made if need be); None: in memory."""
-        # Made in one thread and then written in another; never by two at once.
+        """Open the journal in this file, created if missing; None: in memory."""
+        # Opened in one thread and written in another, never concurrently.
         connection = sqlite3.connect(path or ":memory:", check_same_thread=False)
         # A power cut may cost the journal; a killed process may not.
         connection.execute("PRAGMA synchronous = OFF")
@@ -78,21 +78,21 @@ class Journal:
         return journal
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self.connection.close()
 
     def read_meta(self, name: str) -> str | None:
-        """A remark that was written, or None."""
+        """Return a stored value, or None."""
         row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
     def write_meta(self, name: str, value: str) -> None:
-        """Keeps a remark about how the data were made."""
+        """Store a value about the data."""
         with self.connection:
             self.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
-    def record(self, subject: Subject, snapshot_id: int, files: Sequence[tuple[str, pa.Table]]) -> Commit:
-        """Notes a commit that is about to be made: its files, and their events in order."""
+    def record(self, subject: SourceTable, snapshot_id: int, files: Sequence[tuple[str, pa.Table]]) -> Commit:
+        """Record a commit before it is made: its files, and their events in order."""
         commit_no = self._next_commit_no(subject.name)
         commit = Commit(commit_no, snapshot_id, sum(table.num_rows for _, table in files))
         with self.connection:
@@ -110,16 +110,16 @@ class Journal:
                 )
         return commit
 
-    def mark_landed(self, subject: Subject, commit: Commit) -> None:
-        """Notes that the changelog holds this commit now."""
+    def mark_landed(self, subject: SourceTable, commit: Commit) -> None:
+        """Record that the changelog contains this commit."""
         with self.connection:
             self.connection.execute(
                 "UPDATE commits SET landed = 1 WHERE subject = ? AND commit_no = ?",
                 (subject.name, commit.commit_no),
             )
 
-    def settle(self, subject: Subject, snapshot_ids: Iterable[int]) -> None:
-        """After an interruption: the commits without a mark landed if the changelog has their snapshot."""
+    def settle(self, subject: SourceTable, snapshot_ids: Iterable[int]) -> None:
+        """Settle commits after an interruption: they landed if the changelog has their snapshot."""
         present = set(snapshot_ids)
         pending = self.connection.execute(
             "SELECT commit_no, snapshot_id FROM commits WHERE subject = ? AND NOT landed", (subject.name,)
@@ -128,18 +128,18 @@ class Journal:
             if snapshot_id in present:
                 self.mark_landed(subject, Commit(commit_no, snapshot_id, 0))
             else:
-                self._forget(subject.name, commit_no)
+                self._remove(subject.name, commit_no)
 
-    def commits(self, subject: Subject) -> list[Commit]:
-        """All commits on a changelog, oldest first."""
+    def commits(self, subject: SourceTable) -> list[Commit]:
+        """Return all commits on a changelog, oldest first."""
         rows = self.connection.execute(
             "SELECT commit_no, snapshot_id, events FROM commits WHERE subject = ? ORDER BY commit_no",
             (subject.name,),
         )
         return [Commit(*row) for row in rows]
 
-    def files(self, subject: Subject, until: Until) -> list[WrittenFile]:
-        """The changelog files up to that point, in order."""
+    def files(self, subject: SourceTable, until: Until) -> list[WrittenFile]:
+        """Return the changelog files up to a point, in order."""
         rows = self.connection.execute(
             "SELECT commit_no, file_no, path FROM files "
             "WHERE subject = ? AND (commit_no, file_no) < (?, ?) ORDER BY commit_no, file_no",
@@ -147,22 +147,24 @@ class Journal:
         )
         return [WrittenFile(*row) for row in rows]
 
-    def until(self, subject: Subject, snapshot_id: int | None, files_done: int | None = None) -> Until:
-        """The point after a changelog snapshot, or after its first `files_done` files; None: the newest."""
+    def until(self, subject: SourceTable, snapshot_id: int | None, files_done: int | None = None) -> Until:
+        """Return the point after a changelog snapshot, or after its first `files_done` files; None: the newest."""
         if snapshot_id is None:
             return Until(self._next_commit_no(subject.name), 0)
         row = self.connection.execute(
             "SELECT commit_no FROM commits WHERE subject = ? AND snapshot_id = ?", (subject.name, snapshot_id)
         ).fetchone()
         if row is None:
-            raise LookupError(f"{subject.name}: the journal knows no changelog snapshot {snapshot_id}")
+            raise LookupError(
+                f"{subject.name}: the journal does not contain changelog snapshot {snapshot_id}"
+            )
         return Until(row[0] + 1, 0) if files_done is None else Until(row[0], files_done)
 
     def _next_commit_no(self, subject_name: str) -> int:
         query = "SELECT coalesce(max(commit_no) + 1, 0) FROM commits WHERE subject = ?"
         return int(self.connection.execute(query, (subject_name,)).fetchone()[0])
 
-    def _forget(self, subject_name: str, commit_no: int) -> None:
+    def _remove(self, subject_name: str, commit_no: int) -> None:
         with self.connection:
             for table in ("events", "files", "commits"):
                 self.connection.execute(
@@ -172,7 +174,7 @@ class Journal:
 
 
 def _event_rows(
-    subject: Subject, commit_no: int, file_no: int, table: pa.Table
+    subject: SourceTable, commit_no: int, file_no: int, table: pa.Table
 ) -> Iterable[tuple[str, int, int, int, str, str, bytes, bytes]]:
     operations = table.column(subject.operation).to_pylist()
     sequences = table.column(subject.sequence).to_pylist()
@@ -182,3 +184,33 @@ def _event_rows(
         zip(operations, sequences, keys, images, strict=True)
     ):
         yield subject.name, commit_no, file_no, pos, operation, sequence, key, image
+
+
+_REPLAY = """
+INSERT INTO temp.winner
+SELECT key, sequence, commit_no, file_no, pos, operation FROM events
+WHERE subject = :subject AND (commit_no, file_no) < (:commit_no, :files)
+ORDER BY commit_no, file_no, pos
+ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, commit_no = excluded.commit_no,
+    file_no = excluded.file_no, pos = excluded.pos, operation = excluded.operation
+WHERE (excluded.sequence, excluded.commit_no, excluded.file_no, excluded.pos)
+    > (winner.sequence, winner.commit_no, winner.file_no, winner.pos)
+"""
+_LIVE = """
+SELECT key, image FROM temp.winner JOIN events USING (commit_no, file_no, pos, key)
+WHERE events.subject = :subject AND winner.operation <> 'DELETE'
+"""
+
+
+def replay_journal(connection: sqlite3.Connection, subject: SourceTable, until: Until) -> dict[bytes, bytes]:
+    """Return key → row of the live rows at a point: the greatest event of a key wins."""
+    named = {"subject": subject.name, "commit_no": until.commit_no, "files": until.files}
+    connection.execute(
+        "CREATE TEMP TABLE winner (key BLOB PRIMARY KEY, sequence TEXT, commit_no INTEGER, file_no INTEGER,"
+        " pos INTEGER, operation TEXT) WITHOUT ROWID"
+    )
+    try:
+        connection.execute(_REPLAY, named)
+        return dict(connection.execute(_LIVE, named).fetchall())
+    finally:
+        connection.execute("DROP TABLE temp.winner")

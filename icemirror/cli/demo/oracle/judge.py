@@ -1,41 +1,108 @@
-"""The two oracles asked together, and a mirror held against their answer."""
+"""Compares a mirror with what both oracles expect."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
 
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from icemirror.cli.demo.oracle.canonical import render_rows
-from icemirror.cli.demo.oracle.duck import has_duckdb
-from icemirror.cli.demo.oracle.journal import Journal, Until
-from icemirror.cli.demo.oracle.mirror_rows import MirrorReader, read_by_pyiceberg, read_cursor
-from icemirror.cli.demo.oracle.raw_files import live_rows_of_files
-from icemirror.cli.demo.oracle.replay import replay_journal
-from icemirror.cli.demo.oracle.subject import Subject
-from icemirror.cli.demo.oracle.verdict import Verdict, compare_rows
+from icemirror.cli.demo.oracle.canonical import describe_cells, differing_columns, render_rows
+from icemirror.cli.demo.oracle.duckdb_oracle import has_duckdb, live_rows_of_files
+from icemirror.cli.demo.oracle.journal import Journal, Until, replay_journal
+from icemirror.cli.demo.oracle.mirror_readers import MirrorReader, read_by_pyiceberg, read_cursor
+from icemirror.cli.demo.oracle.source_table import SourceTable
+
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of comparing rows: counts of differences, with a few examples."""
+
+    expected_rows: int
+    found_rows: int
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    examples: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Whether both sides contain the same multiset of rows."""
+        return not (self.missing or self.extra or self.different)
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"equal: {self.expected_rows:,} rows"
+        counts = f"{self.missing:,} missing, {self.extra:,} extra, {self.different:,} different"
+        rows = f"{self.expected_rows:,} rows expected, {self.found_rows:,} found"
+        return "; ".join([f"{counts} ({rows})", *self.examples])
+
+
+def compare_rows(
+    expected: Mapping[bytes, bytes], found: Iterable[tuple[bytes, bytes]], columns: Sequence[str]
+) -> Comparison:
+    """Compare key → row with (key, row) pairs. A key's second row always counts as extra."""
+    found_rows = 0
+    met: set[bytes] = set()
+    unmatched: list[tuple[bytes, bytes]] = []
+    for key, row in found:
+        found_rows += 1
+        if key not in met and expected.get(key) == row:
+            met.add(key)
+        else:
+            unmatched.append((key, row))
+
+    extra: list[bytes] = []
+    different: list[tuple[bytes, bytes]] = []
+    for key, row in unmatched:
+        if key in met or key not in expected:
+            extra.append(key)
+        else:
+            met.add(key)
+            different.append((key, row))
+    missing = [key for key in expected if key not in met]
+
+    describe_different = (
+        f"different {describe_cells(key)} in {', '.join(differing_columns(expected[key], row, columns))}"
+        for key, row in different
+    )
+    describe_missing = (f"missing {describe_cells(key)}" for key in missing)
+    describe_extra = (
+        f"extra {describe_cells(key)}" + (", a second row of its key" if key in met else "") for key in extra
+    )
+    in_turn = chain.from_iterable(zip_longest(describe_different, describe_missing, describe_extra))
+    return Comparison(
+        expected_rows=len(expected),
+        found_rows=found_rows,
+        missing=len(missing),
+        extra=len(extra),
+        different=len(different),
+        examples=tuple(islice((example for example in in_turn if example), EXAMPLES)),
+    )
 
 
 class OraclesDisagree(AssertionError):
-    """The judge is at fault, not the mirror: nothing can be said about it."""
+    """The oracles contradict each other, so the mirror cannot be verified."""
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Knows the generator's journal; `ask_files` also asks DuckDB about the raw changelog files."""
+    """Verifies mirrors with the generator's journal; `ask_files`: also with DuckDB over the changelog files."""
 
     journal: Journal
     ask_files: bool = True
 
     @classmethod
     def of(cls, journal: Journal) -> Judge:
-        """With both oracles where DuckDB is installed."""
+        """Use both oracles if DuckDB is installed."""
         return cls(journal, ask_files=has_duckdb())
 
-    def expected(self, subject: Subject, until: Until) -> dict[bytes, bytes]:
-        """Key → row at that point of the changelog, on which both oracles agree."""
+    def expected(self, subject: SourceTable, until: Until) -> dict[bytes, bytes]:
+        """Return key → row at a point of the changelog, on which both oracles agree."""
         replayed = replay_journal(self.journal.connection, subject, until)
         if not self.ask_files:
             return replayed
@@ -45,61 +112,61 @@ class Judge:
             raise OraclesDisagree(self._name_the_odd_one(subject, until, replayed, agreement))
         return replayed
 
-    def judge_rows(self, subject: Subject, rows: pa.Table, until: Until) -> Verdict:
-        """Whether these rows are what the changelog says at that point."""
+    def judge_rows(self, subject: SourceTable, rows: pa.Table, until: Until) -> Comparison:
+        """Compare rows with the changelog at a point."""
         return compare_table(self.expected(subject, until), rows, subject)
 
     def judge_mirror(
         self,
-        subject: Subject,
+        subject: SourceTable,
         mirror: Table,
         snapshot_id: int | None = None,
         until: Until | None = None,
         read: MirrorReader = read_by_pyiceberg,
-    ) -> Verdict:
-        """A mirror's snapshot against the changelog at `until`; default: at the snapshot's own cursor."""
+    ) -> Comparison:
+        """Compare a mirror's snapshot with the changelog at `until`; default: at the snapshot's cursor."""
         at = until or self.until_cursor(subject, mirror, snapshot_id)
         return self.judge_rows(subject, read(mirror, subject, snapshot_id), at)
 
     def judge_by_each_reader(
-        self, subject: Subject, mirror: Table, until: Until, readers: Mapping[str, MirrorReader]
-    ) -> dict[str, Verdict]:
-        """The mirror's head as each of the readers sees it; the oracles are asked once."""
+        self, subject: SourceTable, mirror: Table, until: Until, readers: Mapping[str, MirrorReader]
+    ) -> dict[str, Comparison]:
+        """Compare the mirror's head as each reader reads it; the oracles run once."""
         expected = self.expected(subject, until)
         return {
             name: compare_table(expected, read(mirror, subject, None), subject)
             for name, read in readers.items()
         }
 
-    def until_cursor(self, subject: Subject, mirror: Table, snapshot_id: int | None = None) -> Until:
-        """The point of the changelog that a mirror's snapshot says it has reached."""
+    def until_cursor(self, subject: SourceTable, mirror: Table, snapshot_id: int | None = None) -> Until:
+        """Return the point of the changelog that a mirror's snapshot has reached, by its cursor."""
         cursor = read_cursor(mirror, snapshot_id)
         if cursor is None:
             raise LookupError(f"{subject.name}: mirror snapshot {snapshot_id} carries no cursor")
         return self.journal.until(subject, cursor.source.snapshot_id, cursor.source.files_done)
 
     def _name_the_odd_one(
-        self, subject: Subject, until: Until, replayed: dict[bytes, bytes], agreement: Verdict
+        self, subject: SourceTable, until: Until, replayed: dict[bytes, bytes], agreement: Comparison
     ) -> str:
-        """A third, slow opinion in plain Python tells which oracle to look at."""
+        """Return which oracle is wrong, by a third, slow computation in plain Python."""
         plain = _greatest_events(self.journal, subject, until)
         odd = "the replay of the journal in SQLite"
         if plain == replayed:
-            odd = "DuckDB over the changelog files, or the files are not what the journal says"
-        return f"{subject.name}: the oracles disagree; odd is {odd}. Files against journal: {agreement}"
+            odd = "DuckDB over the changelog files, or the files differ from the journal"
+        return f"{subject.name}: the oracles disagree; wrong is {odd}. Files against journal: {agreement}"
 
 
-def compare_table(expected: Mapping[bytes, bytes], rows: pa.Table, subject: Subject) -> Verdict:
-    """Compares key → row with the rows that somebody read."""
+def compare_table(expected: Mapping[bytes, bytes], rows: pa.Table, subject: SourceTable) -> Comparison:
+    """Compare key → row with rows of a reader."""
     images = render_rows(rows, subject.columns)
     # Rows of different keys differ, so nothing is hidden by a set; only a difference needs the keys.
     if len(images) == len(expected) and set(images) == set(expected.values()):
-        return Verdict(len(expected), len(images))
+        return Comparison(len(expected), len(images))
     keys = render_rows(rows, subject.key_columns)
     return compare_rows(expected, zip(keys, images, strict=True), subject.columns.names)
 
 
-def _greatest_events(journal: Journal, subject: Subject, until: Until) -> dict[bytes, bytes]:
+def _greatest_events(journal: Journal, subject: SourceTable, until: Until) -> dict[bytes, bytes]:
     events = journal.connection.execute(
         "SELECT sequence, commit_no, file_no, pos, operation, key, image FROM events WHERE subject = ?",
         (subject.name,),

@@ -1,5 +1,5 @@
 {{- define "icemirror.labels" -}}
-{{- /* Of a release and a component: a list of the root and the component's name. */ -}}
+{{- /* Argument: a list of the root context and the name of the component. */ -}}
 app.kubernetes.io/name: icemirror
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
@@ -9,17 +9,17 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
 {{- end }}
 
-{{- /* The configuration: what the values say, over state and launcher of this release, where they are Kubernetes'. */ -}}
+{{- /* The configuration from the values, with defaults for state and launcher if their type is kubernetes. */ -}}
 {{- define "icemirror.config" -}}
 {{- $namespace := .Release.Namespace -}}
 {{- $state := dict "type" "kubernetes" "namespace" $namespace -}}
 {{- $launcher := dict "type" "kubernetes" "namespace" $namespace "image" (include "icemirror.image" .Values.images.job) "service_account" (printf "%s-job" .Release.Name) -}}
-{{- $ours := dict -}}
-{{- range $part, $filled := dict "state" $state "launcher" $launcher -}}
+{{- $defaults := dict -}}
+{{- range $part, $default := dict "state" $state "launcher" $launcher -}}
 {{- $given := index ($.Values.config.trigger | default dict) $part | default dict -}}
-{{- if eq ($given.type | default "kubernetes") "kubernetes" -}}{{- $_ := set $ours $part $filled -}}{{- end -}}
+{{- if eq ($given.type | default "kubernetes") "kubernetes" -}}{{- $_ := set $defaults $part $default -}}{{- end -}}
 {{- end -}}
-{{- toYaml (mergeOverwrite (dict "trigger" $ours) (deepCopy .Values.config)) -}}
+{{- toYaml (mergeOverwrite (dict "trigger" $defaults) (deepCopy .Values.config)) -}}
 {{- end }}
 
 {{- define "icemirror.configName" -}}

@@ -1,4 +1,4 @@
-# Mirrors of two tables of one lake, in the account and region of your credentials.
+# Mirrors two tables of one lake, in the account and region of your credentials.
 terraform {
   required_version = ">= 1.9"
 
@@ -12,7 +12,7 @@ terraform {
 
 variable "dist" {
   type        = string
-  description = "Where `make package` put what it made."
+  description = "Output folder of `make package`."
   default     = "../../../../dist"
 }
 
@@ -34,15 +34,15 @@ module "icemirror" {
 
 output "configuration" {
   value       = module.icemirror.configuration
-  description = "For `icemirror config from-terraform`."
+  description = "Configuration, for `icemirror config from-terraform`."
 }
 
 output "application_id" {
   value       = module.icemirror.application_id
-  description = "The EMR Serverless application, for drain.sh."
+  description = "ID of the EMR Serverless application, for drain.sh."
 }
 
 output "policies" {
   value       = module.icemirror.policies
-  description = "What each role may do, as JSON."
+  description = "Permissions of each role, as a JSON policy."
 }

@@ -1,4 +1,4 @@
-# One key for all of it. The account's own policies say who administers it; these services use it for the account.
+# One key for all resources. The account's IAM policies decide who administers it; these services use it for the account.
 resource "aws_kms_key" "this" {
   description         = "icemirror: queue, state, code, logs, mirrors, disks"
   enable_key_rotation = true
@@ -22,7 +22,7 @@ resource "aws_kms_key" "this" {
         Condition = { ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:aws:logs:*:${data.aws_caller_identity.current.account_id}:log-group:/aws/lambda/${local.name}" } }
       },
       {
-        Sid       = "DisksAndLogsOfJobs"
+        Sid       = "JobDisksAndLogs"
         Effect    = "Allow"
         Principal = { Service = "emr-serverless.amazonaws.com" }
         Action    = ["kms:Decrypt", "kms:GenerateDataKey"]

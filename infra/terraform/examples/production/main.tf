@@ -1,4 +1,4 @@
-# Jobs in private subnets, a key of one's own, events from Glue and from a catalog's topic, alarms that reach people.
+# Jobs in private subnets, a customer-managed key, events from Glue and from an MSK topic, alarms by e-mail.
 terraform {
   required_version = ">= 1.9"
 
@@ -12,22 +12,22 @@ terraform {
 
 variable "trigger_image" {
   type        = string
-  description = "Image of the function in ECR, by digest: the Dockerfile's target `function`."
+  description = "Image of the function in ECR, by digest. Dockerfile target: `function`."
 }
 
 variable "job_image" {
   type        = string
-  description = "Image of the jobs in ECR, by digest: the Dockerfile's target `job-emr`. Its repository lets EMR read it (docs/deploy-aws.md)."
+  description = "Image of the jobs in ECR, by digest. Dockerfile target: `job-emr`. Its repository must allow EMR to pull (docs/how-to/deploy-aws.md)."
 }
 
 variable "msk_cluster_arn" {
   type        = string
-  description = "MSK cluster to which the catalog writes its events."
+  description = "MSK cluster that receives the catalog's events."
 }
 
 variable "alarm_email" {
   type        = string
-  description = "Who is told of alarms."
+  description = "E-mail address that receives alarms."
 }
 
 locals {
@@ -54,7 +54,7 @@ module "icemirror" {
     job_image     = var.job_image
   }
   spark = {
-    max_vcpu       = 64 # more than the 16 that an account has at first: docs/deploy-aws.md
+    max_vcpu       = 64 # above the default quota of 16: docs/how-to/deploy-aws.md
     max_memory_gb  = 256
     max_disk_gb    = 1000
     idle_minutes   = 15
@@ -87,7 +87,7 @@ resource "aws_sns_topic" "alarms" {
   kms_master_key_id = aws_kms_key.this.arn
 }
 
-resource "aws_sns_topic_subscription" "people" {
+resource "aws_sns_topic_subscription" "email" {
   topic_arn = aws_sns_topic.alarms.arn
   protocol  = "email"
   endpoint  = var.alarm_email
@@ -95,15 +95,15 @@ resource "aws_sns_topic_subscription" "people" {
 
 output "configuration" {
   value       = module.icemirror.configuration
-  description = "For `icemirror config from-terraform`."
+  description = "Configuration, for `icemirror config from-terraform`."
 }
 
 output "application_id" {
   value       = module.icemirror.application_id
-  description = "The EMR Serverless application, for drain.sh."
+  description = "ID of the EMR Serverless application, for drain.sh."
 }
 
 output "policies" {
   value       = module.icemirror.policies
-  description = "What each role may do, as JSON."
+  description = "Permissions of each role, as a JSON policy."
 }

@@ -1,12 +1,12 @@
-# A network without a way out: AWS' services are reached through endpoints.
-data "aws_availability_zones" "here" {
-  # checkov:skip=CKV_AWS_394: the first two are taken, however many there are
+# A network without internet access. VPC endpoints reach the AWS services.
+data "aws_availability_zones" "available" {
+  # checkov:skip=CKV_AWS_394: uses the first two zones of any number
   state = "available"
 
-  # Zones without EMR Serverless, by AWS' page on its endpoints and quotas.
+  # Zones without EMR Serverless, from AWS' page on endpoints and quotas.
   exclude_zone_ids = ["use1-az3", "cac1-az3", "cac1-az4"]
 
-  # No local zones either.
+  # Excludes local zones.
   filter {
     name   = "zone-type"
     values = ["availability-zone"]
@@ -14,14 +14,14 @@ data "aws_availability_zones" "here" {
 }
 
 locals {
-  zones = slice(data.aws_availability_zones.here.names, 0, 2)
+  zones = slice(data.aws_availability_zones.available.names, 0, 2)
 
-  # What a job calls. S3 and DynamoDB have gateways, which cost nothing.
+  # Services that a job calls. S3 and DynamoDB have gateway endpoints, which are free.
   interfaces = ["glue", "kms", "logs", "secretsmanager", "sts"]
 }
 
 resource "aws_vpc" "this" {
-  # checkov:skip=CKV2_AWS_11: an example; flow logs are the account's own habit
+  # checkov:skip=CKV2_AWS_11: an example; flow logs are a choice of the account
   cidr_block           = "10.20.0.0/16"
   enable_dns_hostnames = true
 }
@@ -51,11 +51,11 @@ resource "aws_route_table_association" "private" {
 
 resource "aws_security_group" "jobs" {
   name        = "icemirror-jobs"
-  description = "Workers of Spark: they talk to each other and to the endpoints"
+  description = "Spark workers: traffic among themselves and to the endpoints"
   vpc_id      = aws_vpc.this.id
 
   ingress {
-    description = "Workers talk to each other"
+    description = "Traffic among workers"
     from_port   = 0
     to_port     = 65535
     protocol    = "tcp"
@@ -63,7 +63,7 @@ resource "aws_security_group" "jobs" {
   }
 
   egress {
-    description = "Workers talk to each other"
+    description = "Traffic among workers"
     from_port   = 0
     to_port     = 65535
     protocol    = "tcp"
@@ -71,7 +71,7 @@ resource "aws_security_group" "jobs" {
   }
 
   egress {
-    description     = "S3 and DynamoDB, through their gateways"
+    description     = "S3 and DynamoDB through gateway endpoints"
     from_port       = 443
     to_port         = 443
     protocol        = "tcp"

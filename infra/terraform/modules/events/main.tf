@@ -1,24 +1,24 @@
-# What the trigger hears of: rules of EventBridge that end in its queue.
+# Event sources of the trigger: EventBridge rules that send to its queue, and topics of an MSK cluster.
 locals {
-  # One rule for each folder, by its place in the list: a bucket that is made in the same configuration has no name yet when
-  # that is planned, and a pattern that named all folders could be longer than the 2,048 letters that EventBridge takes.
-  of_folders = { for at, one in var.changelogs : "s3-${at}" => {
-    description = "icemirror: commits on changelogs in ${one.bucket}"
+  # One rule per folder, named by its position: a bucket created in the same configuration has no known name in the plan.
+  # One pattern with all folders could exceed EventBridge's limit of 2,048 characters.
+  folder_rules = { for at, folder in var.changelogs : "s3-${at}" => {
+    description = "icemirror: commits on changelogs in ${folder.bucket}"
     pattern = {
       source        = ["aws.s3"]
       "detail-type" = ["Object Created"]
       account       = [var.account_id]
       detail = {
-        bucket = { name = [one.bucket] }
-        # A data file precedes its commit and may belong to none.
-        object = { key = [{ wildcard = "${one.prefix}*.metadata.json" }] }
+        bucket = { name = [folder.bucket] }
+        # Metadata files only: data files are written before their commit, or for no commit.
+        object = { key = [{ wildcard = "${folder.prefix}*.metadata.json" }] }
       }
     }
   } }
 
-  of_glue = {
+  glue_rules = {
     glue = {
-      description = "icemirror: changelogs that changed in Glue"
+      description = "icemirror: changelogs updated in Glue"
       pattern = {
         source        = ["aws.glue"]
         "detail-type" = ["Glue Data Catalog Table State Change"]
@@ -28,9 +28,9 @@ locals {
     }
   }
 
-  of_runs = {
+  run_rules = {
     runs = {
-      description = "icemirror: jobs that ended"
+      description = "icemirror: ended job runs"
       pattern = {
         source        = ["aws.emr-serverless"]
         "detail-type" = ["EMR Serverless Job Run State Change"]
@@ -40,7 +40,7 @@ locals {
     }
   }
 
-  rules = merge(var.s3 ? local.of_folders : {}, var.glue ? local.of_glue : {}, local.of_runs)
+  rules = merge(var.s3 ? local.folder_rules : {}, var.glue ? local.glue_rules : {}, local.run_rules)
 }
 
 resource "aws_cloudwatch_event_rule" "this" {
@@ -60,7 +60,7 @@ resource "aws_cloudwatch_event_target" "this" {
 }
 
 resource "aws_s3_bucket_notification" "this" {
-  for_each = var.s3 && var.own_bucket_notifications ? toset([for one in var.changelogs : one.bucket]) : toset([])
+  for_each = var.s3 && var.own_bucket_notifications ? toset([for folder in var.changelogs : folder.bucket]) : toset([])
 
   bucket      = each.value
   eventbridge = true

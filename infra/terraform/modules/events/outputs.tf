@@ -1,4 +1,4 @@
 output "rules" {
   value       = { for name, rule in aws_cloudwatch_event_rule.this : name => rule.arn }
-  description = "The rules that send to the queue."
+  description = "ARNs of the EventBridge rules that send to the queue, by name."
 }

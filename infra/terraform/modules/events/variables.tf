@@ -5,27 +5,27 @@ variable "name" {
 
 variable "account_id" {
   type        = string
-  description = "The account whose events are taken."
+  description = "ID of the account whose events are accepted."
 }
 
 variable "queue_arn" {
   type        = string
-  description = "The queue that events are sent to."
+  description = "ARN of the event queue."
 }
 
 variable "function_arn" {
   type        = string
-  description = "The function that reads the topics of a cluster."
+  description = "ARN of the function that reads the MSK topics."
 }
 
 variable "application_id" {
   type        = string
-  description = "The EMR Serverless application, whose runs' ends are told."
+  description = "ID of the EMR Serverless application whose ended runs are reported."
 }
 
 variable "changelogs" {
   type        = list(object({ bucket = string, prefix = string }))
-  description = "Folders of the changelogs."
+  description = "S3 folders of the changelogs."
 }
 
 variable "databases" {
@@ -35,27 +35,27 @@ variable "databases" {
 
 variable "s3" {
   type        = bool
-  description = "Hear of commits from S3, through EventBridge."
+  description = "Whether to receive commits from S3 through EventBridge."
 }
 
 variable "own_bucket_notifications" {
   type        = bool
-  description = "Switch EventBridge on for the changelogs' buckets, whose names must be known. It replaces every other notification of these buckets."
+  description = "Whether to enable EventBridge on the changelogs' buckets, whose names must be known. This replaces all other notifications of these buckets."
 }
 
 variable "glue" {
   type        = bool
-  description = "Hear of commits from Glue, through EventBridge."
+  description = "Whether to receive commits from Glue through EventBridge."
 }
 
 variable "msk" {
   type        = object({ cluster_arn = string, topics = list(string), consumer_group = string })
-  description = "Topics of an MSK cluster with events of a catalog; null for none."
+  description = "MSK cluster and topics with catalog events; null for none."
   default     = null
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of everything."
+  description = "Tags of all resources."
   default     = {}
 }

@@ -1,5 +1,5 @@
-# Jobs read changelogs and write mirrors; they delete nothing. What a losing attempt or an expired snapshot leaves is
-# removed in the maintenance role.
+# Jobs read changelogs and write mirrors. They delete nothing: the maintenance role removes the files of failed commits and
+# expired snapshots.
 locals {
   write_logs = [{
     Sid      = "WriteLogs"
@@ -13,12 +13,12 @@ locals {
     Action   = ["s3:GetObject"]
     Resource = var.code_arns
   }]
-  make_and_commit = ["glue:CreateDatabase", "glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
+  create_and_commit = ["glue:CreateDatabase", "glue:CreateTable", "glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"]
 
   job_in_glue = [
-    { sid = "FindChangelogs", actions = ["glue:GetTable"], names = local.changelogs_in_glue },
-    { sid = "CommitMirrors", actions = local.make_and_commit, names = local.mirrors_in_glue },
-    { sid = "PutBadRowsAside", actions = local.make_and_commit, names = local.rejects_in_glue },
+    { sid = "GetChangelogs", actions = ["glue:GetTable"], names = local.changelogs_in_glue },
+    { sid = "CommitMirrors", actions = local.create_and_commit, names = local.mirrors_in_glue },
+    { sid = "WriteRejects", actions = local.create_and_commit, names = local.rejects_in_glue },
   ]
 
   job = concat(
@@ -27,7 +27,7 @@ locals {
         Sid      = "ReadChangelogs"
         Effect   = "Allow"
         Action   = ["s3:GetObject"]
-        Resource = [for one in var.changelogs : "${local.s3}${one.bucket}/${one.prefix}*"]
+        Resource = [for folder in var.changelogs : "${local.s3}${folder.bucket}/${folder.prefix}*"]
       },
       {
         Sid      = "WriteMirrors"

@@ -1,10 +1,10 @@
-# The roles of the trigger's function, of the jobs, and of whoever removes files. No action and no resource is a
-# wildcard, but where a comment says why; the policies are text, so that tests can judge them without an account.
+# Roles of the trigger, the jobs, maintenance and its scheduler. Actions and resources have no wildcard unless a comment
+# gives the reason. Policies are plain text, so that tests can evaluate them without an account.
 locals {
   glue = "arn:${var.account.partition}:glue:${var.account.region}:${var.account.id}"
   s3   = "arn:${var.account.partition}:s3:::"
 
-  # Tables as they are named in ARNs of Glue, after their catalog and their databases.
+  # Resource names in Glue ARNs: the catalog, the databases, the tables.
   changelogs_in_glue = concat(
     ["catalog"],
     distinct([for one in var.changelog_tables : "database/${one.database}"]),
@@ -21,7 +21,7 @@ locals {
     [for one in var.rejects_tables : "table/${one.database}/${one.table}"],
   )
 
-  # Only where changelogs are discovered is a whole database asked about.
+  # Discovery lists whole databases.
   discovered_databases = distinct([for one in var.changelog_tables : one.database if one.table == "*"])
   discover_changelogs = length(local.discovered_databases) == 0 ? [] : [{
     Sid    = "DiscoverChangelogs"
@@ -34,7 +34,7 @@ locals {
     )
   }]
 
-  # Listing tells an object that is missing from one that may not be read.
+  # Without s3:ListBucket, a missing object and a forbidden one give the same error.
   list_changelogs = [for at, bucket in distinct(var.changelogs[*].bucket) : {
     Sid       = "ListChangelogs${at}"
     Effect    = "Allow"
@@ -58,15 +58,15 @@ locals {
     Resource = [var.kms_key_arn]
   }]
 
-  # EMR takes no job for encrypted disks from those who may not look at the key.
+  # EMR refuses a job with encrypted disks if the caller cannot describe the key.
   launch_with_key = var.job_key_arn == null ? [] : [{
     Sid      = "LaunchWithKey"
     Effect   = "Allow"
     Action   = ["kms:DescribeKey"]
     Resource = [var.job_key_arn]
   }]
-  use_keys_of_lake = length(var.lake_key_arns) == 0 ? [] : [{
-    Sid      = "UseKeysOfLake"
+  use_lake_keys = length(var.lake_key_arns) == 0 ? [] : [{
+    Sid      = "UseLakeKeys"
     Effect   = "Allow"
     Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
     Resource = var.lake_key_arns
@@ -83,33 +83,33 @@ locals {
 
   policies = merge({
     trigger     = concat(local.trigger, local.discover_changelogs, local.msk, local.keep_state, local.use_key, local.launch_with_key)
-    job         = concat(local.job, local.discover_changelogs, local.list_changelogs, local.list_mirrors, local.keep_state, local.use_key, local.use_keys_of_lake)
-    maintenance = concat(local.maintenance, local.discover_changelogs, local.maintenance_as_job, local.list_mirrors, local.use_key, local.use_keys_of_lake)
+    job         = concat(local.job, local.discover_changelogs, local.list_changelogs, local.list_mirrors, local.keep_state, local.use_key, local.use_lake_keys)
+    maintenance = concat(local.maintenance, local.discover_changelogs, local.maintenance_as_job, local.list_mirrors, local.use_key, local.use_lake_keys)
   }, { for role, policy in { scheduler = concat(local.scheduler, local.use_key, local.launch_with_key) } : role => policy if var.maintenance_job })
 
-  # The policies of a role's own have 10,240 characters together, which some sixty tables fill. So what names tables is in
-  # managed ones: 6,144 characters each, as many names in one as fit.
-  asked_of_glue = { for role, statements in {
+  # Inline policies of a role are limited to 10,240 characters, about sixty tables. Statements that name tables are
+  # therefore in managed policies of up to 6,144 characters each, filled in order.
+  glue_permissions = { for role, statements in {
     trigger     = local.trigger_in_glue
     job         = local.job_in_glue
     maintenance = local.maintenance_in_glue
-  } : role => flatten([for one in statements : [for name in one.names : { sid = one.sid, actions = one.actions, name = name }]]) }
+  } : role => flatten([for statement in statements : [for name in statement.names : { sid = statement.sid, actions = statement.actions, name = name }]]) }
 
-  parts_of_glue = merge([for role, asked in local.asked_of_glue : {
-    for part, some in {
-      for at, one in asked : floor((local.arn_characters * at + length(join("", slice(asked, 0, at)[*].name))) / local.part_characters) => one...
-      } : "${role}-tables-${part}" => { role = role, statements = [for sid in distinct(some[*].sid) : {
+  table_policies = merge([for role, permissions in local.glue_permissions : {
+    for part, chunk in {
+      for at, permission in permissions : floor((local.arn_characters * at + length(join("", slice(permissions, 0, at)[*].name))) / local.part_characters) => permission...
+      } : "${role}-tables-${part}" => { role = role, statements = [for sid in distinct(chunk[*].sid) : {
         Sid      = sid
         Effect   = "Allow"
-        Action   = [for one in some : one.actions if one.sid == sid][0]
-        Resource = [for one in some : "${local.glue}:${one.name}" if one.sid == sid]
+        Action   = [for permission in chunk : permission.actions if permission.sid == sid][0]
+        Resource = [for permission in chunk : "${local.glue}:${permission.name}" if permission.sid == sid]
     }] }
   }]...)
-  arn_characters  = 53   # of an ARN but for its name, with its quotes
-  part_characters = 4800 # the rest is for the longest name that Glue has, and for what stands around the names
+  arn_characters  = 53   # a quoted Glue ARN without its resource name
+  part_characters = 4800 # leaves room for the longest Glue name and for the rest of the policy
 
-  # Who may be each of them. A service acts only for this account, and EMR only for this application.
-  of_application = {
+  # Trust policies. A service acts only for this account, and EMR only for this application.
+  emr_trust = {
     Effect    = "Allow"
     Action    = "sts:AssumeRole"
     Principal = { Service = "emr-serverless.amazonaws.com" }
@@ -118,7 +118,7 @@ locals {
       ArnLike      = { "aws:SourceArn" = var.application_arn }
     }
   }
-  trust_of_scheduler = { scheduler = [{
+  scheduler_trust = { scheduler = [{
     Effect    = "Allow"
     Action    = "sts:AssumeRole"
     Principal = { Service = "scheduler.amazonaws.com" }
@@ -130,14 +130,14 @@ locals {
       Action    = "sts:AssumeRole"
       Principal = { Service = "lambda.amazonaws.com" }
     }]
-    job = [local.of_application]
-    # By default whoever the account itself allows to.
-    maintenance = concat([for one in [local.of_application] : one if var.maintenance_job], [{
+    job = [local.emr_trust]
+    # By default the account's IAM policies decide who can assume this role.
+    maintenance = concat([for trust in [local.emr_trust] : trust if var.maintenance_job], [{
       Effect    = "Allow"
       Action    = "sts:AssumeRole"
       Principal = { AWS = coalescelist(var.maintenance_principals, ["arn:${var.account.partition}:iam::${var.account.id}:root"]) }
     }])
-  }, { for role, trust in local.trust_of_scheduler : role => trust if var.maintenance_job })
+  }, { for role, trust in local.scheduler_trust : role => trust if var.maintenance_job })
 }
 
 resource "aws_iam_role" "this" {
@@ -160,23 +160,23 @@ resource "aws_iam_role_policy" "this" {
 }
 
 resource "aws_iam_policy" "tables" {
-  for_each = local.parts_of_glue
+  for_each = local.table_policies
 
   name        = "${var.name}-${each.key}"
-  description = "icemirror ${var.name}: what the ${each.value.role} may ask Glue"
+  description = "icemirror ${var.name}: tables of the ${each.value.role} in Glue"
   policy      = jsonencode({ Version = "2012-10-17", Statement = each.value.statements })
   tags        = var.tags
 
   lifecycle {
     precondition {
-      condition     = length([for part in local.parts_of_glue : part if part.role == each.value.role]) <= 10
-      error_message = "These tables need more than the ten policies that a role may have. Use `discover`, which names databases instead, or a second installation with another `name`."
+      condition     = length([for part in local.table_policies : part if part.role == each.value.role]) <= 10
+      error_message = "Too many tables: a role can have at most ten managed policies. Use `discover`, which names databases instead of tables, or a second installation with another `name`."
     }
   }
 }
 
 resource "aws_iam_role_policy_attachment" "tables" {
-  for_each = local.parts_of_glue
+  for_each = local.table_policies
 
   role       = aws_iam_role.this[each.value.role].name
   policy_arn = aws_iam_policy.tables[each.key].arn

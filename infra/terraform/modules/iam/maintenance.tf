@@ -1,5 +1,5 @@
-# `icemirror maintain`: the only one that may delete objects, and only those of mirrors and their indexes. Run by a
-# person, or by the clock, as a job; then the scheduler's role may start that job, or tell that it cannot, and no more.
+# The role of `icemirror maintain` is the only one that can delete objects, and only those of mirrors and their indexes. A
+# user assumes it, or a scheduled job runs in it. The scheduler's role can only start that job and report a failure.
 locals {
   scheduler = [
     {
@@ -15,21 +15,21 @@ locals {
       Resource = ["${var.application_arn}/jobruns/*"]
     },
     {
-      Sid       = "GiveJobItsRole"
+      Sid       = "PassMaintenanceRole"
       Effect    = "Allow"
       Action    = ["iam:PassRole"]
       Resource  = [aws_iam_role.this["maintenance"].arn]
       Condition = { StringEquals = { "iam:PassedToService" = "emr-serverless.amazonaws.com" } }
     },
     {
-      Sid      = "TellOfFailure"
+      Sid      = "ReportFailure"
       Effect   = "Allow"
       Action   = ["sqs:SendMessage"]
       Resource = ["arn:${var.account.partition}:sqs:${var.account.region}:${var.account.id}:${var.name}-maintenance-failures"]
     },
   ]
 
-  maintenance_as_job = [for one in concat(local.write_logs, local.read_code) : one if var.maintenance_job]
+  maintenance_as_job = [for statement in concat(local.write_logs, local.read_code) : statement if var.maintenance_job]
 
   maintenance_in_glue = [
     { sid = "CommitMirrors", actions = ["glue:GetDatabase", "glue:GetTable", "glue:UpdateTable"], names = local.mirrors_in_glue },

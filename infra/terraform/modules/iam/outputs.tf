@@ -1,6 +1,6 @@
 output "role_arns" {
   value       = { for name, role in aws_iam_role.this : name => role.arn }
-  description = "ARNs of the roles: trigger, job, maintenance, and of the scheduler, if there is one."
+  description = "ARNs of the roles: trigger, job, maintenance, and scheduler if there is one."
   depends_on  = [aws_iam_role_policy.this, aws_iam_role_policy_attachment.tables]
 }
 
@@ -9,8 +9,8 @@ output "policies" {
     Version = "2012-10-17"
     Statement = concat(
       jsondecode(policy.policy).Statement,
-      flatten([for part, managed in aws_iam_policy.tables : jsondecode(managed.policy).Statement if local.parts_of_glue[part].role == role]),
+      flatten([for part, managed in aws_iam_policy.tables : jsondecode(managed.policy).Statement if local.table_policies[part].role == role]),
     )
   }) }
-  description = "What each role may do, by all of its policies together, as JSON."
+  description = "All permissions of each role, as one JSON policy."
 }

@@ -1,6 +1,6 @@
-# The function: events, heads, state, launches. It reads no object of S3.
+# The trigger reads events and table heads, keeps state and launches jobs. It reads no S3 objects.
 locals {
-  trigger_in_glue = [{ sid = "LookAtHeads", actions = ["glue:GetTable"], names = local.changelogs_in_glue }]
+  trigger_in_glue = [{ sid = "ReadHeads", actions = ["glue:GetTable"], names = local.changelogs_in_glue }]
 
   trigger = [
     {
@@ -16,13 +16,13 @@ locals {
       Resource = [var.application_arn]
     },
     {
-      Sid      = "LookAfterJobs"
+      Sid      = "ManageRuns"
       Effect   = "Allow"
       Action   = ["emr-serverless:CancelJobRun", "emr-serverless:GetJobRun", "emr-serverless:TagResource"]
       Resource = ["${var.application_arn}/jobruns/*"]
     },
     {
-      Sid       = "GiveJobsTheirRole"
+      Sid       = "PassJobRole"
       Effect    = "Allow"
       Action    = ["iam:PassRole"]
       Resource  = [aws_iam_role.this["job"].arn]
@@ -58,14 +58,14 @@ locals {
       Resource = [for topic in var.msk.topics : "${format(local.kafka, "topic")}/${topic}"]
     },
     {
-      Sid      = "KeepOffsets"
+      Sid      = "CommitOffsets"
       Effect   = "Allow"
       Action   = ["kafka-cluster:AlterGroup", "kafka-cluster:DescribeGroup"]
       Resource = ["${format(local.kafka, "group")}/${var.msk.consumer_group}"]
     },
     {
-      # Lambda reads a cluster through interfaces in the cluster's own network. EC2 knows no narrower resource for
-      # these calls than all.
+      # Lambda reads a cluster through interfaces in the cluster's network. EC2 supports no narrower resource for these
+      # calls.
       Sid    = "ReachBrokers"
       Effect = "Allow"
       Action = [

@@ -9,130 +9,130 @@ variable "account" {
     partition = string
     region    = string
   })
-  description = "Where all of it is."
+  description = "Account ID, partition and region."
 }
 
 variable "changelogs" {
   type        = list(object({ bucket = string, prefix = string }))
-  description = "Folders of the changelogs, which jobs read."
+  description = "S3 folders of the changelogs, which jobs read."
 }
 
 variable "mirrors" {
   type        = list(object({ bucket = string, prefix = string }))
-  description = "Folders of the mirrors and their indexes, which jobs read and write."
+  description = "S3 folders of the mirrors and their indexes, which jobs read and write."
 }
 
 variable "changelog_tables" {
   type        = list(object({ database = string, table = string }))
-  description = "Changelogs in Glue; * for all tables of a database in which they are discovered."
+  description = "Changelogs in Glue; table * stands for all tables of a database with discovery."
 }
 
 variable "mirror_tables" {
   type        = list(object({ database = string, table = string }))
-  description = "Mirrors in Glue; * for all tables of a database, where changelogs are discovered."
+  description = "Mirrors in Glue; table * stands for all tables of a database with discovery."
 
   validation {
     condition     = length(setintersection(var.changelog_tables, [for one in var.mirror_tables : one if one.table != "*"])) == 0
-    error_message = "A mirror is a changelog: jobs must not be able to write changelogs."
+    error_message = "A table is both mirror and changelog. Use different tables: jobs must not be able to write changelogs."
   }
 
   validation {
     condition     = length(setintersection([for one in var.changelog_tables : one.database], [for one in var.mirror_tables : one.database if one.table == "*"])) == 0
-    error_message = "Mirrors of discovered changelogs need a database without changelogs: jobs may write all tables of it."
+    error_message = "mirror_namespace contains changelogs. Use a database without changelogs: jobs can write all tables of it."
   }
 }
 
 variable "rejects_tables" {
   type        = list(object({ database = string, table = string }))
-  description = "Tables in Glue that bad rows are put aside to, of the mirrors that do so."
+  description = "Rejects tables in Glue."
   default     = []
 
   validation {
     condition     = length(setintersection(var.rejects_tables, concat(var.changelog_tables, var.mirror_tables))) == 0 && length(distinct(var.rejects_tables)) == length(var.rejects_tables)
-    error_message = "Bad rows of each mirror go into a table of their own, which is no changelog, no mirror and no other mirror's: name another rejects_table."
+    error_message = "A rejects_table is a changelog, a mirror, or the rejects table of another mirror. Choose another name."
   }
 }
 
 variable "queue_arn" {
   type        = string
-  description = "The queue of events."
+  description = "ARN of the event queue."
 }
 
 variable "state_table_arn" {
   type        = string
-  description = "The DynamoDB table of the state."
+  description = "ARN of the DynamoDB table with the state."
 }
 
 variable "application_arn" {
   type        = string
-  description = "The EMR Serverless application."
+  description = "ARN of the EMR Serverless application."
 }
 
 variable "code_arns" {
   type        = list(string)
-  description = "Objects that a job is made of: entry point and archive; none with an image."
+  description = "ARNs of the S3 objects with the jobs' code; empty with an image."
 }
 
 variable "logs" {
   type        = object({ bucket = string, prefix = string })
-  description = "Folder of the jobs' logs."
+  description = "S3 folder of the jobs' logs."
 }
 
 variable "log_group_arn" {
   type        = string
-  description = "Log group of the function."
+  description = "ARN of the function's log group."
 }
 
 variable "secret_arns" {
   type        = list(string)
-  description = "Secrets that jobs look up."
+  description = "ARNs of the secrets that jobs read."
   default     = []
 }
 
 variable "kms_key_arn" {
   type        = string
-  description = "The key that everything is encrypted with; null for the services' own keys."
+  description = "ARN of the KMS key for queue, state, code, logs and mirrors; null for AWS-owned keys."
   default     = null
 }
 
 variable "job_key_arn" {
   type        = string
-  description = "The key that jobs' disks and logs at EMR are encrypted with; null for EMR's own."
+  description = "ARN of the KMS key for the jobs' disks and the logs that EMR keeps; null for EMR's key."
   default     = null
 }
 
 variable "lake_key_arns" {
   type        = list(string)
-  description = "Keys that objects of the lake are encrypted with."
+  description = "ARNs of the KMS keys that encrypt changelogs or mirrors."
   default     = []
 }
 
 variable "msk" {
   type        = object({ cluster_arn = string, topics = list(string), consumer_group = string })
-  description = "The cluster and topics that the function reads; null for none."
+  description = "MSK cluster, topics and consumer group of the function; null for none."
   default     = null
 }
 
 variable "maintenance_principals" {
   type        = list(string)
-  description = "ARNs of the roles and users who may run `icemirror maintain` in the maintenance role."
+  description = "ARNs of the principals that can assume the maintenance role; empty to let the account's IAM policies decide."
   default     = []
 }
 
 variable "maintenance_job" {
   type        = bool
-  description = "Is `icemirror maintain` run by the clock? Then its role is a job's as well, and a scheduler may start that."
+  description = "Whether `icemirror maintain` runs as a scheduled job, which adds the scheduler's role."
   default     = false
 }
 
 variable "permissions_boundary_arn" {
   type        = string
-  description = "Boundary of the roles' permissions; null for none."
+  description = "ARN of the permissions boundary of all roles; null for none."
   default     = null
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of everything."
+  description = "Tags of all resources."
   default     = {}
 }

@@ -1,8 +1,8 @@
-# What went wrong, for an alarm to see: runs that failed, and those that could not be started. A message stays until
-# the next night's run has ended: a day, six hours of a run, and the window that it may start in.
+# Failed runs and failed starts, as messages that an alarm counts. A message stays until the next nightly run has ended: a
+# day, six hours of run time, and the start window.
 locals {
-  # A run's event does not tell its role; who asked for the run, it does.
-  asked_for_by = replace(replace(var.scheduler_role_arn, ":iam:", ":sts:"), ":role/", ":assumed-role/")
+  # The event of a run names the caller that started it, not the role that it runs in.
+  created_by = replace(replace(var.scheduler_role_arn, ":iam:", ":sts:"), ":role/", ":assumed-role/")
 }
 
 resource "aws_sqs_queue" "failures" {
@@ -13,14 +13,14 @@ resource "aws_sqs_queue" "failures" {
   tags                      = var.tags
 }
 
-# The scheduler sends in its own role.
+# The scheduler needs no statement here: its role allows sending.
 resource "aws_sqs_queue_policy" "failures" {
   queue_url = aws_sqs_queue.failures.url
 
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = [{
-      Sid       = "OnlyOurRule"
+      Sid       = "AllowRule"
       Effect    = "Allow"
       Principal = { Service = "events.amazonaws.com" }
       Action    = "sqs:SendMessage"
@@ -35,7 +35,7 @@ resource "aws_sqs_queue_policy" "failures" {
 
 resource "aws_cloudwatch_event_rule" "failed" {
   name        = "${var.name}-maintenance-failed"
-  description = "icemirror: maintenance that failed, was cancelled, or took too long"
+  description = "icemirror: maintenance that failed, timed out or was cancelled"
   tags        = var.tags
 
   event_pattern = jsonencode({
@@ -44,8 +44,8 @@ resource "aws_cloudwatch_event_rule" "failed" {
     account       = [var.account_id]
     detail = {
       applicationId = [var.application_id]
-      createdBy     = [{ prefix = "${local.asked_for_by}/" }]
-      state         = ["FAILED", "CANCELLED"] # one that took too long is cancelled
+      createdBy     = [{ prefix = "${local.created_by}/" }]
+      state         = ["FAILED", "CANCELLED"] # a run that times out is cancelled
     }
   })
 }

@@ -1,17 +1,17 @@
-# `icemirror maintain` by the clock, as a job of the application, in the role that may delete files. EMR is asked by
-# the scheduler itself: no function has that role to give away.
+# Scheduled `icemirror maintain`, as a job run in the role that can delete files. EventBridge Scheduler starts the run
+# itself, so that no function can pass that role.
 locals {
   driver_env = "spark.emr-serverless.driverEnv"
 
   archives = length(var.archives) == 0 ? {} : { "spark.archives" = "${var.archives[0]}#environment" }
   python   = length(var.archives) == 0 ? "/opt/icemirror/venv/bin/python" : "./environment/bin/python"
 
-  # In arguments, as jobs get it: a property holds 1,024 characters, which some twenty tables fill.
+  # In arguments, as for all jobs: a Spark property holds 1,024 characters, about twenty tables.
   configuration = regexall(".{1,1000}", base64gzip(var.configuration))
 
-  key      = { for name, arn in { EncryptionKeyArn = var.key_arn } : name => arn if arn != null }
-  of_disks = { for name in ["DiskEncryptionConfiguration"] : name => local.key if var.key_arn != null }
-  of_logs  = { for name in ["ManagedPersistenceMonitoringConfiguration"] : name => local.key if var.key_arn != null }
+  key             = { for name, arn in { EncryptionKeyArn = var.key_arn } : name => arn if arn != null }
+  disk_encryption = { for name in ["DiskEncryptionConfiguration"] : name => local.key if var.key_arn != null }
+  log_encryption  = { for name in ["ManagedPersistenceMonitoringConfiguration"] : name => local.key if var.key_arn != null }
 
   run = {
     ApplicationId           = var.application_id
@@ -32,15 +32,15 @@ locals {
           "spark.executorEnv.PYSPARK_PYTHON"          = local.python
         })
       }]
-      MonitoringConfiguration = merge({ S3MonitoringConfiguration = { LogUri = var.log_uri } }, local.of_logs)
-    }, local.of_disks)
+      MonitoringConfiguration = merge({ S3MonitoringConfiguration = { LogUri = var.log_uri } }, local.log_encryption)
+    }, local.disk_encryption)
     Tags = var.tags
   }
 }
 
 resource "aws_scheduler_schedule" "this" {
   name                = "${var.name}-maintenance"
-  description         = "icemirror: remove what mirrors do not need any more"
+  description         = "icemirror: run maintenance of the mirrors"
   schedule_expression = var.schedule
   kms_key_arn         = var.kms_key_arn
 

@@ -1,9 +1,9 @@
 output "failures" {
   value       = { name = aws_sqs_queue.failures.name, url = aws_sqs_queue.failures.url, arn = aws_sqs_queue.failures.arn }
-  description = "The queue of runs that failed or could not be started."
+  description = "Queue of runs that failed or did not start."
 }
 
 output "run" {
   value       = local.run
-  description = "What EMR is asked for."
+  description = "Request that starts the job run."
 }

@@ -1,77 +1,77 @@
 variable "name" {
   type        = string
-  description = "Prefix of the names."
+  description = "Prefix of the resource names."
 }
 
 variable "partition" {
   type        = string
-  description = "The partition of AWS."
+  description = "AWS partition."
 }
 
 variable "account_id" {
   type        = string
-  description = "The account, of which events are believed."
+  description = "ID of the account whose events are accepted."
 }
 
 variable "schedule" {
   type        = string
-  description = "When, as EventBridge Scheduler says it, in UTC."
+  description = "EventBridge Scheduler expression, in UTC."
 }
 
 variable "application_id" {
   type        = string
-  description = "The EMR Serverless application."
+  description = "ID of the EMR Serverless application."
 }
 
 variable "entry_point" {
   type        = string
-  description = "What a job runs."
+  description = "URI of the jobs' entry point."
 }
 
 variable "archives" {
   type        = list(string)
-  description = "The Python environment of a job; none with an image."
+  description = "URIs of the jobs' Python environment; empty with an image."
 }
 
 variable "log_uri" {
   type        = string
-  description = "Where jobs write their logs."
+  description = "S3 URI of the jobs' logs."
 }
 
 variable "configuration" {
   type        = string
-  description = "The configuration, as JSON."
+  description = "Configuration of icemirror, as JSON."
 }
 
 variable "workers" {
   type        = map(string)
-  description = "Spark's properties that say how large and how many the job's workers are."
+  description = "Spark properties for size and number of the job's workers."
 }
 
 variable "key_arn" {
   type        = string
-  description = "Key of the job's disks, and of the logs that EMR keeps; null for EMR's own."
+  description = "ARN of the KMS key for the job's disks and the logs that EMR keeps; null for EMR's key."
   default     = null
 }
 
 variable "job_role_arn" {
   type        = string
-  description = "The role that the job works in."
+  description = "ARN of the role of the job."
 }
 
 variable "scheduler_role_arn" {
   type        = string
-  description = "The role that starts it."
+  description = "ARN of the role that starts the job."
 }
 
 variable "kms_key_arn" {
   type        = string
-  description = "Key of the schedule and of the queue of failures; null for AWS' own."
+  description = "ARN of the KMS key for the schedule and the queue of failures; null for AWS-owned keys."
   default     = null
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of everything; schedules have none."
+  description = "Tags of all resources; schedules have none."
   default     = {}
 }

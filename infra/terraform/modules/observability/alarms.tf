@@ -1,62 +1,63 @@
 locals {
-  # Each sweep tells once how all tables stand. A period without it would leave an alarm as it is, for good.
+  # Each sweep reports once on all tables. Periods are at least as long as the sweep interval: an alarm keeps its state
+  # in a period without data.
   sweep_period = 60 * max(5, var.sweep_minutes)
 
   alarms = {
     lag = {
-      says      = "A mirror is more than ${var.alarms.lag_seconds} s behind. `icemirror status` says which and why."
+      text      = "A mirror is more than ${var.alarms.lag_seconds} s behind. `icemirror status` shows which and why."
       namespace = local.namespace, metric = "lag_seconds", statistic = "Maximum", dimensions = {}
       period    = local.sweep_period, periods = 3, threshold = var.alarms.lag_seconds, missing = "ignore"
     }
     sweep = {
-      says      = "The trigger has not looked at the changelogs for half an hour: see the function's log."
+      text      = "No sweep for 30 minutes. See the function's log."
       namespace = local.namespace, metric = "lag_seconds", statistic = "SampleCount", dimensions = {}
       period    = 1800, periods = 1, threshold = null, missing = "breaching"
     }
     errors = {
-      says      = "The trigger's function fails again and again: see its log."
+      text      = "The trigger's function keeps failing. See its log."
       namespace = "AWS/Lambda", metric = "Errors", statistic = "Sum", dimensions = { FunctionName = var.function_name }
       period    = 300, periods = 3, threshold = 0, missing = "notBreaching"
     }
     launch-failures = {
-      says      = "Jobs cannot be launched. `icemirror status` says why."
+      text      = "Jobs cannot be launched. `icemirror status` shows why."
       namespace = local.namespace, metric = "launch_failures", statistic = "Sum", dimensions = {}
       period    = 300, periods = 3, threshold = 0, missing = "notBreaching"
     }
     lost-workers = {
-      says      = "Jobs die: see their logs in S3."
+      text      = "Jobs end unexpectedly. See their logs in S3."
       namespace = local.namespace, metric = "lost_workers", statistic = "Sum", dimensions = {}
       period    = 3600, periods = 1, threshold = 3, missing = "notBreaching"
     }
     turn = {
-      says      = "A job took more than ${var.alarms.turn_seconds} s for one table: a large backlog, or too few workers. See its log."
+      text      = "A turn on one table took more than ${var.alarms.turn_seconds} s: the backlog is large, or there are too few workers. See the job's log."
       namespace = local.namespace, metric = "turn_seconds", statistic = "Maximum", dimensions = {}
       period    = local.sweep_period, periods = 1, threshold = var.alarms.turn_seconds, missing = "ignore"
     }
     quarantine = {
-      says      = "A table needs a person. `icemirror status` says why; `icemirror resume` takes it again."
+      text      = "A table is quarantined. `icemirror status` shows why; `icemirror resume` continues it."
       namespace = local.namespace, metric = "quarantined_tables", statistic = "Maximum", dimensions = {}
       period    = local.sweep_period, periods = 1, threshold = 0, missing = "ignore"
     }
     dead-letters = {
-      says      = "Events could not be understood. `icemirror dead-letters` shows them."
+      text      = "Events could not be parsed. `icemirror dead-letters` shows them."
       namespace = local.namespace, metric = "dead_letters", statistic = "Sum", dimensions = {}
       period    = 300, periods = 1, threshold = 0, missing = "notBreaching"
     }
     dead-messages = {
-      says       = "Messages failed too often and lie in ${var.queue_names.dead_letters}."
+      text       = "Messages failed five times and are in ${var.queue_names.dead_letters}."
       namespace  = "AWS/SQS", metric = "ApproximateNumberOfMessagesVisible", statistic = "Maximum"
       dimensions = { QueueName = var.queue_names.dead_letters }
       period     = 300, periods = 1, threshold = 0, missing = "notBreaching"
     }
     maintenance = {
-      says       = "`icemirror maintain` failed, or could not be started: a message in ${coalesce(var.queue_names.failed_maintenance, "its queue")} says which run, or why. See its log in S3."
+      text       = "`icemirror maintain` failed or did not start. A message in ${coalesce(var.queue_names.failed_maintenance, "its queue")} names the run or the reason. See the log in S3."
       namespace  = "AWS/SQS", metric = "ApproximateNumberOfMessagesVisible", statistic = "Maximum"
       dimensions = { QueueName = var.queue_names.failed_maintenance }
       period     = 300, periods = 1, threshold = 0, missing = "notBreaching"
     }
     queue-age = {
-      says       = "Events wait for a quarter of an hour: the function does not keep up, or fails."
+      text       = "Events wait for more than 15 minutes: the function is too slow or fails."
       namespace  = "AWS/SQS", metric = "ApproximateAgeOfOldestMessage", statistic = "Maximum"
       dimensions = { QueueName = var.queue_names.events }
       period     = 300, periods = 3, threshold = 900, missing = "notBreaching"
@@ -68,7 +69,7 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   for_each = { for name, alarm in local.alarms : name => alarm if name != "maintenance" || var.queue_names.failed_maintenance != null }
 
   alarm_name          = "${var.name}-${each.key}"
-  alarm_description   = each.value.says
+  alarm_description   = each.value.text
   namespace           = each.value.namespace
   metric_name         = each.value.metric
   statistic           = each.value.statistic
@@ -83,12 +84,12 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   tags                = var.tags
 }
 
-# What runs costs: many vCPUs for long. EMR's metrics have more dimensions from release to release, so they are asked
-# for by a query; the greatest of an application is that of all its workers. It falls to nothing now and then while they
-# work, so that most of the time is enough.
+# Cost alarm: many vCPUs for a long time. A query selects the metric, because EMR adds dimensions from release to release;
+# the maximum of an application covers all its workers. The metric drops to zero at times while workers run, so 30 of
+# 36 periods are enough.
 resource "aws_cloudwatch_metric_alarm" "cost" {
   alarm_name          = "${var.name}-cost"
-  alarm_description   = "Jobs have held more than ${var.alarms.vcpu} vCPUs for three hours."
+  alarm_description   = "Jobs held more than ${var.alarms.vcpu} vCPUs for three hours."
   evaluation_periods  = 36
   datapoints_to_alarm = 30
   comparison_operator = "GreaterThanThreshold"

@@ -1,18 +1,18 @@
 locals {
   ours = { for name in keys(local.metrics) : name => [local.namespace, name] }
-  # Those of the application, which have these two dimensions since release 7.10; not those of every job that ever was.
+  # Metrics of the application, which have these two dimensions since release 7.10; this excludes the metrics of each job.
   emr = "{AWS/EMRServerless,ApplicationId,ApplicationName} ApplicationId=\"${var.application_id}\""
 
   widgets = [
     { title = "Lag, seconds", stat = "Maximum", metrics = [local.ours.lag_seconds] },
-    { title = "Tables that wait, and that need a person", stat = "Maximum", metrics = [local.ours.waiting_tables, local.ours.quarantined_tables] },
-    { title = "Commits heard of, jobs launched", stat = "Sum", metrics = [local.ours.notices, local.ours.launches] },
+    { title = "Waiting and quarantined tables", stat = "Maximum", metrics = [local.ours.waiting_tables, local.ours.quarantined_tables] },
+    { title = "Commits noticed, jobs launched", stat = "Sum", metrics = [local.ours.notices, local.ours.launches] },
     { title = "Failures", stat = "Sum", metrics = [local.ours.launch_failures, local.ours.lost_workers, local.ours.dead_letters, ["AWS/Lambda", "Errors", "FunctionName", var.function_name]] },
-    { title = "The longest turn of a job on one table, seconds", stat = "Maximum", metrics = [local.ours.turn_seconds] },
+    { title = "Longest turn, seconds", stat = "Maximum", metrics = [local.ours.turn_seconds] },
     { title = "Jobs", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} (MetricName=\"RunningJobs\" OR MetricName=\"FailedJobs\")', 'Maximum', 60)" }]] },
-    { title = "vCPUs held: what it costs", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} MetricName=\"CPUAllocated\"', 'Maximum', 60)" }]] },
+    { title = "vCPUs held (cost)", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} MetricName=\"CPUAllocated\"', 'Maximum', 60)" }]] },
     { title = "Function, milliseconds", stat = "p95", metrics = [["AWS/Lambda", "Duration", "FunctionName", var.function_name]] },
-    { title = "Messages that wait, and dead ones", stat = "Maximum", metrics = [for name in values(var.queue_names) : ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", name] if name != null] },
+    { title = "Messages in queues", stat = "Maximum", metrics = [for name in values(var.queue_names) : ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", name] if name != null] },
   ]
 }
 

@@ -1,4 +1,4 @@
-# Logs of the function, and metrics that are read from them: it reports none by itself.
+# Logs of the function, and metrics extracted from them: the function itself publishes none.
 resource "aws_cloudwatch_log_group" "trigger" {
   name              = "/aws/lambda/${var.name}"
   retention_in_days = var.log_retention_days
@@ -9,16 +9,16 @@ resource "aws_cloudwatch_log_group" "trigger" {
 locals {
   namespace = "icemirror/${var.name}"
 
-  # Every sweep logs how all tables stand; the others are counted line by line.
+  # Each sweep logs a summary of all tables; the other metrics count log lines.
   metrics = {
     lag_seconds        = { pattern = "{ $.event = \"swept\" }", value = "$.lag_seconds", default = null }
     quarantined_tables = { pattern = "{ $.event = \"swept\" }", value = "$.quarantined", default = null }
     turn_seconds       = { pattern = "{ $.event = \"swept\" }", value = "$.turn_seconds", default = null }
     waiting_tables     = { pattern = "{ $.event = \"swept\" }", value = "$.waiting", default = null }
-    notices            = { pattern = "{ ($.event = \"told of a commit\") || ($.event = \"changelog moved\") }", value = "1", default = "0" }
+    notices            = { pattern = "{ ($.event = \"commit noticed\") || ($.event = \"changelog moved\") }", value = "1", default = "0" }
     launches           = { pattern = "{ $.event = \"worker launched\" }", value = "1", default = "0" }
     launch_failures    = { pattern = "{ $.event = \"launch failed\" }", value = "1", default = "0" }
-    lost_workers       = { pattern = "{ $.event = \"worker is gone\" }", value = "1", default = "0" }
+    lost_workers       = { pattern = "{ $.event = \"worker lost\" }", value = "1", default = "0" }
     dead_letters       = { pattern = "{ $.event = \"event refused, kept as a dead letter\" }", value = "1", default = "0" }
   }
 

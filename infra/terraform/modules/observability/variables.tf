@@ -1,16 +1,16 @@
 variable "name" {
   type        = string
-  description = "Prefix of the names."
+  description = "Prefix of the resource names."
 }
 
 variable "function_name" {
   type        = string
-  description = "The trigger's function."
+  description = "Name of the trigger's Lambda function."
 }
 
 variable "sweep_minutes" {
   type        = number
-  description = "How often a sweep tells how all tables stand."
+  description = "Minutes between sweeps."
 }
 
 variable "region" {
@@ -20,32 +20,32 @@ variable "region" {
 
 variable "application_id" {
   type        = string
-  description = "The EMR Serverless application."
+  description = "ID of the EMR Serverless application."
 }
 
 variable "queue_names" {
   type        = object({ events = string, dead_letters = string, failed_maintenance = optional(string) })
-  description = "The queue of events, that of its dead letters, and that of failures of maintenance; null where no clock runs it."
+  description = "Names of the queues of events, dead letters and maintenance failures; the last is null without a schedule."
 }
 
 variable "log_retention_days" {
   type        = number
-  description = "How long the function's logs are kept."
+  description = "Retention of the function's logs."
 }
 
 variable "alarms" {
   type        = object({ topic_arn = optional(string), lag_seconds = number, turn_seconds = number, vcpu = number })
-  description = "Where alarms go (null: nowhere, they are only shown), the lag and the time for one table that are too much, and the vCPUs that are too many for three hours."
+  description = "SNS topic of the alarms (null: shown only in CloudWatch) and their thresholds: lag, duration of one turn, vCPUs held for three hours."
 }
 
 variable "kms_key_arn" {
   type        = string
-  description = "Key of the logs; null for CloudWatch's own."
+  description = "ARN of the KMS key for the logs; null for CloudWatch's key."
   default     = null
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of everything."
+  description = "Tags of all resources."
   default     = {}
 }

@@ -1,8 +1,8 @@
-# Code and logs of the jobs. No data: it goes when the rest goes.
+# Bucket for code and logs of the jobs. It holds no data and is destroyed with the installation.
 resource "aws_s3_bucket" "this" {
-  # checkov:skip=CKV_AWS_18: code and logs of our own; CloudTrail has who reads them
-  # checkov:skip=CKV_AWS_144: made anew by an apply
-  # checkov:skip=CKV2_AWS_62: nobody waits for its objects
+  # checkov:skip=CKV_AWS_18: it holds only code and logs; CloudTrail records access
+  # checkov:skip=CKV_AWS_144: an apply recreates it
+  # checkov:skip=CKV2_AWS_62: no consumer needs events of its objects
   bucket        = "${var.name}-jobs-${var.account_id}"
   force_destroy = true
   tags          = var.tags
@@ -73,7 +73,7 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
 locals {
   log_prefix = "logs/"
 
-  # The digest is in the key: a job that runs keeps what it was launched with, and an upgrade is a new object.
+  # The key contains the digest: running jobs keep their code, and an upgrade is a new object.
   files = { for name, path in { "icemirror_job.py" = var.entry_point, "environment.tar.gz" = var.environment } : name => path if path != null }
 }
 

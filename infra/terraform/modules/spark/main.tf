@@ -1,6 +1,6 @@
-# The EMR Serverless application. Changing image, release or network needs it stopped: drain.sh.
-data "aws_subnet" "of_workers" {
-  # By their number: subnets that are made in the same configuration have no ids yet when it is planned.
+# The EMR Serverless application. Stop it with drain.sh before changing image, release or network.
+data "aws_subnet" "workers" {
+  # By count: IDs of subnets created in the same configuration are unknown in the plan.
   count = var.network == null ? 0 : length(var.network.subnet_ids)
 
   id = var.network.subnet_ids[count.index]
@@ -64,8 +64,8 @@ resource "aws_emrserverless_application" "this" {
 
   lifecycle {
     precondition {
-      condition     = !anytrue([for subnet in data.aws_subnet.of_workers : subnet.map_public_ip_on_launch])
-      error_message = "Workers belong in private subnets: one of network.subnet_ids gives public addresses."
+      condition     = !anytrue([for subnet in data.aws_subnet.workers : subnet.map_public_ip_on_launch])
+      error_message = "A subnet in network.subnet_ids assigns public addresses. Use private subnets."
     }
   }
 }

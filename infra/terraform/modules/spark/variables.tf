@@ -1,46 +1,46 @@
 variable "name" {
   type        = string
-  description = "Name of the application, and prefix of the bucket's name."
+  description = "Name of the application and prefix of the bucket's name."
 }
 
 variable "account_id" {
   type        = string
-  description = "The account; part of the bucket's name, which is one in the world."
+  description = "ID of the account, which makes the bucket's name unique."
 }
 
 variable "release_label" {
   type        = string
-  description = "Release of EMR Serverless."
+  description = "EMR release label."
 }
 
 variable "architecture" {
   type        = string
-  description = "Processors: x86_64 or arm64."
+  description = "CPU architecture: x86_64 or arm64."
 
   validation {
     condition     = contains(["x86_64", "arm64"], var.architecture)
-    error_message = "It is x86_64 or arm64."
+    error_message = "architecture must be x86_64 or arm64."
   }
 }
 
 variable "maximum" {
   type        = object({ vcpu = number, memory_gb = number, disk_gb = number })
-  description = "Most that the application may hold at once: the cap of what it costs."
+  description = "Capacity limit of the application, which caps its cost."
 }
 
 variable "idle_minutes" {
   type        = number
-  description = "The application stops after so long without a job."
+  description = "Minutes without a job before the application stops."
 }
 
 variable "warm" {
   type        = object({ drivers = number, executors = number, vcpu = number, memory_gb = number })
-  description = "Workers that wait for jobs while the application is started, and their size. They cost while they wait."
+  description = "Number and size of pre-started workers. They cost while they wait."
 }
 
 variable "image_uri" {
   type        = string
-  description = "Image of the jobs, by digest; null for the release's own with `environment`."
+  description = "Image of the jobs, by digest; null for the release's image with `environment`."
   default     = null
 }
 
@@ -58,23 +58,23 @@ variable "environment" {
 
 variable "network" {
   type        = object({ subnet_ids = list(string), security_group_ids = list(string) })
-  description = "Private subnets and security groups of the workers; null for none."
+  description = "Private subnets and security groups of the workers; null for no VPC."
   default     = null
 }
 
 variable "kms_key_arn" {
   type        = string
-  description = "Key of the bucket of code and logs; null for S3's own."
+  description = "ARN of the KMS key for the bucket; null for S3's key."
   default     = null
 }
 
 variable "log_retention_days" {
   type        = number
-  description = "Logs of jobs are removed after so many days."
+  description = "Days before job logs are deleted."
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of everything."
+  description = "Tags of all resources."
   default     = {}
 }

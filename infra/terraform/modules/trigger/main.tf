@@ -1,16 +1,16 @@
-# The function that hears of commits and launches jobs.
+# The Lambda function that receives commit events and launches jobs.
 locals {
   packed = base64gzip(var.configuration)
 }
 
 resource "aws_lambda_function" "this" {
-  # checkov:skip=CKV_AWS_50: traces would load more than all the rest of the function; its logs tell each step
-  # checkov:skip=CKV_AWS_115: the queue calls two at once at most; a reserve would be taken from others
-  # checkov:skip=CKV_AWS_116: the queue has dead letters; what the schedule calls is called again
-  # checkov:skip=CKV_AWS_117: it reaches AWS' own services only, with signed requests
-  # checkov:skip=CKV_AWS_272: the zip is built from locked hashes; who signs is the account's to say
+  # checkov:skip=CKV_AWS_50: tracing would load more code than the function itself; its logs show each step
+  # checkov:skip=CKV_AWS_115: the queue starts at most two at once; a reservation would take capacity from other functions
+  # checkov:skip=CKV_AWS_116: the queue has a dead-letter queue; the schedule repeats its call
+  # checkov:skip=CKV_AWS_117: it calls only AWS services, with signed requests
+  # checkov:skip=CKV_AWS_272: the zip is built from locked hashes; code signing is a choice of the account
   function_name = var.name
-  description   = "icemirror: notices commits on changelogs, launches jobs"
+  description   = "icemirror: receives commits on changelogs, launches jobs"
   role          = var.role_arn
   architectures = [var.architecture]
   memory_size   = 512
@@ -37,7 +37,7 @@ resource "aws_lambda_function" "this" {
   lifecycle {
     precondition {
       condition     = length(local.packed) <= 3900
-      error_message = "The configuration is too long for a function's environment, which holds 4 KB: use `discover` instead of listing so many tables."
+      error_message = "The configuration does not fit a function's environment of 4 KB. Use `discover` instead of listing tables."
     }
   }
 }
@@ -46,18 +46,18 @@ resource "aws_lambda_event_source_mapping" "queue" {
   event_source_arn        = aws_sqs_queue.events.arn
   function_name           = aws_lambda_function.this.arn
   batch_size              = 10
-  function_response_types = ["ReportBatchItemFailures"] # a message that cannot be understood fails alone
+  function_response_types = ["ReportBatchItemFailures"] # one failed message does not fail its batch
   tags                    = var.tags
 
   scaling_config {
-    maximum_concurrency = 2 # the least; notices of one table coalesce in any case
+    maximum_concurrency = 2 # the minimum; notices of one table coalesce anyway
   }
 }
 
-# What no event told of is found by looking.
+# The sweep finds commits that no event reported.
 resource "aws_cloudwatch_event_rule" "sweep" {
   name                = "${var.name}-sweep"
-  description         = "icemirror: look at all changelogs, and after jobs"
+  description         = "icemirror: check all changelogs and running jobs"
   schedule_expression = "rate(${var.sweep_minutes} ${var.sweep_minutes == 1 ? "minute" : "minutes"})"
   tags                = var.tags
 }

@@ -2,20 +2,20 @@ locals {
   events_arn = "arn:${var.account.partition}:sqs:${var.account.region}:${var.account.id}:${var.name}-events"
 }
 
-# Events wait here. A message that failed too often goes to the dead letters, where an alarm sees it.
+# The event queue. A message that failed five times moves to the dead-letter queue, which has an alarm.
 resource "aws_sqs_queue" "events" {
   name                       = "${var.name}-events"
-  visibility_timeout_seconds = 6 * var.timeout_seconds # as AWS advises for functions
+  visibility_timeout_seconds = 6 * var.timeout_seconds # as AWS recommends for functions
   message_retention_seconds  = 4 * 24 * 3600
   sqs_managed_sse_enabled    = var.kms_key_arn == null ? true : null
   kms_master_key_id          = var.kms_key_arn
   tags                       = var.tags
 
-  # Only these rules of this account may send to it.
+  # Only these rules of this account can send.
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = [{
-      Sid       = "OnlyOurRules"
+      Sid       = "AllowRules"
       Effect    = "Allow"
       Principal = { Service = "events.amazonaws.com" }
       Action    = "sqs:SendMessage"

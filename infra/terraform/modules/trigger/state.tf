@@ -1,6 +1,6 @@
-# Who serves which table, and how far notices were covered. Lost, it is made anew by the next sweep.
+# State of tables and workers. If it is lost, the next sweep recreates it.
 resource "aws_dynamodb_table" "state" {
-  # checkov:skip=CKV_AWS_119: with kms_key_arn it is; else with DynamoDB's own key
+  # checkov:skip=CKV_AWS_119: kms_key_arn is used if set, else DynamoDB's key
   name         = var.name
   billing_mode = "PAY_PER_REQUEST"
   hash_key     = "kind"

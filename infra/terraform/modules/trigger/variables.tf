@@ -1,6 +1,6 @@
 variable "name" {
   type        = string
-  description = "Name of the function, the queue and the table."
+  description = "Name of the function and the state table, and prefix of the queues' names."
 }
 
 variable "account" {
@@ -9,62 +9,62 @@ variable "account" {
     partition = string
     region    = string
   })
-  description = "Where all of it is."
+  description = "Account ID, partition and region."
 }
 
 variable "sender_arns" {
   type        = list(string)
-  description = "Rules of EventBridge that may send to the queue."
+  description = "ARNs of the EventBridge rules that can send to the queue."
 }
 
 variable "package" {
   type        = object({ zip = optional(string), image = optional(string), runtime = string })
-  description = "The function's code: the path of a zip with its Python, or an image by digest."
+  description = "Code of the function: a zip and its Python runtime, or an image by digest."
 }
 
 variable "architecture" {
   type        = string
-  description = "Processors: x86_64 or arm64."
+  description = "CPU architecture: x86_64 or arm64."
 
   validation {
     condition     = contains(["x86_64", "arm64"], var.architecture)
-    error_message = "It is x86_64 or arm64."
+    error_message = "architecture must be x86_64 or arm64."
   }
 }
 
 variable "configuration" {
   type        = string
-  description = "The whole configuration, as YAML or JSON. It is given to the function in its environment, packed."
+  description = "Configuration of icemirror, as YAML or JSON. It is compressed into the function's environment."
 }
 
 variable "role_arn" {
   type        = string
-  description = "The function's role."
+  description = "ARN of the function's role."
 }
 
 variable "log_group_name" {
   type        = string
-  description = "Where the function writes its logs."
+  description = "Name of the function's log group."
 }
 
 variable "timeout_seconds" {
   type        = number
-  description = "The function's time-out: longer than trigger.max_wait by 10 s or more."
+  description = "Timeout of the function, at least 10 s longer than trigger.max_wait."
 }
 
 variable "sweep_minutes" {
   type        = number
-  description = "How often all heads are looked at."
+  description = "Minutes between sweeps."
 }
 
 variable "kms_key_arn" {
   type        = string
-  description = "Key of queue, table and environment; null for the services' own."
+  description = "ARN of the KMS key for queues, state and environment; null for AWS-owned keys."
   default     = null
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of everything."
+  description = "Tags of all resources."
   default     = {}
 }

@@ -1,0 +1,1 @@
+"""Facts from a catalog's properties, without opening the catalog."""

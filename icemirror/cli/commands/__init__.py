@@ -1,0 +1,1 @@
+"""The `icemirror` commands, one module each."""

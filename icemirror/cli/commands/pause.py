@@ -1,0 +1,45 @@
+"""`icemirror pause`: stops merging tables."""
+
+from __future__ import annotations
+
+import time
+
+import click
+from rich.text import Text
+
+from icemirror.cli.setup.tables import select_trigger_tables, table_or_match_options
+from icemirror.cli.terminal.console import config_option, load, out
+from icemirror.protocol.rows import Row, TableRow
+
+
+@click.command()
+@config_option
+@table_or_match_options
+def pause(config: str | None, names: tuple[str, ...], pattern: str | None) -> None:
+    """Stop merging tables: their mirrors stay as they are until `icemirror resume`.
+
+    A running job stops after its current slice. Commits on the changelog are still recorded, and merged after the table
+    is resumed; retain the changelog's snapshots until then.
+    """
+    settings = load(config)
+    tables = select_trigger_tables(settings, names, pattern)
+    from icemirror.protocol.events import Paused
+    from icemirror.stores.apply import apply
+    from icemirror.stores.from_settings import open_store, policy_of
+
+    policy = policy_of(settings)
+    with open_store(settings) as store:
+        for table in tables:
+            applied = apply(store, Paused(time.time(), table.name), policy)
+            out.print(Text(f"{table.name}: {_describe(applied.after)}"), soft_wrap=True)
+
+
+def _describe(after: Row | None) -> str:
+    """Return the result of pausing."""
+    match after:
+        case TableRow(owner=owner) if owner is not None:
+            return "paused; the running job stops after its current slice"
+        case TableRow():
+            return "paused"
+        case _:
+            return "was already paused"

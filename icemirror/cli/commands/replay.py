@@ -1,0 +1,196 @@
+"""`icemirror replay`: asks the trigger to merge a range of a changelog again, or to rebuild a mirror."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from icemirror.cli.setup.tables import select_trigger_tables, table_option
+from icemirror.cli.terminal.console import config_option, err, load, out, print_error, print_hint, print_json
+from icemirror.errors import Exit
+
+if TYPE_CHECKING:
+    from icemirror.protocol.replay import Replay
+    from icemirror.result import ReplayPlan
+    from icemirror.settings import Settings, TableSettings
+
+_CLOCK_SKEW_SECONDS = 60.0  # the clock of a committer may be ahead
+
+
+@click.command()
+@config_option
+@table_option
+@click.option("--from-snapshot", type=int, metavar="S", help="Start at this changelog snapshot.")
+@click.option(
+    "--since", metavar="TIME", help="Start at the first snapshot at or after this time: 2026-05-01T10:00, 2h."
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Rebuild the mirror from the whole changelog, invisibly to readers until the swap.",
+)
+@click.option("--to-snapshot", type=int, metavar="S", help="Stop at this snapshot, instead of at the cursor.")
+@click.option("--dry-run", is_flag=True, help="Show what would be read; request nothing.")
+@click.option("--wait", is_flag=True, help="Show progress until it is done or requires action.")
+@click.option("--cancel", is_flag=True, help="Cancel the waiting or running replay.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def replay(
+    config: str | None,
+    name: str,
+    from_snapshot: int | None,
+    since: str | None,
+    full: bool,
+    to_snapshot: int | None,
+    dry_run: bool,
+    wait: bool,
+    cancel: bool,
+    as_json: bool,
+) -> int:
+    """Ask the trigger to merge a range of the changelog again, or (--full) to rebuild the mirror.
+
+    Only events newer than the mirror's rows apply: rows never go back to an older state. A replay waits for its turn
+    like any merge, so two jobs never work on the table.
+    """
+    if [from_snapshot is not None, since is not None, full, cancel].count(True) != 1:
+        raise click.UsageError("give one of --from-snapshot, --since, --full and --cancel")
+    if to_snapshot is not None and (full or cancel):
+        raise click.UsageError("--to-snapshot requires --from-snapshot or --since")
+    if (dry_run and (wait or cancel)) or (wait and cancel):
+        raise click.UsageError("give one of --dry-run, --wait and --cancel")
+    now = time.time()
+    since_ms = None if since is None else _since_ms(since, now)
+    settings = load(config)
+    (table,) = select_trigger_tables(settings, (name,))
+    if cancel:
+        return _cancel(settings, table, as_json=as_json)
+    from icemirror.protocol.replay import Replay
+
+    request = Replay(uuid.uuid4().hex[:12], now, full, from_snapshot, since_ms, to_snapshot)
+    plan = _plan(settings, table, request, needed=dry_run)
+    if dry_run:
+        _show_plan(plan, as_json=as_json)
+        return Exit.DONE
+    return _request(settings, table, request, plan, wait=wait, as_json=as_json)
+
+
+def _since_ms(text: str, now: float) -> int:
+    """Parse an ISO 8601 time, UTC without an offset, or a duration before now; return milliseconds since 1970."""
+    from icemirror.settings.quantities import parse_seconds
+
+    try:
+        at = datetime.fromisoformat(text)
+        since = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        try:
+            ago = parse_seconds(text)
+        except ValueError:
+            hint = f"{text!r} is neither a time like 2026-05-01T10:00 nor a duration like 2h"
+            raise click.BadParameter(hint, param_hint="--since") from None
+        if ago > now:
+            hint = f"{text!r} is before 1970; for the whole changelog give --since 1970-01-01, or --full"
+            raise click.BadParameter(hint, param_hint="--since") from None
+        since = now - ago
+    if since > now + _CLOCK_SKEW_SECONDS:
+        hint = f"{text!r} is in the future; a time without an offset is UTC, now is {_iso(now)}"
+        raise click.BadParameter(hint, param_hint="--since")
+    return max(0, int(1000 * since))
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def _plan(settings: Settings, table: TableSettings, request: Replay, *, needed: bool) -> ReplayPlan | None:
+    """Plan the replay, to raise its errors now instead of in the job; None if the job is not installed."""
+    try:
+        from spark_job.rebuild.replay import plan_replay
+        from spark_job.worker.wiring import build_pipeline
+    except ModuleNotFoundError:
+        if needed:
+            raise
+        return None
+    return plan_replay(build_pipeline(settings, run_id="replay"), table, request)
+
+
+def _show_plan(plan: ReplayPlan | None, *, as_json: bool) -> None:
+    if plan is None:
+        return
+    if as_json:
+        print_json(plan.model_dump(mode="json"))
+        return
+    grid = Table("table", "does", box=None, pad_edge=False, header_style="bold")
+    for column in ("snapshots", "files", "bytes", "events", "slices"):
+        grid.add_column(column, justify="right")
+    does = "rebuilds the mirror" if plan.full else f"replays {plan.from_snapshot} to {plan.to_snapshot}"
+    figures = (f"{plan.snapshots:,}", f"{plan.files:,}", decimal(plan.bytes))
+    grid.add_row(Text(plan.table), does, *figures, f"{plan.events:,}", f"{plan.slices:,}")
+    out.print(grid)
+
+
+def _request(
+    settings: Settings,
+    table: TableSettings,
+    request: Replay,
+    plan: ReplayPlan | None,
+    *,
+    wait: bool,
+    as_json: bool,
+) -> int:
+    from icemirror.cli.commands.replay_wait import await_end
+    from icemirror.protocol.actions import ReplayRefused
+    from icemirror.protocol.events import ReplayRequested, scheduling_options
+    from icemirror.protocol.reads import EVERYTHING
+    from icemirror.protocol.waiting_reasons import missing_trigger_reason
+    from icemirror.stores.apply import apply
+    from icemirror.stores.from_settings import open_store, policy_of
+
+    policy = policy_of(settings)
+    with open_store(settings) as store:
+        event = ReplayRequested(request.requested_at, table.name, scheduling_options(table), request)
+        match apply(store, event, policy).actions:
+            case (ReplayRefused(current),):
+                at = _iso(current.requested_at)
+                print_error(
+                    f"{table.name}: the replay requested at {at} is not done. Wait for it, or cancel it: "
+                    f"icemirror replay --table {table.name} --cancel"
+                )
+                return Exit.RETRY_LATER
+        if why := missing_trigger_reason(store.load(EVERYTHING), table.name, time.time(), policy):
+            print_hint(f"{table.name}: {why}")
+        if wait:
+            return await_end(store, table.name, request, err, as_json=as_json, policy=policy)
+    result: dict[str, Any] = {"table": table.name, "replay_id": request.id, "outcome": "asked"}
+    if as_json:
+        print_json(result | {"plan": plan.model_dump(mode="json") if plan else None})
+    else:
+        events = f" of {plan.events:,} events" if plan else ""
+        out.print(f"{table.name}: requested a replay{events}; `icemirror status` shows its progress")
+    return Exit.DONE
+
+
+def _cancel(settings: Settings, table: TableSettings, *, as_json: bool) -> int:
+    from icemirror.protocol.events import ReplayCancelled
+    from icemirror.protocol.reads import NO_SLOT, Reads
+    from icemirror.stores.apply import apply
+    from icemirror.stores.from_settings import open_store, policy_of
+
+    with open_store(settings) as store:
+        row = store.load(Reads(frozenset({table.name}), NO_SLOT)).tables.get(table.name)
+        current = row.replay if row else None
+        if current is not None:
+            apply(store, ReplayCancelled(time.time(), table.name, current.id), policy_of(settings))
+    if as_json:
+        outcome = "cancelled" if current else "none"
+        print_json({"table": table.name, "replay_id": current.id if current else None, "outcome": outcome})
+    elif current is None:
+        print_hint(f"{table.name}: no replay is waiting or running")
+    else:
+        out.print(f"{table.name}: replay cancelled; rows that it changed stay")
+    return Exit.DONE

@@ -1,0 +1,82 @@
+"""Resolves `--table` and `--match` to tables, discovered ones included.
+
+Commands that merge or inspect discover tables through the job's catalogs, and fail if a catalog fails. Commands of the
+trigger discover them through its registry, and continue with the tables that it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from icemirror.cli.terminal.console import Command, print_error, print_hint
+
+if TYPE_CHECKING:
+    from icemirror.settings import Settings, TableSettings
+    from trigger.tables.registry import Registry
+
+
+def table_option(command: Command) -> Command:
+    """Add the required `-t/--table T` (`name`)."""
+    return click.option("-t", "--table", "name", required=True, metavar="T", help="The table.")(command)
+
+
+def tables_option(command: Command) -> Command:
+    """Add the optional, repeatable `-t/--table T` (`names`)."""
+    text = "Only this table; may be repeated."
+    return click.option("-t", "--table", "names", multiple=True, metavar="T", help=text)(command)
+
+
+def table_or_match_options(command: Command) -> Command:
+    """Add `-t/--table T` (`names`) and `--match GLOB` (`pattern`)."""
+    table = click.option(
+        "-t", "--table", "names", multiple=True, metavar="T", help="This table; may be repeated."
+    )
+    match = click.option(
+        "--match", "pattern", metavar="GLOB", help="Every table whose name matches, e.g. 'shop.*'."
+    )
+    return table(match(command))
+
+
+def select_job_tables(settings: Settings, names: tuple[str, ...]) -> tuple[TableSettings, ...]:
+    """Return the named tables once each, or all; discovered through the job's catalogs."""
+    from icemirror.settings.expand import unmatched
+    from spark_job.iceberg.catalogs import Catalogs
+    from spark_job.worker.discover import discover_tables
+
+    settings = discover_tables(settings, Catalogs(settings))
+    for problem in unmatched(settings):
+        print_hint(f"discover: {problem}")
+    selected = {table.name: table for table in map(settings.table, names)}
+    return tuple(selected.values()) or settings.tables
+
+
+def select_job_table(settings: Settings, name: str) -> TableSettings:
+    """Return the named table, discovered through the job's catalogs."""
+    (table,) = select_job_tables(settings, (name,))
+    return table
+
+
+def select_trigger_tables(
+    settings: Settings, names: tuple[str, ...], pattern: str | None = None
+) -> tuple[TableSettings, ...]:
+    """Return the tables that `--table` or `--match` names; discovered by the trigger. Exactly one must be given."""
+    if bool(names) == (pattern is not None):
+        raise click.UsageError("give either --table or --match")
+    with open_registry(settings) as registry:
+        return registry.choose(names, pattern)
+
+
+@contextmanager
+def open_registry(settings: Settings) -> Iterator[Registry]:
+    """Yield the trigger's registry after one refresh; a failed discovery is printed on stderr."""
+    from trigger.tables.registry import Registry
+
+    with closing(Registry(settings)) as registry:
+        registry.refresh()
+        if registry.problem is not None:
+            print_error(f"discover: {registry.problem}")
+        yield registry

@@ -1,0 +1,43 @@
+"""Problems of a configuration file, shown as `icemirror.yaml:12: tables[0].profil: …`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*")
+
+
+class Problem(NamedTuple):
+    """One problem to correct."""
+
+    line: int
+    path: tuple[str | int, ...]
+    message: str
+
+
+def show_path(path: tuple[str | int, ...]) -> str:
+    """Return a path as text, such as `tables[0].primary_keys`."""
+    shown = ""
+    for step in path:
+        if isinstance(step, int):
+            shown += f"[{step}]"
+        elif _PLAIN_KEY.fullmatch(step):
+            shown += f".{step}" if shown else step
+        else:
+            shown += f'["{step}"]'
+    return shown
+
+
+def show_problems(file: str, problems: Iterable[Problem]) -> str:
+    """Return all problems of a file, one per line, in file order."""
+    lines = list(
+        dict.fromkeys(_show(file, problem) for problem in sorted(problems, key=lambda one: one.line))
+    )
+    return lines[0] if len(lines) == 1 else "\n".join((f"{len(lines)} problems in {file}", *lines))
+
+
+def _show(file: str, problem: Problem) -> str:
+    where = f"{show_path(problem.path)}: " if problem.path else ""
+    return f"{file}:{problem.line}: {where}{problem.message}"

@@ -1,0 +1,1 @@
+"""The HTTP server of the trigger and its status page."""

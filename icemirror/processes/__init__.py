@@ -1,0 +1,1 @@
+"""Processes: identity, import path, run request, crash points for tests."""

@@ -1,0 +1,1 @@
+"""The trigger protocol as one pure step(): no IO, no clock."""

@@ -1,0 +1,61 @@
+"""A replay in a table's row: the request, its progress, and how the last one ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from icemirror.result import Backlog, ErrorResult, Position, SliceResult
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayProgress:
+    """Progress of a replay. `mark` is the job's own resume point; no other code reads it."""
+
+    events: int = 0
+    of_events: int = 0
+    changed_rows: int = 0
+    mark: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A pending or running replay: from a snapshot or a time on, or of the whole changelog (`full`).
+
+    Both ends are inclusive. `id` distinguishes it from an earlier request that a worker may still report on.
+    """
+
+    id: str
+    requested_at: float
+    full: bool = False
+    from_snapshot: int | None = None
+    since_ms: int | None = None
+    to_snapshot: int | None = None
+    progress: ReplayProgress | None = None
+    version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayEnd:
+    """How a replay ended."""
+
+    id: str
+    ended_at: float
+    outcome: Literal["done", "failed", "cancelled"]
+    progress: ReplayProgress | None = None
+    error: ErrorResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStep:
+    """Result of one step of a replay. `slice` and `position` are set if the step committed to the mirror.
+
+    `left`: what a rebuild has not merged yet.
+    """
+
+    progress: ReplayProgress
+    done: bool
+    slice: SliceResult | None = None
+    position: Position | None = None
+    rebuilt: bool = False
+    left: Backlog | None = None

@@ -1,0 +1,291 @@
+"""The trigger protocol as one pure function: rows and an event give at most one changed row, and actions.
+
+Stores apply the change with compare-and-set; the model check in tests/sim/protocol explores it exhaustively.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from icemirror.protocol import slot_rules, table_rules
+from icemirror.protocol.actions import (
+    Action,
+    Cancel,
+    Held,
+    Idle,
+    Launch,
+    Lost,
+    MergeTable,
+    Released,
+    ReplayRefused,
+    StopWorker,
+)
+from icemirror.protocol.eligibility import due_at, waiting_tables, waits
+from icemirror.protocol.events import (
+    Beat,
+    Completed,
+    Declined,
+    Dispatch,
+    Event,
+    Failed,
+    HeadRead,
+    HeadReadFailed,
+    Leave,
+    Noticed,
+    Paused,
+    Pick,
+    Progressed,
+    RecoverSlot,
+    RecoverTable,
+    ReplayCancelled,
+    Replayed,
+    ReplayRequested,
+    Resumed,
+    Retake,
+    RunRecorded,
+    RunState,
+    SlotEvent,
+    SlotResumed,
+    Started,
+    TableEvent,
+    TurnEnded,
+    Wake,
+)
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.replay import ReplayEnd
+from icemirror.protocol.rows import Owner, Row, Rows, SlotRow, SlotState, TableRow
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Result of an event: the changed row (None: no change), and what the sender does next."""
+
+    row: Row | None
+    actions: tuple[Action, ...] = ()
+
+
+NO_CHANGE = Step(None)
+STOP_WORKER = Step(None, (StopWorker(),))
+LOST = Step(None, (Lost(),))
+
+
+def step(rows: Rows, event: Event, policy: Policy) -> Step:
+    """Apply one event. An outdated event changes nothing, so a late sender does no harm."""
+    if isinstance(event, TableEvent):
+        return _without_unchanged(rows, _table_step(rows, event, policy))
+    return _without_unchanged(rows, _slot_step(rows, event, policy))
+
+
+def _without_unchanged(rows: Rows, result: Step) -> Step:
+    """Drop a row that did not change."""
+    match result.row:
+        case None:
+            return result
+        case TableRow(name=name) as row:
+            return Step(None, result.actions) if row == rows.tables.get(name) else result
+        case SlotRow(id=slot) as row:
+            return Step(None, result.actions) if row == rows.slots.get(slot) else result
+
+
+def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
+    row = rows.table(event.table)
+    match event:
+        case Noticed():
+            return Step(table_rules.add_notice(row, event))
+        case HeadRead(now, table, options, head):
+            seen = replace(table_rules.with_options(row, options), look_error=None)
+            if table_rules.is_new_head(row, head) or table_rules.needs_recheck(row, now, policy):
+                seen = table_rules.add_notice(seen, Noticed(now, table, options, head))
+            return Step(seen)
+        case HeadReadFailed():
+            return Step(table_rules.record_head_error(row, event))
+        case RecoverTable(now, _, jitter, log):
+            if row.owner is None or not table_rules.owner_is_dead(row.owner, rows.slot(row.owner.slot)):
+                return NO_CHANGE
+            died = table_rules.worker_died(log)
+            return Step(table_rules.count_replay_failure(row, now, jitter, died, policy))
+        case Paused():
+            return Step(replace(row, paused=True))
+        case Resumed():
+            return Step(table_rules.resume(row, event.now)) if event.table in rows.tables else NO_CHANGE
+        case ReplayRequested(replay=replay):
+            if row.replay is not None:
+                return Step(None, () if row.replay.id == replay.id else (ReplayRefused(row.replay),))
+            return Step(table_rules.request_replay(row, event))
+        case ReplayCancelled(now, _, replay_id):
+            progress = row.replay.progress if row.replay else None
+            return Step(table_rules.end_replay(row, ReplayEnd(replay_id, now, "cancelled", progress)))
+        case Declined(now, me):
+            if not slot_rules.holds_slot(rows.slot(me.slot), me):
+                return STOP_WORKER
+            is_due = waits(row) and due_at(row, now, policy) <= now
+            return Step(table_rules.decline(row, event, policy) if is_due else None, (Released(),))
+        case Progressed() | TurnEnded() | Replayed() | Completed() | Failed():
+            return LOST if row.owner != event.me.owner else _worker_step(rows, row, event, policy)
+    assert_never(event)
+
+
+def _worker_step(
+    rows: Rows, row: TableRow, event: Progressed | TurnEnded | Replayed | Completed | Failed, policy: Policy
+) -> Step:
+    """Apply a report of the table's owner."""
+    match event:
+        case Progressed():
+            return _continue_turn(table_rules.record_progress(row, event), event.now)
+        case Replayed(position=position):
+            new = table_rules.complete_replay(row, event)
+            return _continue_turn(replace(new, position=position or row.position), event.now)
+        case TurnEnded(now, me, run=run, tables=names, give_back=give_back):
+            new = replace(table_rules.record_progress(row, event), last_run=run or row.last_run)
+            others_wait = _due_tables(rows, now, me.slot.group, names, policy)
+            if not give_back and not others_wait:
+                return _continue_turn(new, now)
+            return Step(replace(new, owner=None, yielded_at=now), (Released(),))
+        case Completed():
+            return Step(table_rules.complete(row, event), (Released(),))
+        case Failed():
+            return Step(table_rules.fail(row, event, policy), (Released(),))
+    assert_never(event)
+
+
+def _continue_turn(row: TableRow, now: float) -> Step:
+    """9. Let the owner continue with its table and a pending replay, unless the table was paused."""
+    if row.paused:
+        return Step(replace(row, owner=None, yielded_at=now), (Released(),))
+    return Step(row, (MergeTable(row.name, row.dirty, row.replay),))
+
+
+def _due_tables(
+    rows: Rows, now: float, group: str, names: frozenset[str] | None, policy: Policy
+) -> list[TableRow]:
+    return [row for due, row in waiting_tables(rows.tables.values(), now, group, names, policy) if due <= now]
+
+
+def _idle(rows: Rows, event: Pick | Wake, policy: Policy) -> Idle:
+    """11, 18. No waiting table is due, or only tables that this worker's configuration lacks.
+
+    The row of a table removed from the configuration may wait for ever. So another worker is launched only for tables
+    noticed since this worker's launch, or for which it was launched.
+    """
+    now, group, names, slot = event.now, event.me.slot.group, event.tables, rows.slot(event.me.slot)
+    due = next((due for due, _ in waiting_tables(rows.tables.values(), now, group, names, policy)), None)
+    if names is None:
+        return Idle(due)
+    others = [row for row in _due_tables(rows, now, group, None, policy) if row.name not in names]
+    unknown = tuple(row.name for row in others if row.name in slot.wanted)
+    return Idle(due, bool(unknown) or any(row.last_dirty_at >= slot.launched_at for row in others), unknown)
+
+
+def _must_yield(rows: Rows, event: Pick | Wake | Retake, due: list[TableRow], policy: Policy) -> bool:
+    """18. Return whether a table newer than this worker's configuration waits longer than all known ones, and too long.
+
+    Otherwise a worker that always finds work would never make room for one that knows the new table.
+    """
+    now, me, slot = event.now, event.me, rows.slot(event.me.slot)
+    if event.tables is None or not due:
+        return False
+    longest = now - due_at(due[0], now, policy)
+    return any(
+        now - due_at(row, now, policy) > max(longest, policy.scale_out_seconds)
+        for row in _due_tables(rows, now, me.slot.group, None, policy)
+        if row.name not in event.tables
+        and row.name not in slot.wanted
+        and row.last_dirty_at >= slot.launched_at
+    )
+
+
+def _slot_step(rows: Rows, event: SlotEvent, policy: Policy) -> Step:
+    match event:
+        case Dispatch(now, group, names):
+            found = waiting_tables(rows.tables.values(), now, group, names, policy)
+            ready = [(now - due, row.name) for due, row in found if due <= now]
+            slot = slot_rules.slot_to_launch(rows, event, [waited for waited, _ in ready], policy)
+            if slot is None:
+                return NO_CHANGE
+            taken = slot_rules.take(slot, now, [name for _, name in ready], policy)
+            return Step(taken, (Launch(taken.id, taken.gen),))
+        case RunRecorded(now, slot_id, gen, run_id):
+            row = rows.slot(slot_id)
+            if row.state is not SlotState.LAUNCHING or row.gen != gen or row.run_id is not None:
+                return NO_CHANGE
+            return Step(replace(row, run_id=run_id, lease_until=now + policy.lease_seconds))
+        case RecoverSlot():
+            return _recover(rows, event, policy)
+        case SlotResumed(_, slot_id):
+            row = rows.slot(slot_id)
+            return Step(slot_rules.clear_failures(row))
+        case Started(now, me):
+            row = rows.slot(me.slot)
+            if row.state is not SlotState.LAUNCHING or row.gen != me.gen:
+                return STOP_WORKER
+            started_at = max(now, row.launched_at)  # its clock may be behind the trigger's
+            started = replace(
+                row, state=SlotState.RUNNING, run_id=me.run_id, lease_until=started_at + policy.lease_seconds
+            )
+            return Step(started, (Held(me.gen, row.launched_at),))
+        case Beat(now, me, proven):
+            row = rows.slot(me.slot)
+            if not slot_rules.holds_slot(row, me):
+                return STOP_WORKER
+            renewed = slot_rules.renew_lease(row, now, policy)
+            return Step(slot_rules.clear_failures(renewed) if proven else renewed, (Held(me.gen),))
+        case Pick() | Wake():
+            return _find_work(rows, event, policy)
+        case Leave(_, me):
+            row = rows.slot(me.slot)
+            return (
+                Step(slot_rules.free(row), (Released(),)) if slot_rules.holds_slot(row, me) else STOP_WORKER
+            )
+        case Retake(now, me, names):
+            row = rows.slot(me.slot)
+            freed_by_me = row.state is SlotState.FREE and row.gen == me.gen
+            due = _due_tables(rows, now, me.slot.group, names, policy)
+            if not freed_by_me or not due or _must_yield(rows, event, due, policy):
+                return STOP_WORKER
+            taken = replace(
+                row,
+                state=SlotState.RUNNING,
+                gen=row.gen + 1,
+                run_id=me.run_id,
+                lease_until=now + policy.lease_seconds,
+            )
+            return Step(taken, (Held(taken.gen),))
+    assert_never(event)
+
+
+def _find_work(rows: Rows, event: Pick | Wake, policy: Policy) -> Step:
+    """8, 11. Take the table with the longest wait, or linger. A lingering worker wakes before it takes a table."""
+    me, now = event.me, event.now
+    slot, due = rows.slot(me.slot), _due_tables(rows, now, me.slot.group, event.tables, policy)
+    if _must_yield(rows, event, due, policy):
+        due = []
+    if isinstance(event, Pick) and due:
+        table = due[0]
+        return Step(replace(table, owner=me.owner), (MergeTable(table.name, table.dirty, table.replay),))
+    if not slot_rules.holds_slot(slot, me):
+        return STOP_WORKER
+    renewed = slot_rules.renew_lease(slot, now, policy)
+    if due:
+        return Step(replace(renewed, state=SlotState.RUNNING), (Held(me.gen),))
+    lingering = replace(slot_rules.clear_failures(renewed), state=SlotState.LINGERING)
+    return Step(lingering, (_idle(rows, event, policy),))
+
+
+def _recover(rows: Rows, event: RecoverSlot, policy: Policy) -> Step:
+    row = rows.slot(event.slot)
+    if (row.gen, row.run_id) != (event.gen, event.run_id):  # the slot has changed since it was read
+        return NO_CHANGE
+    match row.state:
+        case SlotState.FREE:
+            return NO_CHANGE
+        case SlotState.LAUNCHING:
+            new, again = slot_rules.recover_launch(row, event, policy)
+            return Step(new, (Launch(row.id, row.gen),) if again else ())
+        case SlotState.RUNNING | SlotState.LINGERING:
+            me = Owner(row.id, row.gen)
+            owns = any(table.owner == me for table in rows.tables.values())
+            new = slot_rules.recover_worker(row, event, owns_table=owns, policy=policy)
+            may_live = new.state is SlotState.FREE and event.run is not RunState.GONE
+            return Step(new, (Cancel(row.run_id),) if may_live and row.run_id else ())
+    assert_never(row.state)

@@ -1,0 +1,210 @@
+"""Changes of one table row: notices, ownership, failures. Numbers: rules in docs/explanation/trigger.md."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from icemirror.errors import BLOCKING_KINDS, Kind
+from icemirror.protocol.events import (
+    Completed,
+    Declined,
+    Failed,
+    HeadReadFailed,
+    Noticed,
+    Progressed,
+    Replayed,
+    ReplayRequested,
+    SchedulingOptions,
+    TurnEnded,
+)
+from icemirror.protocol.policy import Policy
+from icemirror.protocol.replay import ReplayEnd, ReplayProgress
+from icemirror.protocol.rows import Owner, SlotRow, SlotState, TableRow
+from icemirror.protocol.slot_rules import see_log
+from icemirror.result import ErrorResult
+
+UNKNOWN_TO_JOBS = (
+    "no job knows this table: it is in the trigger's configuration but not in that of the jobs. Restart the trigger "
+    "if the file has changed, and give remote jobs the same configuration"
+)
+
+
+def add_notice(row: TableRow, event: Noticed) -> TableRow:
+    """1. Add a notice. It is a counter, not a flag: a merge covers only the notices that it has seen."""
+    is_first = row.dirty == row.covered
+    return replace(
+        with_options(row, event.options),
+        dirty=row.dirty + 1,
+        noticed_head=row.noticed_head if event.head is None else event.head,
+        first_dirty_at=event.now if is_first else row.first_dirty_at,
+        last_dirty_at=event.now,
+    )
+
+
+def is_new_head(row: TableRow, head: str) -> bool:
+    """13. Return whether this head was neither noticed nor merged.
+
+    A noticed and covered head counts as merged even if the worker recorded another location: some catalogs give the
+    trigger and the job different locations for one head.
+    """
+    return head != row.noticed_head and (row.dirty > row.covered or head != row.merged_head)
+
+
+def needs_recheck(row: TableRow, now: float, policy: Policy) -> bool:
+    """13. Return whether the last merge is so old that the mirror may have been dropped or rolled back since.
+
+    The last notice must be as old: if the jobs' clock is ahead, the time of the merge alone means nothing.
+    """
+    if row.dirty > row.covered or row.paused or row.completed_at is None:
+        return False
+    return all(abs(now - at) >= policy.recheck_seconds for at in (row.completed_at, row.last_dirty_at))
+
+
+def with_options(row: TableRow, options: SchedulingOptions) -> TableRow:
+    """Return the row with the current settings of the table."""
+    if (row.group, row.min_interval_seconds) == (options.group, options.min_interval_seconds):
+        return row
+    return replace(row, group=options.group, min_interval_seconds=options.min_interval_seconds)
+
+
+def record_head_error(row: TableRow, event: HeadReadFailed) -> TableRow:
+    """Record why the changelog's head is unreadable; the next successful read clears it."""
+    if row.look_error == event.error:
+        return row
+    return replace(with_options(row, event.options), look_error=event.error)
+
+
+def owner_is_dead(owner: Owner, slot: SlotRow) -> bool:
+    """7. Return whether the owner is dead. This is final: a generation never becomes active again."""
+    return slot.state is SlotState.FREE or slot.gen != owner.gen
+
+
+def worker_died(log: str) -> ErrorResult:
+    """7. Return the error of a table whose worker died."""
+    return ErrorResult(kind=Kind.TRANSIENT, message=f"the job died while it merged this table{see_log(log)}")
+
+
+def count_failure(row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy) -> TableRow:
+    """7, 10. Count a failure and back off; quarantine at `max_failures`, or at once if a retry cannot help.
+
+    A table with a pending replay is not quarantined: the user requested the replay, which may be the remedy.
+    """
+    failures = row.failures + 1
+    quarantined = row.replay is None and _is_hopeless(failures, error, policy)
+    wait = policy.probation_seconds if quarantined else policy.backoff(failures, jitter)
+    return replace(
+        row, owner=None, failures=failures, not_before=now + wait, quarantined=quarantined, error=error
+    )
+
+
+def _is_hopeless(failures: int, error: ErrorResult, policy: Policy) -> bool:
+    return failures >= policy.max_failures or error.kind in BLOCKING_KINDS
+
+
+def fail(row: TableRow, event: Failed, policy: Policy) -> TableRow:
+    """10. Record that merging, or the replay, failed."""
+    if row.replay is not None and row.replay.id == event.replay_id:
+        failed = count_replay_failure(row, event.now, event.jitter, event.error, policy)
+    elif event.replay_id is not None:
+        failed = replace(row, owner=None)  # that replay was cancelled, so its failure does not count
+    else:
+        failed = count_failure(row, event.now, event.jitter, event.error, policy)
+    return failed if event.run is None else replace(failed, last_run=event.run)
+
+
+def count_replay_failure(
+    row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy
+) -> TableRow:
+    """17. Like `count_failure`, but at the last failure the replay ends as failed and merging goes on."""
+    if row.replay is None or not _is_hopeless(row.failures + 1, error, policy):
+        return count_failure(row, now, jitter, error, policy)
+    ended = end_replay(row, ReplayEnd(row.replay.id, now, "failed", row.replay.progress, error))
+    return replace(ended, owner=None, failures=0, not_before=0.0, error=None)
+
+
+def decline(row: TableRow, event: Declined, policy: Policy) -> TableRow:
+    """18. Back off after a worker whose configuration lacks the table; the next worker may know it.
+
+    The table is blocked only if this happens again after a quarantine: during an upgrade, jobs with the old and the
+    new configuration coexist, and one with the new configuration resolves it.
+    """
+    error = event.error or ErrorResult(kind=Kind.INVALID, message=UNKNOWN_TO_JOBS)
+    is_repeated = row.error is not None and row.error.message == error.message
+    if row.failures < policy.max_failures or not is_repeated:
+        error = error.model_copy(update={"kind": Kind.TRANSIENT})
+    return count_replay_failure(row, event.now, event.jitter, error, policy)
+
+
+def request_replay(row: TableRow, event: ReplayRequested) -> TableRow:
+    """15. Record the request and clear failures. It is also a notice, so only its end can cover it."""
+    noticed = add_notice(row, Noticed(event.now, row.name, event.options))
+    return replace(
+        noticed,
+        replay=event.replay,
+        quarantined=False,
+        failures=0,
+        not_before=0.0,
+        yielded_at=None,
+        error=None,
+    )
+
+
+def end_replay(row: TableRow, end: ReplayEnd) -> TableRow:
+    """16, 17. Remove the request if it is still this one. Its notice stays, so that a merge follows."""
+    if row.replay is None or row.replay.id != end.id:
+        return row
+    return replace(row, replay=None, last_replay=end)
+
+
+def complete_replay(row: TableRow, event: Replayed) -> TableRow:
+    """17. End the replay as done and clear failures."""
+    if row.replay is None or row.replay.id != event.replay_id:
+        return row
+    ended = end_replay(row, ReplayEnd(event.replay_id, event.now, "done", event.progress))
+    return replace(ended, failures=0, not_before=0.0, error=None)
+
+
+def record_progress(row: TableRow, event: Progressed | TurnEnded) -> TableRow:
+    """9. Record the mirror's position, its backlog and the progress of a replay."""
+    row = replace(row, position=event.position or row.position, planned=event.planned or row.planned)
+    return _record_replay_progress(row, event.replay_id, event.progress)
+
+
+def _record_replay_progress(
+    row: TableRow, replay_id: str | None, progress: ReplayProgress | None
+) -> TableRow:
+    """Record the progress if the replay is still this one. Progress clears the count of failures in a row."""
+    if row.replay is None or row.replay.id != replay_id or progress is None:
+        return row
+    advanced = progress.events > (row.replay.progress.events if row.replay.progress else 0)
+    failures = 0 if advanced else row.failures
+    return replace(row, replay=replace(row.replay, progress=progress), failures=failures)
+
+
+def complete(row: TableRow, event: Completed) -> TableRow:
+    """9. Cover the notices that were read before the head; later ones stay."""
+    return replace(
+        row,
+        covered=event.dirty,
+        merged_head=event.head,
+        owner=None,
+        failures=0,
+        not_before=0.0,
+        quarantined=False,
+        error=None,
+        yielded_at=None,
+        completed_at=event.now,
+        # The first uncovered notice arrived after `read_at`; its exact time is not stored.
+        first_dirty_at=row.first_dirty_at if row.dirty == event.dirty else event.read_at,
+        position=event.position or row.position,
+        planned=None,
+        last_run=event.run or row.last_run,
+    )
+
+
+def resume(row: TableRow, now: float) -> TableRow:
+    """14. Clear pause, quarantine and failures. Also a notice: the mirror may be missing without a new commit."""
+    noticed = add_notice(row, Noticed(now, row.name, SchedulingOptions(row.group, row.min_interval_seconds)))
+    return replace(
+        noticed, paused=False, quarantined=False, failures=0, not_before=0.0, completed_at=None, error=None
+    )

@@ -1,0 +1,1 @@
+"""Stores for the state rows: SQLite, DynamoDB, Kubernetes."""

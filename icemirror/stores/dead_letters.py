@@ -1,0 +1,95 @@
+"""Dead letters: hints that could not be parsed, kept for the user; bounded in size, number and age."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from icemirror.errors import IcemirrorError, Invalid
+
+VERSION = 1
+MAX_LETTERS = 200
+MAX_AGE_SECONDS = 14 * 86400.0
+MAX_BODY_BYTES = 64 * 1024
+_PART_BYTES = 4 * 1024  # kept of a larger event, which cannot be sent again
+_MAX_REASON_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A hint that could not be parsed. `whole`: the body is complete, so that it can be sent again."""
+
+    id: str
+    source: str
+    reason: str
+    received_at: float
+    body: str
+    whole: bool = True
+    version: Literal[1] = 1
+
+
+Redrive = Callable[[DeadLetter], None]
+"""Handles a letter as its source would handle the event; raises an `IcemirrorError` if it is refused again."""
+
+
+@cache
+def _adapter() -> TypeAdapter[DeadLetter]:
+    """Built lazily: it is slow to build, and most processes never read a letter."""
+    return TypeAdapter(DeadLetter)
+
+
+def new_letter(source: str, reason: str, received_at: float, body: bytes | str) -> DeadLetter:
+    """Return the letter for an event. The same event of the same source always has the same id."""
+    received = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    name = hashlib.sha256(source.encode() + b"\0" + received).hexdigest()[:16]
+    size = MAX_BODY_BYTES if len(received) <= MAX_BODY_BYTES else _PART_BYTES
+    kept = received[:size].decode("utf-8", "replace")
+    whole = kept.encode() == received
+    return DeadLetter(name, source, reason[:_MAX_REASON_CHARACTERS], received_at, kept, whole)
+
+
+def dump_letter(letter: DeadLetter) -> str:
+    """Return the letter as JSON."""
+    return json.dumps(asdict(letter), separators=(",", ":"))
+
+
+def load_letter(letter_id: str, body: str) -> DeadLetter:
+    """Return a stored letter. An unreadable one becomes a letter that says so, which can be listed and dropped."""
+    try:
+        return _adapter().validate_python({**json.loads(body), "id": letter_id})
+    except (ValueError, TypeError, ValidationError):
+        reason = "unreadable letter: it is damaged, or a newer icemirror wrote it"
+        return DeadLetter(letter_id, "unknown", reason, 0.0, body[:MAX_BODY_BYTES], whole=False)
+
+
+def letters_to_drop(received: Iterable[tuple[str, float]], now: float, most: int = MAX_LETTERS) -> list[str]:
+    """Return the ids of letters to drop: those that are too old, and the oldest above the limit."""
+    newest_first = sorted(received, key=lambda one: one[1], reverse=True)
+    oldest_kept = now - MAX_AGE_SECONDS
+    return [name for rank, (name, at) in enumerate(newest_first) if rank >= most or at < oldest_kept]
+
+
+def redrive_letters(
+    letters: Iterable[DeadLetter], redrive: Redrive, remove: Callable[[str], object]
+) -> Iterator[tuple[DeadLetter, IcemirrorError | None]]:
+    """Send letters again, one by one. Accepted ones are removed; refused ones stay, with their error.
+
+    A letter is removed only after it was accepted: a duplicate event does no harm, a lost one might.
+    """
+    for letter in letters:
+        if not letter.whole:
+            yield letter, Invalid("only a part of the event was kept, so it cannot be sent again: drop it")
+            continue
+        try:
+            redrive(letter)
+        except IcemirrorError as error:
+            yield letter, error
+        else:
+            remove(letter.id)
+            yield letter, None

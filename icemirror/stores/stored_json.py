@@ -1,0 +1,103 @@
+"""Rows and results as JSON.
+
+Every row carries the version of its format, and formats of older releases still load. Fields that a later release added
+without a new version are kept as they are, so that two releases may share a state.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from icemirror.errors import Invalid
+from icemirror.protocol.rows import Row, SlotRow, TableRow
+from icemirror.result import TableResult
+from icemirror.stores.store import RunResult
+
+VERSION = 1
+R = TypeVar("R", TableRow, SlotRow)
+
+_TABLE = TypeAdapter(TableRow)
+_SLOT = TypeAdapter(SlotRow)
+_NOT_STORED = {"revision", "extra"}
+_TABLE_FIELDS = frozenset(field.name for field in fields(TableRow)) - _NOT_STORED
+_SLOT_FIELDS = frozenset(field.name for field in fields(SlotRow)) - _NOT_STORED
+# Pydantic's names of errors that a value of a newer release causes, and damage does not.
+_NEWER_VALUE_ERRORS = ("enum", "literal_error", "extra_forbidden")
+
+
+def dump_row(row: Row) -> str:
+    """Return the row without its revision, which belongs to the store, and with the fields of a later release."""
+    body = (
+        _TABLE.dump_json(row, exclude=_NOT_STORED)
+        if isinstance(row, TableRow)
+        else _SLOT.dump_json(row, exclude=_NOT_STORED)
+    )
+    if not row.extra:
+        return body.decode()
+    return json.dumps({**json.loads(row.extra), **json.loads(body)}, separators=(",", ":"))
+
+
+def load_table(body: str, revision: str) -> TableRow:
+    """Return a table row that this release or an older one wrote."""
+    return _load(_TABLE, _TABLE_FIELDS, body, revision)
+
+
+def load_slot(body: str, revision: str) -> SlotRow:
+    """Return a slot row that this release or an older one wrote."""
+    return _load(_SLOT, _SLOT_FIELDS, body, revision)
+
+
+def _load(adapter: TypeAdapter[R], known: frozenset[str], body: str, revision: str) -> R:
+    """Missing fields take their defaults: adding a field needs no new version, changing one does."""
+    try:
+        found = json.loads(body)
+        version = int(found["version"])
+        if version > VERSION:
+            raise _newer_row(found, f"version {version}, this release knows {VERSION}")
+        extra = {name: value for name, value in found.items() if name not in known}
+        kept = {"revision": revision, "extra": json.dumps(extra) if extra else ""}
+        return adapter.validate_python({**found, **kept})
+    except ValidationError as error:
+        if newer := [one["loc"] for one in error.errors() if one["type"] in _NEWER_VALUE_ERRORS]:
+            where = ".".join(map(str, newer[0]))
+            raise _newer_row(found, f"an unknown value under `{where}`") from None
+        raise _damaged_row(body, f"{error.error_count()} invalid values") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged_row(body, type(error).__name__) from None
+
+
+def _newer_row(found: dict[str, Any], what: str) -> Invalid:  # Any: as it was stored
+    which = json.dumps(found.get("name") or found.get("id"))
+    return Invalid(
+        f"a newer icemirror wrote the state row of {which}: it has {what}. Upgrade this icemirror, or move the state "
+        "away: the next sweep then finds all pending work"
+    )
+
+
+def _damaged_row(body: str, what: str) -> Invalid:
+    return Invalid(
+        f"a state row is damaged ({what}). Delete it, or move the state away: the next sweep then finds all pending "
+        f"work. The row: {body[:200]!r}"
+    )
+
+
+def dump_result(result: TableResult, most_bytes: int | None = None) -> str:
+    """Return the result as JSON, without its first slices if it would be longer than `most_bytes`."""
+    body = result.model_dump_json()
+    while most_bytes is not None and len(body.encode()) > most_bytes and result.slices:
+        kept = len(result.slices) // 2
+        result = result.model_copy(update={"slices": result.slices[len(result.slices) - kept :]})
+        body = result.model_dump_json()
+    return body
+
+
+def load_result(run_id: str, at: float, body: str) -> RunResult | None:
+    """Return a recorded result; None if this release cannot read it. Results are history for status and metrics."""
+    try:
+        return RunResult(run_id, at, TableResult.model_validate_json(body))
+    except ValidationError:
+        return None

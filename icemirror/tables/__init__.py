@@ -1,0 +1,1 @@
+"""Table identity, cursor and the Iceberg properties of a mirror."""

@@ -1,0 +1,59 @@
+"""Metrics from recorded results: the process that launched a job reports on its behalf."""
+
+from __future__ import annotations
+
+from icemirror.errors import Kind
+from icemirror.result import SliceResult, TableResult
+from icemirror.telemetry import names
+from icemirror.telemetry.metrics import Metrics
+
+COMMIT_STEP = "commit"
+
+
+def count_result(metrics: Metrics, result: TableResult) -> None:
+    """Count one turn on a table: its outcome, its duration, and each of its commits."""
+    table = result.table
+    metrics.count(names.CYCLE_COMPLETED)
+    metrics.observe(names.CYCLE_DURATION, result.seconds)
+    metrics.observe(names.TABLE_DURATION, result.seconds, table=table)
+    metrics.count(names.TABLE_FAILURE if result.outcome == "failed" else names.TABLE_SUCCESS, table=table)
+    if result.outcome == "rebuilt":
+        metrics.count(names.COMMITS, table=table, outcome="rebuilt")
+    for one in result.slices:
+        _count_slice(metrics, table, one)
+    if result.error and result.error.kind in (Kind.CONFLICT, Kind.COMMIT_UNKNOWN):
+        metrics.count(names.COMMITS, table=table, outcome=result.error.kind.value)
+
+
+def _count_slice(metrics: Metrics, table: str, result: SliceResult) -> None:
+    metrics.count(names.COMMITS, table=table, outcome="committed")
+    metrics.count(names.ROWS_SCANNED, result.events, table=table)
+    metrics.count(names.ROWS_DEDUPLICATED, result.inserted + result.updated + result.deleted, table=table)
+    metrics.count(names.ROWS_REJECTED, result.rejected, table=table)
+    metrics.count(names.CHANGELOG_FILES, result.changelog_files, table=table)
+    metrics.count(names.FILES_CREATED, result.data_files + result.delete_files, table=table)
+    metrics.observe(names.SLICE_EVENTS, result.events, table=table)
+    metrics.observe(names.MERGE_DURATION, result.seconds, table=table)
+    if COMMIT_STEP in result.seconds_by_step:
+        metrics.observe(names.COMMIT_DURATION, result.seconds_by_step[COMMIT_STEP], table=table)
+    for files, size in ((result.data_files, result.data_bytes), (result.delete_files, result.delete_bytes)):
+        for _ in range(files):
+            metrics.observe(names.FILE_SIZE, size / files, table=table)
+
+
+def set_table_gauges(
+    metrics: Metrics,
+    table: str,
+    *,
+    lag_seconds: float | None = None,
+    lag_snapshots: int | None = None,
+    index_bytes: int | None = None,
+) -> None:
+    """Set the gauges of a table; None leaves a gauge as it is."""
+    for metric, value in (
+        (names.LAG_SECONDS, lag_seconds),
+        (names.LAG_SNAPSHOTS, lag_snapshots),
+        (names.INDEX_BYTES, index_bytes),
+    ):
+        if value is not None:
+            metrics.gauge(metric, value, table=table)

@@ -1,1 +1,0 @@
-"""An existing table becomes the mirror."""

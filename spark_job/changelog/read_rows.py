@@ -1,0 +1,128 @@
+"""Read rows from changelog files by position, projected to the mirror's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+
+from icemirror.errors import Corrupt
+from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.memory_bounds import batch_rows
+from spark_job.columns.distinct import distinct
+from spark_job.columns.field_map import FieldMap
+from spark_job.columns.missing_columns import MissingValues, fill_missing_column
+from spark_job.columns.parquet_columns import column_names, open_parquet, read_groups, row_group_starts
+from spark_job.columns.projection import Projection, field_id_of, project_column
+
+
+class RowsExceedMemory(Exception):
+    """The rows exceed the memory limit: read fewer."""
+
+
+def read_rows(
+    io: FileIO,
+    files: Sequence[ChangelogFile],
+    file: NDArray[np.uint32],
+    row: NDArray[np.uint32],
+    ids: FieldMap,
+    mirror: Schema,
+    defaults: MissingValues | None = None,
+    most_bytes: int | None = None,
+) -> pa.Table:
+    """Return the rows at (file, row), which must be ascending.
+
+    `defaults`: values of columns that a file does not have, by the changelog's field ids. Raise `RowsExceedMemory` if
+    more than one row is requested and they take more than `most_bytes`.
+    """
+    target = schema_to_pyarrow(mirror)
+    tables: list[pa.Table] = []
+    held = 0
+    for ordinal in distinct(file):
+        listed = files[int(ordinal)]
+        rows = row[file == ordinal].astype(np.int64)
+        with open_parquet(io, listed.path, listed.events) as parquet:
+            for table in read_selected_rows(
+                io, parquet, rows, file_projection(listed, ids, defaults), target
+            ):
+                tables.append(table)
+                held += table.nbytes
+                if most_bytes is not None and held > most_bytes and len(row) > 1:
+                    raise RowsExceedMemory
+    return pa.concat_tables(tables)
+
+
+def file_projection(file: ChangelogFile, ids: FieldMap, defaults: MissingValues | None = None) -> Projection:
+    """Return the projection of a file's columns to the mirror's."""
+    missing = {**(defaults or {}), **dict(file.partition)}
+    mapped = {ids[field_id]: value for field_id, value in missing.items() if field_id in ids}
+    return Projection(file.path, ids, mapped)
+
+
+def read_selected_rows(
+    io: FileIO, parquet: pq.ParquetFile, rows: NDArray[np.int64], by: Projection, target: pa.Schema
+) -> Iterator[pa.Table]:
+    """Yield the rows of a file at these ascending positions, by row group; row groups without any are not read."""
+    path = by.path
+    sources = source_columns(parquet, by)
+    starts = row_group_starts(parquet)
+    if int(rows[-1]) >= starts[-1]:
+        raise Corrupt(f"{path}: has {starts[-1]} rows, but row {int(rows[-1])} was requested")
+    bounds = np.searchsorted(rows, starts)
+    for group in range(parquet.num_row_groups):
+        wanted = rows[bounds[group] : bounds[group + 1]] - starts[group]
+        if not len(wanted):
+            continue
+        columns = list(sources.values())
+        if not columns:
+            yield project_rows(pa.table({}), len(wanted), sources, by, target)
+            continue
+        most = batch_rows(io, path, parquet, group, columns)
+        if most is None:
+            table = read_groups(parquet, path, [group], columns)
+            yield project_rows(_take(table, wanted), len(wanted), sources, by, target)
+            continue
+        first = 0
+        for batch in parquet.iter_batches(most, row_groups=[group], columns=columns):
+            start, end = np.searchsorted(wanted, [first, first + len(batch)])
+            if start < end:
+                table = pa.Table.from_batches([batch])
+                selected = _take(table, wanted[start:end] - first)
+                yield project_rows(selected, selected.num_rows, sources, by, target)
+            first += len(batch)
+        if first != starts[group + 1] - starts[group]:
+            raise Corrupt(f"{path}: the Parquet file is damaged: a row group has only {first} rows")
+
+
+def _take(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    """Return these rows; one may occur twice: an event that changes a key ends one and starts another."""
+    whole = len(rows) == table.num_rows and bool((rows == np.arange(len(rows))).all())
+    return table if whole else table.take(pa.array(rows))
+
+
+def source_columns(parquet: pq.ParquetFile, by: Projection) -> dict[int, str]:
+    """Return the names of the file's columns by the mirror's field ids."""
+    names = column_names(parquet, by.path)
+    return {by.ids[field_id]: name for field_id, name in names.items() if field_id in by.ids}
+
+
+def project_rows(
+    table: pa.Table, rows: int, sources: Mapping[int, str], by: Projection, target: pa.Schema
+) -> pa.Table:
+    """Return the mirror's columns by field id; `rows` is the row count, which a table without columns lacks."""
+    columns: list[pa.ChunkedArray] = []
+    for field in target:
+        field_id = field_id_of(field, by.path)
+        name = sources.get(field_id)
+        if name is None:
+            values = fill_missing_column(field, rows, field_id, by.absent, by.path)
+            columns.append(pa.chunked_array([values], field.type))
+        else:
+            columns.append(project_column(table[name], field.type, by))
+    return pa.table(columns, schema=target)

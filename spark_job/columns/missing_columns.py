@@ -1,0 +1,87 @@
+"""Values of columns that a data file does not contain (the spec, "Column Projection").
+
+The value of an identity partition, else the column's initial default, else NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from icemirror.errors import Invalid
+
+# Field id → value. Any: of the column's type.
+MissingValues = Mapping[int, Any]
+
+
+def initial_defaults(schema: Schema) -> MissingValues:
+    """Return the initial defaults of a table's fields, at any depth."""
+    return {
+        field.field_id: field.initial_default
+        for field in _fields(schema.as_struct())
+        if field.initial_default is not None
+    }
+
+
+def identity_columns(specs: Mapping[int, PartitionSpec]) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Return for each spec id the (position in the partition, field id) of columns with an identity transform."""
+    return {
+        spec_id: tuple(
+            (position, one.source_id)
+            for position, one in enumerate(spec.fields)
+            if isinstance(one.transform, IdentityTransform)
+        )
+        for spec_id, spec in specs.items()
+    }
+
+
+class MissingColumns:
+    """The values of a table's columns in files that do not contain them."""
+
+    def __init__(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> None:
+        self.defaults, self._identities = initial_defaults(schema), identity_columns(specs)
+
+    def of(self, spec_id: int, partition: Record) -> MissingValues:
+        """Return the values in a file of this partition."""
+        identities = self._identities[spec_id]
+        return {**self.defaults, **{field_id: partition[position] for position, field_id in identities}}
+
+
+def fill_missing_column(
+    field: pa.Field, rows: int, field_id: int, absent: MissingValues, path: str
+) -> pa.Array:
+    """Return a column of `rows` values for a field that the file does not contain."""
+    value = absent.get(field_id)
+    if value is None:
+        return pa.nulls(rows, field.type)
+    kind = field.type
+    storage = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    try:
+        values = pa.repeat(pa.scalar(value.bytes if isinstance(value, UUID) else value, storage), rows)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        # Without Arrow's message: it contains the value.
+        raise Invalid(
+            f"the file has no column {field.name}, and its default or partition value is no {field.type}: {path}"
+        ) from None
+    return pa.ExtensionArray.from_storage(kind, values) if storage is not kind else values
+
+
+def _fields(kind: IcebergType) -> Iterator[NestedField]:
+    match kind:
+        case StructType():
+            for field in kind.fields:
+                yield field
+                yield from _fields(field.field_type)
+        case ListType():
+            yield from _fields(kind.element_type)
+        case MapType():
+            yield from _fields(kind.key_type)
+            yield from _fields(kind.value_type)

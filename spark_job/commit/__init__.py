@@ -1,0 +1,1 @@
+"""Commit one snapshot with rows, deletes, index and cursor; expire old snapshots."""

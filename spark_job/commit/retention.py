@@ -1,0 +1,107 @@
+"""Which snapshots of a mirror may expire. Pure: decided from its metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+
+from icemirror.tables.mirror_properties import MAX_SNAPSHOT_AGE_MS, MAX_SNAPSHOTS, MIN_SNAPSHOTS
+from spark_job.iceberg.ancestry import walk_ancestors
+from spark_job.iceberg.mirror import CURSOR
+from spark_job.iceberg.write_properties import read_number
+
+_GC_ENABLED = "gc.enabled"
+# Expiry costs a few requests for any number of snapshots, so a tenth of them expires at a time.
+_BATCHES = 10
+_MAX_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The newest `least` snapshots always stay; the oldest expire beyond `most`, and past the age."""
+
+    least: int
+    most: int
+    age_ms: int
+
+
+def read_retention(metadata: TableMetadata) -> Retention:
+    """Read the retention from the table's properties; that of its main branch takes precedence."""
+    properties = metadata.properties
+    least = read_number(properties, MIN_SNAPSHOTS)
+    age_ms = read_number(properties, MAX_SNAPSHOT_AGE_MS)
+    if main := metadata.refs.get(MAIN_BRANCH):
+        least = main.min_snapshots_to_keep or least
+        age_ms = main.max_snapshot_age_ms or age_ms
+    return Retention(least, max(least, read_number(properties, MAX_SNAPSHOTS)), age_ms)
+
+
+def gc_enabled(metadata: TableMetadata) -> bool:
+    """Return whether the table owns its files; if `gc.enabled` is false, other tables may share them."""
+    return metadata.properties.get(_GC_ENABLED, "true").lower() != "false"
+
+
+def due_snapshots(metadata: TableMetadata, now_ms: int, coming: int = 0) -> tuple[Snapshot, ...]:
+    """Return the snapshots that may expire, oldest first, as many as one commit should remove.
+
+    The same commit adds `coming` more. Branches and tags keep their snapshots; those from the newest with a cursor to
+    the head stay.
+    """
+    retention = read_retention(metadata)
+    main = list(walk_ancestors(metadata.snapshots, main_head(metadata)))
+    kept = _kept(metadata, main)
+    oldest_first = main[::-1]
+    room = max(0, len(main) + coming - max(1, retention.least))
+    too_many = max(0, len(main) + coming - retention.most)
+    due: list[Snapshot] = []
+    for number, snapshot in enumerate(oldest_first[:room]):
+        if number >= too_many and now_ms - snapshot.timestamp_ms <= retention.age_ms:
+            break
+        due.append(snapshot)
+    on_main = {snapshot.snapshot_id for snapshot in main}
+    # Abandoned by a rollback, or staged and never published.
+    due.extend(
+        snapshot
+        for snapshot in metadata.snapshots
+        if snapshot.snapshot_id not in on_main and now_ms - snapshot.timestamp_ms > retention.age_ms
+    )
+    return tuple(snapshot for snapshot in due if snapshot.snapshot_id not in kept)[:_MAX_BATCH]
+
+
+def is_worth_expiring(metadata: TableMetadata, due: int) -> bool:
+    """Return whether a merge should remove this many now, or wait for more."""
+    return due >= min(_MAX_BATCH, max(1, len(metadata.snapshots) // _BATCHES))
+
+
+def max_due(metadata: TableMetadata, now_ms: int, coming: int = 0) -> int:
+    """Return an upper bound of the snapshots that may expire; cheap, because every merge asks."""
+    retention = read_retention(metadata)
+    old = sum(now_ms - snapshot.timestamp_ms > retention.age_ms for snapshot in metadata.snapshots)
+    return old + max(0, len(metadata.snapshots) + coming - retention.most)
+
+
+def main_head(metadata: TableMetadata) -> int | None:
+    """Return the id of the snapshot that readers see."""
+    main = metadata.refs.get(MAIN_BRANCH)
+    return main.snapshot_id if main else metadata.current_snapshot_id
+
+
+def _kept(metadata: TableMetadata, main: Sequence[Snapshot]) -> set[int]:
+    kept: set[int] = set()
+    for name, ref in metadata.refs.items():
+        if name != MAIN_BRANCH and ref.snapshot_ref_type is SnapshotRefType.BRANCH:
+            kept.update(
+                snapshot.snapshot_id for snapshot in walk_ancestors(metadata.snapshots, ref.snapshot_id)
+            )
+        else:
+            kept.add(ref.snapshot_id)
+    # The next merge walks back from the head to the newest snapshot with a cursor.
+    for snapshot in main:
+        kept.add(snapshot.snapshot_id)
+        if snapshot.summary and CURSOR in snapshot.summary.additional_properties:
+            break
+    return kept

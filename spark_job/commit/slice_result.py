@@ -1,0 +1,45 @@
+"""Convert a committed slice to the results of `icemirror.result`."""
+
+from __future__ import annotations
+
+from icemirror.result import Position, SliceResult
+from spark_job.commit.commit_slice import CommittedSlice
+from spark_job.iceberg.mirror import Mirror
+from spark_job.plan.slices import Slice
+
+
+def mirror_position(mirror: Mirror | None) -> Position:
+    """Return the mirror's cursor and sizes; those of an empty mirror if there is none."""
+    if mirror is None:
+        return Position(cursor=None, live_rows=0, index_bytes=0)
+    return Position(cursor=mirror.cursor, live_rows=mirror.live_rows, index_bytes=mirror.index_bytes)
+
+
+def position_after(slice_: Slice, outcome: CommittedSlice) -> Position:
+    """Return the mirror's cursor and sizes after a commit."""
+    return Position(cursor=slice_.cursor, live_rows=outcome.root.live_rows, index_bytes=outcome.root.bytes)
+
+
+def slice_result(slice_: Slice, outcome: CommittedSlice, planned: float, merged: float) -> SliceResult:
+    """Return the result of a committed slice; `planned` and `merged` are seconds."""
+    tally = outcome.tally
+    steps = {"plan": planned, **outcome.seconds}
+    delete_bytes = {file.file_path: file.file_size_in_bytes for file in outcome.delete_files}
+    return SliceResult(
+        snapshot_id=outcome.snapshot_id,
+        changelog_files=len(slice_.files),
+        events=slice_.events,
+        inserted=tally.inserted,
+        updated=tally.updated,
+        deleted=tally.deleted,
+        stale=tally.stale,
+        unchanged=tally.unchanged,
+        rejected=tally.rejected,
+        data_files=len(outcome.data_files),
+        delete_files=len(delete_bytes),
+        data_bytes=sum(file.file_size_in_bytes for file in outcome.data_files),
+        delete_bytes=sum(delete_bytes.values()),
+        index_bytes=outcome.index_bytes,
+        seconds=round(planned + merged, 4),
+        seconds_by_step={step: round(seconds, 4) for step, seconds in steps.items()},
+    )

@@ -1,0 +1,52 @@
+"""Counts in a snapshot's summary, as Iceberg Java writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.snapshots import SnapshotSummaryCollector
+
+from spark_job.iceberg.live_files import LiveDelete, LiveFile
+from spark_job.pyiceberg_private.v3_fields import content_span
+
+_ADDED_VECTORS = "added-dvs"
+_REMOVED_VECTORS = "removed-dvs"
+_CHANGED_PARTITIONS = "changed-partition-count"
+
+
+def count_changes(
+    added: Iterable[DataFile],
+    removed: Sequence[LiveDelete],
+    removed_data: Sequence[LiveFile] = (),
+) -> dict[str, str]:
+    """Count added and removed files, rows and bytes. A deletion vector counts with its own bytes, not its file's."""
+    collector = SnapshotSummaryCollector()
+    metrics, vectors = collector.metrics, 0
+    partitions: set[tuple[int, str]] = set()
+    for file in added:
+        metrics.add_file(file)
+        if len(file.partition):
+            # By its repr: PyIceberg would use folder names, which days outside of Python's calendar do not have.
+            partitions.add((file.spec_id, repr(file.partition)))
+        if span := content_span(file):
+            vectors += 1
+            metrics.added_file_size -= file.file_size_in_bytes - span[1]
+    removed_vectors = sum(delete.is_vector for delete in removed)
+    metrics.added_pos_delete_files -= vectors
+    metrics.removed_pos_delete_files = len(removed) - removed_vectors
+    metrics.removed_delete_files = len(removed)
+    metrics.removed_pos_deletes = sum(delete.rows for delete in removed)
+    metrics.removed_data_files = len(removed_data)
+    metrics.deleted_records = sum(file.rows for file in removed_data)
+    metrics.removed_file_size = sum(delete.bytes for delete in removed) + sum(
+        file.bytes for file in removed_data
+    )
+    counts = collector.build()
+    further = {
+        _ADDED_VECTORS: vectors,
+        _REMOVED_VECTORS: removed_vectors,
+        _CHANGED_PARTITIONS: len(partitions),
+    }
+    counts.update((name, str(count)) for name, count in further.items() if count)
+    return counts

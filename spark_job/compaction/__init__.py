@@ -1,1 +1,0 @@
-"""Small data files are put together, in commits of their own that change no row."""

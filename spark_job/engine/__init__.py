@@ -1,0 +1,1 @@
+"""Runs work in this process, in one Spark task, or sharded by key range."""

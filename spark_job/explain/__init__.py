@@ -1,1 +1,0 @@
-"""Explaining a key: where its row is, which events made it, and why others lost."""

@@ -1,0 +1,137 @@
+"""The root of a key index: its segments, newest first, and the number of live rows in each data file."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.table.metadata import TableMetadata
+
+from icemirror.errors import REBUILD, Corrupt, Invalid
+from spark_job.index.puffin import Blob, read_blobs, read_span, write_puffin
+from spark_job.index.segment import SegmentInfo
+from spark_job.index.tiers import RunGroup
+from spark_job.storage.immutable_cache import FileCache
+
+BLOB_TYPE = "icemirror-index-root-v1"
+_MAX_ROOT_BYTES = 256 << 20
+
+_segments: FileCache[frozenset[str]] = FileCache(100_000, lambda paths: 1 + len(paths))
+
+
+class IndexedFile(BaseModel):
+    """A data file of the mirror. Segments refer to it by its ordinal in the root. `gone`: removed from the table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    rows: int
+    live: int
+    gone: bool = False
+
+    @classmethod
+    def added(cls, file: DataFile) -> IndexedFile:
+        """Return the entry of a file that a commit adds: all rows are live."""
+        return cls(path=file.file_path, rows=file.record_count, live=file.record_count)
+
+
+class Root(BaseModel):
+    """One version of the index, bound to the snapshot that committed it.
+
+    `merging`: groups of runs that are being merged. `expired`: the greatest order of a tombstone that was removed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    snapshot_id: int
+    epoch: int
+    segments: tuple[SegmentInfo, ...]
+    files: tuple[IndexedFile, ...]
+    next_run: int = 1
+    merging: tuple[RunGroup, ...] = ()
+    expired: tuple[int, ...] | None = None
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """Ordinals of files that were removed from the table. An entry that refers to one of them is a tombstone."""
+        return frozenset(ordinal for ordinal, file in enumerate(self.files) if file.gone)
+
+    @property
+    def live_rows(self) -> int:
+        """Number of rows that are not deleted."""
+        return sum(file.live for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Total size of the segments."""
+        return sum(segment.bytes for segment in self.segments)
+
+
+def drop_unreferenced_files(root: Root) -> Root:
+    """Return the root without removed files that no segment refers to. Ordinals are renumbered."""
+    referenced = {ordinal for segment in root.segments for ordinal in segment.files}
+    kept = [ordinal for ordinal, file in enumerate(root.files) if not file.gone or ordinal in referenced]
+    if len(kept) == len(root.files):
+        return root
+    new_ordinal = {ordinal: at for at, ordinal in enumerate(kept)}
+    segments = [
+        segment.model_copy(update={"files": tuple(new_ordinal[ordinal] for ordinal in segment.files)})
+        for segment in root.segments
+    ]
+    files = [root.files[ordinal] for ordinal in kept]
+    return root.model_copy(update={"segments": tuple(segments), "files": tuple(files)})
+
+
+def root_path(location: str, root: Root) -> str:
+    """Return the path of a root in the index location."""
+    return f"{location}/{root.epoch:010d}-{root.snapshot_id}.root.puffin"
+
+
+def write_root(io: FileIO, path: str, root: Root) -> int:
+    """Write the root as a Puffin file. Return its size."""
+    payload = root.model_dump_json().encode()
+    if len(payload) > _MAX_ROOT_BYTES:
+        raise Invalid(f"the index root is too large ({len(payload):,} bytes): {REBUILD}. Its path: {path}")
+    size, _ = write_puffin(io, path, [Blob(BLOB_TYPE, payload, {"crc32": str(zlib.crc32(payload))})])
+    _segments.put(path, _paths(root))
+    return size
+
+
+def segment_paths(io: FileIO, path: str) -> frozenset[str]:
+    """Return the paths of a root's segments. They are cached for longer than the root, which is larger."""
+    return _segments.get(path, lambda: _paths(read_root(io, path)))
+
+
+def _paths(root: Root) -> frozenset[str]:
+    return frozenset(segment.path for segment in root.segments)
+
+
+def read_root(io: FileIO, path: str) -> Root:
+    """Read a root and check its checksum."""
+    blobs = [blob for blob in read_blobs(io, path) if blob.type == BLOB_TYPE]
+    if len(blobs) != 1:
+        raise Corrupt(f"expected one index root, found {len(blobs)}: {path}")
+    payload = read_span(io, path, blobs[0].span, _MAX_ROOT_BYTES)
+    if str(zlib.crc32(payload)) != blobs[0].properties.get("crc32"):
+        raise Corrupt(f"the index root does not match its checksum: {path}")
+    try:
+        return Root.model_validate_json(payload)
+    except ValidationError as error:
+        raise Corrupt(f"the index root cannot be parsed, {error.error_count()} problems: {path}") from error
+
+
+def index_location(metadata: TableMetadata, configured: str | None) -> str:
+    """Return where a mirror's index is stored: outside of the table's location, where engines remove orphan files.
+
+    `_icemirror_index/<table uuid>` under the parent of the table's location, or under the configured folder.
+    """
+    parent = (
+        configured.rstrip("/")
+        if configured
+        else f"{metadata.location.rstrip('/').rpartition('/')[0]}/_icemirror_index"
+    )
+    return f"{parent}/{metadata.table_uuid}"

@@ -1,0 +1,172 @@
+"""The format of a segment: sorted keys and where their rows are, in a Parquet file that lookups read by arithmetic.
+
+The payload is ordinary Parquet: REQUIRED columns, PLAIN, uncompressed, 256 rows per row group ("block"). Every full
+block has the same length and layout. Block b starts at `base + b × stride`, and its columns at fixed offsets from
+there. Only the last, shorter block has a different layout.
+
+    base                    base + stride           …             tail
+    │ hdr key_hi hdr key_lo │ hdr key_hi hdr key_lo │             │ hdr key_hi …
+    │ hdr length hdr file … │ hdr length hdr file … │             │ (fewer rows)
+
+In the layout `entries` a row is one key. In the layout `runs` a row is `length` consecutive keys at consecutive
+positions of one file. The writer chooses the smaller layout. A tombstone has file −1.
+
+A directory blob (little-endian arrays back to back) holds the first key of each block, for runs the number of
+entries before it, and a CRC-32 of the block's bytes. See docs/reference/key-index.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from icemirror.errors import Corrupt
+from spark_job.index.key_codec import Encoding, KeyCodec
+from spark_job.index.keys import U64, Keys
+from spark_job.index.puffin import Span
+
+BLOB_TYPE = "icemirror-key-index-v1"
+DIRECTORY_TYPE = "icemirror-key-directory-v1"
+BLOCK_ROWS = 256
+TOMBSTONE = -1
+
+
+class Layout(StrEnum):
+    """What one row of the payload describes."""
+
+    ENTRIES = "entries"
+    RUNS = "runs"
+
+
+class Geometry(BaseModel):
+    """Byte offsets of each block's values within the payload."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows: int
+    base: int
+    stride: int
+    columns: tuple[int, ...]
+    tail: int
+    tail_length: int
+    tail_columns: tuple[int, ...]
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks, including the tail."""
+        return -(-self.rows // BLOCK_ROWS)
+
+    @property
+    def full_blocks(self) -> int:
+        """Number of blocks with the fixed layout."""
+        return self.rows // BLOCK_ROWS
+
+
+class SegmentInfo(BaseModel):
+    """Everything a lookup needs to know about a segment. The root stores it, so lookups do not read the footer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    bytes: int
+    encoding: Encoding
+    hash_bits: int
+    salt: str = ""
+    layout: Layout
+    entries: int
+    tombstones: int
+    first_key: int
+    last_key: int
+    greatest: tuple[int, ...]
+    files: tuple[int, ...]
+    run: int = 0
+    written_at: int = 0
+
+    key_ids: tuple[int, ...] = ()
+    sequence_ids: tuple[int, ...] = ()
+    geometry: Geometry
+    payload: Span
+    directory: Span
+    directory_crc: int
+    orders: Span
+
+    def with_run(self, run: int, written_at: int) -> SegmentInfo:
+        """Return this segment as part of a run, written at this time (milliseconds)."""
+        return self.model_copy(update={"run": run, "written_at": written_at})
+
+    @property
+    def block_layout(self) -> Hashable:
+        """Equal for segments whose blocks have the same layout."""
+        return self.encoding, self.hash_bits, self.layout, self.geometry.stride, self.geometry.columns
+
+    @property
+    def key_definition(self) -> KeyDefinition:
+        """The columns and the codec behind the keys and orders of this segment."""
+        codec = KeyCodec(self.encoding, self.hash_bits, bytes.fromhex(self.salt))
+        return KeyDefinition(codec, self.key_ids, self.sequence_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDefinition:
+    """How keys and orders are derived: the codec, and the changelog's key and sequence columns by field id."""
+
+    codec: KeyCodec
+    key_ids: tuple[int, ...] = ()
+    sequence_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Entries of a segment, ascending by key, each key once. `file` is an ordinal, or −1 for a tombstone."""
+
+    keys: Keys
+    file: NDArray[np.int32]
+    pos: NDArray[np.int64]
+    orders: U64
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def payload_columns(
+    encoding: Encoding, hash_bits: int, layout: Layout
+) -> list[tuple[str, np.dtype[np.generic]]]:
+    """Return the payload's columns in file order, with their stored types."""
+    columns: list[tuple[str, np.dtype[np.generic]]] = []
+    if KeyCodec(encoding).is_wide:
+        columns.append(("key_hi", np.dtype("<u8")))
+    small = encoding is Encoding.HASHED and hash_bits <= 96
+    columns.append(("key_lo", np.dtype("<u4") if small else np.dtype("<u8")))
+    if layout is Layout.RUNS:
+        columns.append(("length", np.dtype("<u4")))
+    return [*columns, ("file", np.dtype("<i4")), ("pos", np.dtype("<u4"))]
+
+
+class DamagedSegment(Corrupt):
+    """A segment is missing or damaged. `path` identifies it, so that it can be rebuilt."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(path, what)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.args[1]}"
+
+
+@contextmanager
+def reading_segment(path: str) -> Iterator[None]:
+    """Raise `DamagedSegment` where a read of this segment fails."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedSegment(path, f"a segment of the key index is missing: {path}") from error
+    except DamagedSegment:
+        raise
+    except Corrupt as error:
+        raise DamagedSegment(path, str(error)) from error

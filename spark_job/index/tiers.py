@@ -1,0 +1,143 @@
+"""Decides which runs of the index to merge, and how many entries in this commit. Pure.
+
+A *run* is a set of segments whose keys do not overlap: the result of one commit, or of merging several runs. A
+lookup searches at most one segment of each run, so runs must be few. A commit must not wait for the whole index to
+be rewritten, so it rewrites a limited number of entries.
+
+Runs fall into tiers by size. FAN_IN neighbours in age of one tier become one run, a key range in each commit. The
+merged range is cut off the old runs by raising their first key.
+
+    tier 0   ▪ ▪ ▪ ▪          four small runs become one of tier 1
+    tier 1   ■ ■ ■
+    tier 2   █
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from spark_job.columns.distinct import distinct
+from spark_job.index.keys import U64, Keys, concat_keys
+from spark_job.index.segment import SegmentInfo
+
+FAN_IN = 4
+_SMALLEST_TIER = 4096
+_LEAST_WORK = 1 << 17
+_WORK_FOR_ENTRY = 8
+PIECE_ENTRIES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRun:
+    """Segments with one run number, whose keys do not overlap."""
+
+    number: int
+    segments: tuple[SegmentInfo, ...]
+
+    @property
+    def entries(self) -> int:
+        """Number of entries, including those of ranges that were trimmed off."""
+        return sum(segment.entries for segment in self.segments)
+
+
+class RunGroup(BaseModel):
+    """Runs that are being merged into run `target`; `inputs` are their numbers, newest first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: int
+    inputs: tuple[int, ...]
+
+
+def group_runs(segments: Sequence[SegmentInfo]) -> list[SegmentRun]:
+    """Return the runs of an index, newest first."""
+    return [SegmentRun(number, tuple(same)) for number, same in groupby(segments, key=lambda one: one.run)]
+
+
+def merge_budget(added: int) -> int:
+    """Return how many entries a commit that adds `added` entries may rewrite: enough for every tier to keep up."""
+    return max(_LEAST_WORK, _WORK_FOR_ENTRY * added)
+
+
+def choose_groups(runs: Sequence[SegmentRun], under_way: Sequence[RunGroup], next_run: int) -> list[RunGroup]:
+    """Return the groups to merge, those with the smallest runs first: they cost most lookups."""
+    sizes = {run.number: run.entries for run in runs}
+    groups = [group for group in under_way if any(number in sizes for number in group.inputs)]
+    busy = {number for group in groups for number in (group.target, *group.inputs)}
+    for frozen, neighbours in groupby(runs, key=lambda run: run.number in busy):
+        for due in _due(list(neighbours)) if not frozen else ():
+            groups.append(RunGroup(target=next_run, inputs=due))
+            next_run += 1
+    return sorted(groups, key=lambda group: sum(sizes.get(number, 0) for number in group.inputs))
+
+
+def _due(runs: list[SegmentRun]) -> list[tuple[int, ...]]:
+    """Return the full tiers among neighbouring runs.
+
+    A small run between large ones counts as large: runs merge only with neighbours in age.
+    """
+    tiers = np.maximum.accumulate([tier_of(run.entries) for run in runs])
+    groups: list[tuple[int, ...]] = []
+    taken = 0
+    for tier in distinct(tiers):
+        members = [index for index in np.flatnonzero(tiers == tier).tolist() if index >= taken]
+        if len(members) < FAN_IN:
+            continue
+        end = members[-1] + 1
+        total = sum(runs[index].entries for index in members)
+        while end < len(runs) and runs[end].entries <= total:
+            total += runs[end].entries
+            end += 1
+        groups.append(tuple(run.number for run in runs[members[0] : end]))
+        taken = end
+    return groups
+
+
+def tier_of(entries: int) -> int:
+    """Return the tier of a run: 0 up to the smallest size, then one more for each factor FAN_IN."""
+    tier = 0
+    while entries > _SMALLEST_TIER:
+        entries //= FAN_IN
+        tier += 1
+    return tier
+
+
+def ranges_overlap(runs: Sequence[SegmentRun]) -> bool:
+    """Whether the key ranges of two segments of these runs overlap."""
+    ranges = sorted((one.first_key, one.last_key) for run in runs for one in run.segments)
+    return any(later[0] <= earlier[1] for earlier, later in pairwise(ranges))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStarts:
+    """The first key of each block of a segment, and the block's number of entries."""
+
+    first: Keys
+    entries: U64
+
+
+def find_cut_key(blocks: Sequence[BlockStarts], start: int, last: int, most: int) -> int:
+    """Return a key, at most `last`, such that about `most` entries lie between `start` and it.
+
+    The blocks of all segments are sorted by first key; a prefix sum of their entries then gives the cut. `beyond` is
+    the first block after `start`; each segment may have one block before it that still reaches over `start`.
+    """
+    first = concat_keys([one.first for one in blocks])
+    entries = np.concatenate([one.entries for one in blocks])
+    order = first.argsort()
+    first = first.take(order)
+    before = np.concatenate([[np.uint64(0)], np.cumsum(entries[order])])
+    beyond = first.bounds(0, start).stop
+    begin = max(beyond - len(blocks), 0)
+    end = int(np.searchsorted(before, before[begin] + np.uint64(most), side="right")) - 1
+    end = max(end, beyond)
+    cut = first.at(end) - 1 if end < len(first) else last
+    if int(before[end] - before[begin]) > 2 * most:
+        # A long run of consecutive keys is one row of a block: cut by the number of keys instead.
+        cut = min(cut, start + most)
+    return min(cut, last)

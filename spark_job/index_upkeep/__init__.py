@@ -1,1 +1,0 @@
-"""Keeps the key index whole, and up with what other writers do."""

@@ -1,0 +1,1 @@
+"""Commands that examine a mirror: verify, explain-key, inspect-index; and adopt."""

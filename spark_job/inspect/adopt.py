@@ -1,0 +1,181 @@
+"""Makes an existing Iceberg table the mirror: checks it, indexes all of its rows, and commits index and cursor.
+
+The table must already hold all events of the changelog up to the cursor. A row gets the order of the newest merged
+event of its key; a row without an event gets the greatest order, so that no late event overwrites it. Without a
+cursor every row has the lowest order, and every event of the changelog applies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyiceberg.io import FileIO
+
+from icemirror.errors import Invalid
+from icemirror.processes.crash_points import reach
+from icemirror.settings import TableSettings
+from icemirror.telemetry.logs import get_log
+from spark_job.changelog.changes import Changes, sort_by_position
+from spark_job.changelog.read_changes import newest_order
+from spark_job.columns.distinct import distinct
+from spark_job.columns.field_map import dump_field_map
+from spark_job.commit.commit_root import CommitCrashPoints, commit_with_root
+from spark_job.commit.row_delta import RowDelta
+from spark_job.engine.engine import run_small_in_process
+from spark_job.iceberg.live_files import LiveFile
+from spark_job.iceberg.merged_schema import SOURCE_SCHEMA
+from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
+from spark_job.index.root import Root, index_location
+from spark_job.index.segment import SegmentInfo
+from spark_job.inspect.adoption_candidate import AdoptionCandidate, examine_candidate
+from spark_job.maintenance.index_foreign_writes import IndexedShard
+from spark_job.maintenance.indexed_files import indexed_file
+from spark_job.maintenance.rebuild_segments import (
+    GREATEST_KEY,
+    ROW,
+    CoveredFile,
+    RebuildSegmentWork,
+    sort_by_key,
+)
+from spark_job.merge.locate import Index
+from spark_job.pipeline import Pipeline
+from spark_job.plan.schema_evolution import initial_schema_note
+from spark_job.storage.discard import discard_unless_committed
+from spark_job.write.vectors import deleted_positions
+
+log = get_log(__name__)
+
+_CRASH_POINTS = CommitCrashPoints("adopt-root-written", "adopt-commit", "adopted")
+
+
+@dataclass(frozen=True)
+class AdoptWork(RebuildSegmentWork):
+    """Indexes all rows of a table, each key once; sent to the tasks. Without `write` it only checks the keys."""
+
+    name: str = ""
+    write: bool = True
+
+    def merge(self, read: Callable[[], Changes]) -> IndexedShard:
+        """Index a range of keys."""
+        if self.write:
+            return super().merge(read)
+        rows = sort_by_position(read())
+        self.require_unique_keys(sort_by_key(rows.take(rows.operation == ROW)))
+        return IndexedShard(None, {})
+
+    def require_unique_keys(self, rows: Changes) -> None:
+        """Refuse two rows with one key, in rows sorted by key."""
+        duplicates = np.flatnonzero(rows.keys.same_as_next())
+        if len(duplicates):
+            one, other = (self.describe_row(rows, int(duplicates[0]) + step) for step in (0, 1))
+            raise Invalid(
+                f"{self.name}: {len(duplicates):,} rows have the key of another row, such as {one} and {other}. "
+                "A mirror has one row for each key: delete the others first."
+            )
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """What was or would be adopted; `snapshot_id` and `index_bytes` are None if nothing was written."""
+
+    candidate: AdoptionCandidate
+    snapshot_id: int | None
+    index_bytes: int | None
+
+
+def adopt_table(pipeline: Pipeline, table: TableSettings, merged_up_to: str, *, dry_run: bool) -> Adopted:
+    """Make the table the mirror in one commit on its head; `merged_up_to`: a snapshot id, `head` or `none`."""
+    candidate = examine_candidate(pipeline.catalogs, table, merged_up_to)
+    work = _work(pipeline, candidate, table.name, write=not dry_run)
+    shards = run_small_in_process(pipeline.engine, work) if work.files else []
+    if dry_run:
+        return Adopted(candidate, None, None)
+    reach("adopt-indexed")
+    return _commit(pipeline, table, candidate, work, [one.segment for one in shards if one.segment])
+
+
+def _work(pipeline: Pipeline, candidate: AdoptionCandidate, name: str, *, write: bool) -> AdoptWork:
+    io, shape = candidate.table.io, candidate.shape
+    return AdoptWork(
+        changelog_io=candidate.changelog.io,
+        history=candidate.history,
+        io=io,
+        covered=_covered(io, candidate.live),
+        shape=shape,
+        key_ids=tuple(candidate.field_map[key_id] for key_id in shape.key_ids),
+        older=Index(io),
+        newest=newest_order(candidate.changelog.io, candidate.history, shape),
+        first_key=0,
+        last_key=GREATEST_KEY,
+        location=index_location(candidate.table.metadata, pipeline.settings.index_location),
+        everything=True,
+        name=name,
+        write=write,
+    )
+
+
+def _covered(io: FileIO, live: Mapping[str, LiveFile]) -> tuple[CoveredFile, ...]:
+    deleted = deleted_positions(io, {path: file for path, file in live.items() if file.deleted})
+    nothing = np.empty(0, dtype=np.int64)
+    return tuple(
+        CoveredFile(path, at, file.rows, distinct(deleted.get(path, nothing)), whole=True)
+        for at, (path, file) in enumerate(live.items())
+    )
+
+
+def _commit(
+    pipeline: Pipeline,
+    settings: TableSettings,
+    candidate: AdoptionCandidate,
+    work: AdoptWork,
+    segments: Sequence[SegmentInfo],
+) -> Adopted:
+    table = candidate.table
+    io, snapshot_id = table.io, table.metadata.new_snapshot_id()
+    with discard_unless_committed(io, [segment.path for segment in segments]):
+        root = _root(candidate, segments, snapshot_id, work)
+        delta = RowDelta(
+            table=table,
+            head=table.current_snapshot(),
+            snapshot_id=snapshot_id,
+            data_files=(),
+            delete_files=(),
+            summary={},
+            properties={
+                FIELD_MAP: dump_field_map(candidate.field_map),
+                SOURCE_SCHEMA: initial_schema_note(
+                    settings, candidate.changelog, candidate.schema or table.schema(), candidate.own
+                ),
+                SOURCE: f"{settings.changelog_id} {candidate.changelog.metadata.table_uuid}",
+            },
+            schema=candidate.schema,
+        )
+        _, root_bytes = commit_with_root(
+            delta, root, candidate.cursor, pipeline.run_id, work.location, crash_points=_CRASH_POINTS
+        )
+    size = root_bytes + root.bytes
+    log.info("table adopted", rows=root.live_rows, data_files=len(root.files), index_bytes=size)
+    return Adopted(candidate, snapshot_id, size)
+
+
+def _root(
+    candidate: AdoptionCandidate, segments: Sequence[SegmentInfo], snapshot_id: int, work: AdoptWork
+) -> Root:
+    now = int(time.time() * 1000)
+    root = Root(
+        snapshot_id=snapshot_id,
+        epoch=1,
+        segments=tuple(segment.with_run(1, now) for segment in segments),
+        files=tuple(indexed_file(file) for file in candidate.live.values()),
+        next_run=2,
+        expired=None,
+    )
+    indexed = sum(segment.entries - segment.tombstones for segment in segments)
+    if indexed != root.live_rows:
+        raise Invalid(
+            f"{work.name}: the table counts {root.live_rows} rows, but its files hold {indexed}; nothing was committed"
+        )
+    return root

@@ -1,0 +1,1 @@
+"""The row of a key, its events, and why each won or lost."""

@@ -1,0 +1,141 @@
+"""Turns the facts about a key into the parts of its report: row, index entry, events and rejected events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from pyiceberg.table.snapshots import Snapshot
+
+from icemirror.settings import TableSettings
+from spark_job.changelog.rejected_rows import RejectedRows
+from spark_job.changelog.shape import Operation
+from spark_job.columns.json_values import row_as_json
+from spark_job.inspect.explain.describe_events import EventDescriber, decode_sequence, format_sequence
+from spark_job.inspect.explain.event_fates import judge_events
+from spark_job.inspect.explain.find_row import FoundRow, find_writer
+from spark_job.inspect.explain.key_events import FoundEvents, RejectedEvent
+from spark_job.inspect.explain.key_facts import KeyFacts
+from spark_job.inspect.explain.merge_history import MergeHistory
+from spark_job.inspect.explain.report import (
+    EventReport,
+    KeyIndexReport,
+    RejectedReport,
+    RowReport,
+    commit_time,
+)
+from spark_job.merge.collapse import order_of_events
+from spark_job.pipeline import Pipeline
+from spark_job.rejects.rejects_table import find_recorded, find_rejects
+
+
+def report_row(facts: KeyFacts) -> RowReport | None:
+    """Describe the first live row of the key; None if there is none."""
+    found, mirror = facts.found, facts.history.mirror
+    if found is None or mirror is None or not found.rows:
+        return None
+    location = found.rows[0]
+    added_by = found.files.live[location.path].added_by
+    writer, snapshot = find_writer(mirror.table.metadata.snapshots, added_by)
+    return RowReport(
+        file=location.path,
+        position=location.position,
+        written_by=writer,
+        snapshot_id=added_by,
+        committed_at=commit_time(snapshot),
+        values=None if found.values is None else row_as_json(found.values),
+        flagged=found.flagged if facts.history.shape.keeps_deleted_rows else None,
+    )
+
+
+def report_index(history: MergeHistory, found: FoundRow) -> KeyIndexReport | None:
+    """Describe the entry of the key index; None if the index cannot be read."""
+    entry = found.entry
+    if entry is None:
+        return None
+    says = "nothing" if entry.order is None else "tombstone" if entry.location is None else "row"
+    schema, codec = history.changelog.schema(), history.shape.sequence
+    return KeyIndexReport(
+        says=says,
+        file=entry.location.path if entry.location else None,
+        position=entry.location.position if entry.location else None,
+        check=found.check,
+        sequence=decode_sequence(entry.order, codec, schema) if entry.order else None,
+        commit=entry.order[-1] if entry.order else None,
+    )
+
+
+def report_events(facts: KeyFacts, found: FoundEvents) -> tuple[EventReport, ...]:
+    """Describe the events in their order, oldest first."""
+    history, events = facts.history, facts.events
+    if not len(events):
+        return ()
+    snapshots: dict[int, Snapshot] = {one.snapshot_id: one for one in history.changelog.metadata.snapshots}
+    order = order_of_events(events.changes).tolist()
+    numbers = {at: number for number, at in enumerate(order, 1)}
+    verdicts = judge_events(events, facts.entry.order)
+    sequences = [format_sequence(one.sequence) for one in found.details]
+    describer = EventDescriber(events, numbers, sequences, flags=history.shape.keeps_deleted_rows)
+    reports: list[EventReport] = []
+    for at in order:
+        file, detail, verdict = history.files[int(events.changes.file[at])], found.details[at], verdicts[at]
+        upsert = events.operation(at) is Operation.UPSERT
+        reports.append(
+            EventReport(
+                number=numbers[at],
+                operation=detail.operation,
+                does="upsert" if upsert else "delete",
+                sequence=detail.sequence,
+                snapshot_id=file.snapshot_id,
+                commit=file.sequence_number,
+                committed_at=commit_time(snapshots.get(file.snapshot_id)),
+                file=file.path,
+                position=int(events.changes.row[at]),
+                merged=at < events.merged,
+                fate=verdict.fate,
+                will=verdict.will,
+                by=None if verdict.by is None else numbers[verdict.by],
+                repeat_of=None if verdict.repeat_of is None else numbers[verdict.repeat_of],
+                words=describer.describe(at, verdict),
+                values=detail.values if upsert else None,
+            )
+        )
+    return tuple(reports)
+
+
+def report_rejected(history: MergeHistory, rejected: Sequence[RejectedEvent]) -> Iterator[RejectedReport]:
+    """Describe the rejected events of the key in the order of the changelog."""
+    snapshots = {one.snapshot_id: one for one in history.changelog.metadata.snapshots}
+    for one in sorted(rejected, key=lambda one: (one.file, one.row)):
+        file, merged = history.files[one.file], one.file < history.merged
+        yield RejectedReport(
+            reason=one.reason,
+            snapshot_id=file.snapshot_id,
+            commit=file.sequence_number,
+            committed_at=commit_time(snapshots.get(file.snapshot_id)),
+            file=file.path,
+            position=one.row,
+            merged=merged,
+            words=f"{'rejected' if merged else 'will be rejected'}: {one.reason.description}",
+        )
+
+
+def note_mergeable_rejects(
+    pipeline: Pipeline, table: TableSettings, history: MergeHistory, found: FoundEvents
+) -> Iterator[str]:
+    """Note merged events that the rejects table has, although they can be merged now."""
+    merged = found.events.changes.take(np.arange(found.events.merged))
+    if table.on_bad_row != "quarantine" or not len(merged):
+        return
+    rejects = find_rejects(pipeline.catalogs, table)
+    if rejects is None:
+        return
+    rows = RejectedRows(merged.file, merged.row, np.zeros(len(merged), dtype=np.uint8))
+    known = find_recorded(*rejects, history.files, rows)
+    for ordinal in np.unique(merged.file[known]).tolist():
+        count, file = int((merged.file[known] == ordinal).sum()), history.files[ordinal]
+        yield (
+            f"{count:,} of its events were rejected when they arrived, and can be merged now: "
+            f"`icemirror replay -t {table.name} --from-snapshot {file.snapshot_id}` merges them, unless that was "
+            f"done. File: {file.path}"
+        )

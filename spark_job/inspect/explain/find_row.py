@@ -1,0 +1,260 @@
+"""Finds the row of a key: where the index points, and by search where that is not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from icemirror.errors import Corrupt, insert_table_name
+from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.read_rows import read_rows
+from spark_job.changelog.shape import ChangelogShape
+from spark_job.columns.added_columns import DELETED
+from spark_job.columns.missing_columns import MissingColumns
+from spark_job.columns.parquet_columns import column_names, open_parquet, read_rows_at
+from spark_job.iceberg.live_files import LiveFile, live_files
+from spark_job.iceberg.mirror import CURSOR, Mirror
+from spark_job.index.root import Root
+from spark_job.index.segment import DamagedSegment
+from spark_job.inspect.explain.key_events import OnFilesRead, rows_of_key
+from spark_job.inspect.explain.prune_files import KeyColumnValue, may_hold
+from spark_job.inspect.explain.requested_key import RequestedKey
+from spark_job.inspect.inspect_index import UnreadableFile
+from spark_job.maintenance.index_foreign_writes import compare_files
+from spark_job.merge.locate import ABSENT, Index, look_up_keys
+from spark_job.plan.schema_evolution import known_metadata_columns
+from spark_job.write.vectors import deleted_positions
+
+
+@dataclass(frozen=True, slots=True)
+class RowLocation:
+    """A row of a data file."""
+
+    path: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """The index entry of a key: a row, a tombstone (no location), or nothing (no order either)."""
+
+    location: RowLocation | None = None
+    order: tuple[int, ...] | None = None
+
+
+class EntryCheck(StrEnum):
+    """What the table has where the index points."""
+
+    FOUND = "there"
+    NO_FILE = "no-file"
+    DELETED = "deleted"
+    OTHER_KEY = "other-key"
+
+
+class FileWriter(StrEnum):
+    """Who added a data file to the mirror."""
+
+    MERGE = "merge"
+    COMPACTION = "compaction"
+    OTHER = "another-writer"
+    UNKNOWN = "unknown"
+
+
+def look_up_entry(mirror: Mirror, root: Root, shape: ChangelogShape, key: RequestedKey) -> KeyEntry:
+    """Look up the key in the index; raises `DamagedSegment` if a segment cannot be read."""
+    index = Index(mirror.table.io, root.segments, root.gone)
+    lowest = (0,) * (shape.sequence.parts + 1)
+    known = look_up_keys(index, shape.codec.encode(key.arrays), lowest)
+    file = int(known.file[0])
+    if file == ABSENT:
+        return KeyEntry()
+    location = RowLocation(root.files[file].path, int(known.pos[0])) if file >= 0 else None
+    return KeyEntry(location, tuple(int(part) for part in known.orders[0]))
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """The live data files of a mirror's head."""
+
+    mirror: Mirror
+    live: Mapping[str, LiveFile]
+    key_ids: tuple[int, ...]
+
+    def check(self, location: RowLocation, key: RequestedKey) -> EntryCheck:
+        """Check that the row exists, is live, and has this key."""
+        io, file = self.mirror.table.io, self.live.get(location.path)
+        if file is None:
+            return EntryCheck.NO_FILE
+        if location.position >= file.rows:
+            return EntryCheck.OTHER_KEY
+        if location.position in self._deleted(file):
+            return EntryCheck.DELETED
+        with open_parquet(io, file.path, file.rows) as parquet:
+            columns = read_rows_at(
+                parquet, file.path, self.key_ids, np.array([location.position], dtype=np.int64)
+            )
+        return EntryCheck.FOUND if key.rows(columns)[0] else EntryCheck.OTHER_KEY
+
+    def search(self, path: str, key: RequestedKey) -> list[RowLocation]:
+        """Return the live rows of the key in a data file."""
+        file = self.live[path]
+        with open_parquet(self.mirror.table.io, path, file.rows) as parquet:
+            rows = rows_of_key(parquet, path, self.key_ids, key)
+        if len(rows):
+            rows = np.setdiff1d(rows, self._deleted(file))
+        return [RowLocation(path, int(row)) for row in rows]
+
+    def read(self, location: RowLocation) -> pa.Table:
+        """Read all columns of a row."""
+        file = self.live[location.path]
+        same = {target: target for target in self.mirror.field_map.values()}
+        metadata = self.mirror.table.metadata
+        absent = MissingColumns(metadata.schema(), metadata.specs()).of(file.spec_id, file.partition)
+        listed = ChangelogFile(file.path, file.bytes, file.rows, 0, 0, tuple(absent.items()))
+        first, row = np.zeros(1, dtype=np.uint32), np.array([location.position], dtype=np.uint32)
+        return read_rows(self.mirror.table.io, [listed], first, row, same, self.mirror.row_schema)
+
+    def is_flagged(self, location: RowLocation) -> bool:
+        """Return whether a row is flagged as deleted."""
+        flag_id = known_metadata_columns(self.mirror.table.metadata).get(DELETED)
+        with open_parquet(self.mirror.table.io, location.path) as parquet:
+            if flag_id is None or flag_id not in column_names(parquet, location.path):
+                return False
+            (flag,) = read_rows_at(
+                parquet, location.path, (flag_id,), np.array([location.position], dtype=np.int64)
+            )
+        return flag[0].as_py() is True
+
+    def added_since(self, root: Root) -> list[str]:
+        """Return the data files that another writer added since the index was written."""
+        return [file.path for file in compare_files(root, self.live).added] if self.mirror.foreign else []
+
+    def _deleted(self, file: LiveFile) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = deleted_positions(self.mirror.table.io, {file.path: file})[file.path]
+        return found
+
+
+def find_writer(snapshots: Iterable[Snapshot], added_by: int | None) -> tuple[FileWriter, Snapshot | None]:
+    """Return who added a data file, and the snapshot that did; None if it has expired."""
+    found = next((one for one in snapshots if one.snapshot_id == added_by), None)
+    if found is None or found.summary is None:
+        return FileWriter.UNKNOWN, found
+    if CURSOR not in found.summary.additional_properties:
+        return FileWriter.OTHER, found
+    moved = found.summary.operation is Operation.REPLACE
+    return (FileWriter.COMPACTION if moved else FileWriter.MERGE), found
+
+
+@dataclass(frozen=True)
+class FoundRow:
+    """The live rows of the key, at most one if all is well. `entry` is None if the index cannot be read.
+
+    `values`: all columns of the first row, if it can be read. `flagged`: it is flagged as deleted. `complete`: every
+    file that may hold the row was read.
+    """
+
+    files: DataFiles
+    entry: KeyEntry | None
+    check: EntryCheck | None = None
+    rows: tuple[RowLocation, ...] = ()
+    values: pa.Table | None = None
+    complete: bool = True
+    searched: int = 0
+    unreadable: tuple[UnreadableFile, ...] = field(default_factory=tuple)
+    flagged: bool = False
+
+
+def find_row(
+    mirror: Mirror,
+    shape: ChangelogShape,
+    key: RequestedKey,
+    key_ids: tuple[int, ...],
+    files_read: OnFilesRead,
+    *,
+    expected: bool,
+) -> FoundRow:
+    """Look up the index, check the row that it points at, and search files that other writers added since.
+
+    All files are searched if the index cannot be read, or if the row is missing although the index or the changelog
+    (`expected`) has it.
+    """
+    name = ".".join(mirror.table.name())
+    files = DataFiles(mirror, live_files(mirror.table.io, mirror.head), key_ids)
+    unreadable: list[UnreadableFile] = []
+    entry = _read_entry(mirror, shape, key, unreadable)
+    check: EntryCheck | None = None
+    rows: list[RowLocation] = []
+    opened = set[str]()
+    if entry is not None and entry.location is not None:
+        opened.add(entry.location.path)
+        try:
+            check = files.check(entry.location, key)
+        except Corrupt as error:
+            unreadable.append(_unreadable(entry.location.path, error, name))
+        rows += [entry.location] if check is EntryCheck.FOUND else []
+    added = files.added_since(mirror.root) if mirror.root else []
+    everywhere = not rows and (expected or entry is None or entry.location is not None)
+    candidates = _candidates(files, list(files.live) if everywhere else added, key)
+    failed = {one.path for one in unreadable}
+    for path in candidates:
+        try:
+            if path not in failed:
+                rows += [one for one in files.search(path, key) if one not in rows]
+        except Corrupt as error:
+            unreadable.append(_unreadable(path, error, name))
+        files_read(1)
+    complete = bool(rows) or not any(one.path in files.live for one in unreadable)
+    values: pa.Table | None = None
+    flagged = False
+    if rows:
+        try:
+            values = files.read(rows[0])
+            flagged = shape.keeps_deleted_rows and files.is_flagged(rows[0])
+        except Corrupt as error:
+            unreadable.append(_unreadable(rows[0].path, error, name))
+    searched = len(files.live.keys() & opened.union(candidates))
+    return FoundRow(files, entry, check, tuple(rows), values, complete, searched, tuple(unreadable), flagged)
+
+
+def _read_entry(
+    mirror: Mirror, shape: ChangelogShape, key: RequestedKey, unreadable: list[UnreadableFile]
+) -> KeyEntry | None:
+    if mirror.lost:
+        what = "the root of the index is missing or fails its checksum"
+        unreadable.append(UnreadableFile(path=mirror.root_path or "", what=what))
+        return None
+    if mirror.root is None:
+        return KeyEntry()
+    try:
+        return look_up_entry(mirror, mirror.root, shape, key)
+    except DamagedSegment as error:
+        unreadable.append(_unreadable(error.path, error, ".".join(mirror.table.name())))
+        return None
+
+
+def _candidates(files: DataFiles, paths: Sequence[str], key: RequestedKey) -> list[str]:
+    """Return the files that may hold the key."""
+    if not paths or files.mirror.head is None:
+        return []
+    wanted = key_column_values(key, files.key_ids)
+    answers = may_hold(files.mirror.table, [files.mirror.head.snapshot_id], wanted)
+    return [path for path in paths if answers.get(path, True)]
+
+
+def key_column_values(key: RequestedKey, key_ids: Sequence[int]) -> list[KeyColumnValue]:
+    """Return the values that a row must have, by the field ids of its table."""
+    return [
+        KeyColumnValue(field_id, column.field.field_type, column.value)
+        for field_id, column in zip(key_ids, key.columns, strict=True)
+    ]
+
+
+def _unreadable(path: str, error: Corrupt, table: str) -> UnreadableFile:
+    insert_table_name(error, table)
+    return UnreadableFile(path=path, what=str(error).removeprefix(f"{path}: "))

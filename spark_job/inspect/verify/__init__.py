@@ -1,0 +1,1 @@
+"""Compares a mirror with its changelog, and the index with the mirror."""

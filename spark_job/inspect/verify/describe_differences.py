@@ -1,0 +1,109 @@
+"""Describes differences: file and row of a few of them, the columns that differ, and keys on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.read_rows import read_rows
+from spark_job.changelog.unchanged_marker import UnchangedMarker
+from spark_job.columns.field_map import FieldMap
+from spark_job.columns.json_values import value_as_json
+from spark_job.columns.missing_columns import MissingValues
+from spark_job.columns.parquet_columns import open_parquet, read_rows_at
+from spark_job.inspect.verify.compare_rows import ComparedRange, DifferenceLocation
+from spark_job.inspect.verify.deep_check import DeepWork
+from spark_job.inspect.verify.findings import FindingKind, VerifyFinding
+from spark_job.inspect.verify.row_digest import differing_columns
+
+
+def describe_differences(work: DeepWork, compared: ComparedRange, *, show_keys: bool) -> list[VerifyFinding]:
+    """Return one finding for each kind of difference."""
+    return [
+        VerifyFinding(
+            kind=kind,
+            count=count,
+            places=tuple(_describe(work, kind, location) for location in compared.locations[kind]),
+            keys=tuple(_key(work, location) for location in compared.locations[kind]) if show_keys else None,
+        )
+        for kind, count in compared.counts.items()
+    ]
+
+
+def _describe(work: DeepWork, kind: FindingKind, location: DifferenceLocation) -> str:
+    words: list[str] = []
+    if location.file is not None:
+        words.append(f"row {location.row} of {work.mirrored[location.file].path}")
+    if location.event_file is not None:
+        words.append(
+            f"{'from ' if words else ''}row {location.event_row} of {work.history[location.event_file].path}"
+        )
+    if location.segment is not None:
+        words.append(f"{'by ' if words else 'in '}{work.segments[location.segment].path}")
+    if kind is FindingKind.DIFFERENT_ROW:
+        words.append(f"in {', '.join(_differing(work, location))}")
+    return " ".join(words)
+
+
+def _differing(work: DeepWork, location: DifferenceLocation) -> list[str]:
+    """Return the columns in which a row differs from its event."""
+    if (
+        location.file is None
+        or location.row is None
+        or location.event_file is None
+        or location.event_row is None
+    ):
+        return []
+    same = {target: target for target in work.field_map.values()}
+    mirrored = work.mirrored[location.file]
+    listed = ChangelogFile(mirrored.path, 0, mirrored.rows, 0, 0, tuple(mirrored.absent.items()))
+    here = _row(work, work.io, listed, location.row, same)
+    event = _row(
+        work,
+        work.changelog_io,
+        work.history[location.event_file],
+        location.event_row,
+        work.field_map,
+        work.shape.defaults,
+    )
+    return _without_unchanged(work.shape.marker, differing_columns(here, event), event)
+
+
+def _without_unchanged(marker: UnchangedMarker | None, columns: list[str], event: pa.Table) -> list[str]:
+    """Drop columns that the event marks as unchanged, unless no other differs: then an earlier event has them."""
+    if marker is None:
+        return columns
+    unchanged = [name for name in event.column_names if marker.marks(event[name]) is not None]
+    return [name for name in columns if name not in unchanged] or unchanged
+
+
+def _row(
+    work: DeepWork,
+    io: FileIO,
+    file: ChangelogFile,
+    row: int,
+    ids: FieldMap,
+    defaults: MissingValues | None = None,
+) -> pa.Table:
+    first = np.zeros(1, dtype=np.uint32)
+    return read_rows(io, [file], first, np.array([row], dtype=np.uint32), ids, work.schema, defaults)
+
+
+def _key(work: DeepWork, location: DifferenceLocation) -> str:
+    if location.file is not None and location.row is not None:
+        return read_key(work.io, work.mirrored[location.file].path, work.key_ids, location.row)
+    if location.event_file is not None and location.event_row is not None:
+        path = work.history[location.event_file].path
+        return read_key(work.changelog_io, path, work.shape.key_ids, location.event_row)
+    return "?"
+
+
+def read_key(io: FileIO, path: str, key_ids: Sequence[int], row: int) -> str:
+    """Read the key of one row as text."""
+    with open_parquet(io, path) as parquet:
+        columns = read_rows_at(parquet, path, key_ids, np.array([row], dtype=np.int64))
+    return ", ".join(str(value_as_json(column[0])) for column in columns)

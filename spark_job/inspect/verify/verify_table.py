@@ -1,0 +1,195 @@
+"""Verifies a mirror: metadata, then segments, then a sample of rows or all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from icemirror.errors import Corrupt, Invalid, with_table_name
+from icemirror.settings import TableSettings
+from spark_job.engine.engine import run_small_in_process
+from spark_job.index.segment import DamagedSegment
+from spark_job.inspect.inspect_index import unreadable_segments
+from spark_job.inspect.verify.check_segments import check_segment
+from spark_job.inspect.verify.deep_check import combine_ranges, plan_deep
+from spark_job.inspect.verify.describe_differences import describe_differences, read_key
+from spark_job.inspect.verify.findings import (
+    MAX_PLACES,
+    Checked,
+    FindingKind,
+    VerifyFinding,
+    VerifyReport,
+    as_findings,
+)
+from spark_job.inspect.verify.keyless_check import compare_counts, plan_keyless
+from spark_job.inspect.verify.sample import ForeignRowsCheck, check_foreign_rows, check_sample
+from spark_job.inspect.verify.subject import VerifySubject, open_subject
+from spark_job.pipeline import Pipeline
+
+_READERS = 4
+_DUPLICATE_STOPS_MERGE = (
+    "the next merge stops at a duplicate key: delete one of its rows with the engine that wrote it"
+)
+_NOT_KEPT = (
+    "{:,} keys that the changelog deleted have no flagged row: they were deleted before delete_mode became soft, or "
+    "another writer removed their rows"
+)
+
+Progress = Callable[[str, int, int], None]
+"""Called with a step, how much of it is done, and its total (0: unknown)."""
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """What to compare: `sample` rows and entries, or everything (`deep`). `show_keys`: report keys of rows."""
+
+    sample: int = 1000
+    deep: bool = False
+    show_keys: bool = False
+    allow_foreign: bool = False
+
+
+def verify_table(
+    pipeline: Pipeline, table: TableSettings, options: VerifyOptions, progress: Progress = lambda *_: None
+) -> VerifyReport:
+    """Compare the mirror with its index and its changelog."""
+    began = pipeline.clock()
+    progress("metadata", 0, 0)
+    subject = open_subject(pipeline, table)
+    segments = subject.mirror.root.segments if subject.mirror.root else ()
+    damaged = _check_segments(subject, options, progress)
+    findings = [
+        *subject.findings,
+        *as_findings(FindingKind.UNREADABLE, (with_table_name(str(one), table.name) for one in damaged)),
+    ]
+    notes = list(subject.notes)
+    if damaged:
+        notes.append("rows could not be compared with the index: some of its segments cannot be read")
+    if subject.shape.is_keyless:
+        result = _compare_keyless(pipeline, subject, options, progress)
+    elif options.deep:
+        result = _compare_all(pipeline, subject, options, progress, readable=not damaged)
+    else:
+        result = _compare_sample(subject, options, progress, readable=not damaged)
+    findings += result.findings
+    notes += result.notes
+    mirror = subject.mirror
+    if mirror.foreign and any(one.kind is FindingKind.DOUBLED_KEY for one in findings):
+        notes.append(_DUPLICATE_STOPS_MERGE)
+    return VerifyReport(
+        table=table.name,
+        mode="deep" if options.deep else "fast",
+        equal=not [one for one in findings if _counts(one, options)],
+        snapshot_id=mirror.head.snapshot_id if mirror.head else None,
+        cursor=mirror.cursor,
+        live_rows=sum(file.rows - file.deleted for file in subject.head_files.values()),
+        checked=result.checked.model_copy(
+            update={"data_files": len(subject.head_files), "segments": len(segments)}
+        ),
+        findings=tuple(findings),
+        notes=tuple(with_table_name(note, table.name) for note in notes),
+        seconds=round(pipeline.clock() - began, 4),
+    )
+
+
+def _counts(one: VerifyFinding, options: VerifyOptions) -> bool:
+    return not (options.allow_foreign and one.kind is FindingKind.FOREIGN_ROW)
+
+
+def _check_segments(
+    subject: VerifySubject, options: VerifyOptions, progress: Progress
+) -> Sequence[DamagedSegment]:
+    root = subject.mirror.root
+    if root is None:
+        return ()
+    progress("segments", 0, len(root.segments))
+    damaged = unreadable_segments(subject.io, root.segments)
+    if not options.deep or damaged:
+        return damaged
+    with ThreadPoolExecutor(_READERS) as pool:
+        for done, damage in enumerate(pool.map(lambda one: check_segment(subject.io, one), root.segments), 1):
+            damaged += [damage] if damage else []
+            progress("segments", done, len(root.segments))
+    return damaged
+
+
+@dataclass(frozen=True)
+class _RowsResult:
+    """The result of comparing rows."""
+
+    findings: Sequence[VerifyFinding] = ()
+    checked: Checked = field(default_factory=Checked)
+    notes: Sequence[str] = ()
+
+
+def _compare_sample(
+    subject: VerifySubject, options: VerifyOptions, progress: Progress, *, readable: bool
+) -> _RowsResult:
+    if not readable or not subject.field_map:
+        return _RowsResult()
+    progress("sample", 0, 0)
+    try:
+        sampled = check_sample(subject, options.sample, np.random.default_rng(time.time_ns()))
+        foreign = check_foreign_rows(subject) if options.sample else ForeignRowsCheck()
+    except (Corrupt, Invalid) as error:
+        return _RowsResult(as_findings(FindingKind.UNREADABLE, [str(error)]))
+    wrong: dict[FindingKind, Sequence[tuple[str, int]]] = dict(sampled.wrong)
+    if foreign.duplicates:
+        wrong[FindingKind.DOUBLED_KEY] = foreign.duplicates
+    findings = [
+        VerifyFinding(
+            kind=kind,
+            count=len(places),
+            places=tuple(f"row {row} of {path}" for path, row in places[:MAX_PLACES]),
+            keys=_keys(subject, places[:MAX_PLACES]) if options.show_keys else None,
+        )
+        for kind, places in wrong.items()
+    ]
+    return _RowsResult(findings, Checked(rows=sampled.rows, entries=sampled.entries), foreign.notes)
+
+
+def _compare_keyless(
+    pipeline: Pipeline, subject: VerifySubject, options: VerifyOptions, progress: Progress
+) -> _RowsResult:
+    """Compare a table without a key: the number of rows, or with `deep` how often each occurs."""
+    if not options.deep or not subject.field_map or subject.history is None:
+        return _RowsResult(compare_counts(subject))
+    progress("rows", 0, 0)
+    try:
+        work = plan_keyless(subject)
+        compared = combine_ranges(run_small_in_process(pipeline.engine, work) if work.files else [])
+        checked = Checked(rows=compared.rows, events=compared.events)
+        return _RowsResult(describe_differences(work, compared, show_keys=False), checked)
+    except (Corrupt, Invalid) as error:
+        return _RowsResult(as_findings(FindingKind.UNREADABLE, [str(error)]))
+
+
+def _keys(subject: VerifySubject, places: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """Return the keys of these rows; `?` for a row that does not exist."""
+    files = {**subject.head_files, **(subject.index_files or {})}
+    return tuple(
+        read_key(subject.io, path, subject.key_ids, row) if path in files and row < files[path].rows else "?"
+        for path, row in places
+    )
+
+
+def _compare_all(
+    pipeline: Pipeline, subject: VerifySubject, options: VerifyOptions, progress: Progress, *, readable: bool
+) -> _RowsResult:
+    if not subject.field_map:
+        return _RowsResult()
+    progress("rows", 0, 0)
+    try:
+        work = plan_deep(subject, with_index=readable)
+        compared = combine_ranges(run_small_in_process(pipeline.engine, work) if work.files else [])
+        checked = Checked(rows=compared.rows, events=compared.events, entries=compared.entries)
+        findings = describe_differences(work, compared, show_keys=options.show_keys)
+        not_kept = sum(one.count for one in findings if one.kind is FindingKind.NOT_KEPT)
+        notes = [_NOT_KEPT.format(not_kept)] if not_kept else []
+        return _RowsResult([one for one in findings if one.kind is not FindingKind.NOT_KEPT], checked, notes)
+    except (Corrupt, Invalid) as error:
+        return _RowsResult(as_findings(FindingKind.UNREADABLE, [str(error)]))

@@ -1,0 +1,92 @@
+"""Chooses the data files to compact: small files of one partition, once there are enough of about one size.
+
+Sizes form tiers, each eight times the one below. Files of a tier become one file of the next tier. So a row is
+rewritten once for each tier, and fewer than eight files of each tier remain.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from spark_job.iceberg.live_files import LiveFile
+
+FAN_IN = 8
+_FIRST_TIER_BYTES = 8 << 10
+_TIERS = 4  # up to 4 MB; compacting larger files is the business of other engines
+_MAX_FILE_BYTES = 32 << 20  # all of a file is read, also where few of its rows are live
+# Limits of one commit:
+_MAX_FILES = 256
+_MAX_LIVE_BYTES = 32 << 20
+_MAX_READ_BYTES = FAN_IN * _MAX_FILE_BYTES
+
+FileGroup = tuple[LiveFile, ...]
+"""Files of one partition and one tier, which become one file."""
+
+
+def choose_files_to_compact(
+    live: Iterable[LiveFile], spec_id: int, target_bytes: int, *, with_row_ids: bool
+) -> tuple[FileGroup, ...]:
+    """Return the groups that the next commit compacts, none while no tier is full.
+
+    Files of an older partition spec are skipped, and `with_row_ids` files whose rows have no ids.
+    """
+    tiers: dict[tuple[str, int], list[LiveFile]] = defaultdict(list)
+    for file in live:
+        if (
+            file.spec_id == spec_id
+            and file.bytes <= _MAX_FILE_BYTES
+            and _live_bytes(file) * FAN_IN <= target_bytes
+            and (tier := _tier(file)) < _TIERS
+            and (file.first_row_id is not None or not with_row_ids)
+        ):
+            # Keyed by its text, since a partition of NaN does not equal itself.
+            tiers[repr(file.partition), tier].append(file)
+    due = [
+        sorted(files, key=_is_empty)
+        for files in tiers.values()
+        if len(files) >= FAN_IN and any(map(_live_rows, files))
+    ]
+    return tuple(_within_bounds(sorted(due, key=lambda files: sum(map(_live_bytes, files)))))
+
+
+def smallest_group(group: FileGroup) -> FileGroup:
+    """Return as few files of a group as are worth compacting."""
+    return group[:FAN_IN]
+
+
+def _tier(file: LiveFile) -> int:
+    """Return the tier of a file by the bytes of its live rows."""
+    tier = 0
+    while _live_bytes(file) >= _FIRST_TIER_BYTES << (3 * tier):
+        tier += 1
+    return tier
+
+
+def _live_bytes(file: LiveFile) -> int:
+    return file.bytes * _live_rows(file) // max(1, file.rows)
+
+
+def _live_rows(file: LiveFile) -> int:
+    return file.rows - file.deleted
+
+
+def _is_empty(file: LiveFile) -> bool:
+    return _live_rows(file) == 0
+
+
+def _within_bounds(tiers: Iterable[list[LiveFile]]) -> Iterator[FileGroup]:
+    """Yield groups until one commit is full; stop at a tier of which too few files fit."""
+    files, live_bytes, read_bytes = _MAX_FILES, _MAX_LIVE_BYTES, _MAX_READ_BYTES
+    for tier in tiers:
+        taken: list[LiveFile] = []
+        for file in tier:
+            live_left, read_left = live_bytes - _live_bytes(file), read_bytes - file.bytes
+            if len(taken) == files or min(live_left, read_left) < 0:
+                break
+            taken.append(file)
+            live_bytes, read_bytes = live_left, read_left
+        if len(taken) < FAN_IN:
+            return
+        files -= len(taken)
+        yield tuple(taken)

@@ -1,0 +1,1 @@
+"""The steps of one shard: collapse, locate, check keys, write rows and a segment."""

@@ -1,0 +1,1 @@
+"""Builds a mirror from scratch in a hidden stage and swaps it in; replays a range of the changelog."""

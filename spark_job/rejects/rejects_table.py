@@ -1,0 +1,236 @@
+"""The rejects table of a mirror: opens or creates it, and finds the rows that it already has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.expressions import And, GreaterThanOrEqual, LessThanOrEqual, Reference
+from pyiceberg.expressions.literals import literal
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import NestedField, StructType
+
+from icemirror.errors import Invalid, Transient
+from icemirror.processes.crash_points import reach
+from icemirror.settings import TableSettings
+from spark_job.changelog.history import ChangelogFile
+from spark_job.changelog.rejected_rows import RejectedRows
+from spark_job.changelog.shape import ChangelogShape
+from spark_job.columns.distinct import distinct
+from spark_job.columns.field_map import dump_field_map, field_ids, load_field_map, renumber
+from spark_job.iceberg.catalogs import Catalogs
+from spark_job.iceberg.create import METADATA_RETENTION
+from spark_job.iceberg.lineage_columns import refuse_reserved_names
+from spark_job.iceberg.mirror import FIELD_MAP
+from spark_job.iceberg.supported_types import required_format_version
+from spark_job.index.keys import U64, Mask
+from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
+from spark_job.rejects.rejects_schema import RejectsColumn, RejectsSchema, evolve_rejects_schema
+from spark_job.storage.translate_errors import catalog_response_errors
+
+REJECTS_OF = "icemirror.rejects-of"  # the mirror, and the changelog's uuid
+
+
+@dataclass(frozen=True)
+class RejectsTable:
+    """The table with its `current` columns and those that it needs. `source_ids`: the changelog's fields among them."""
+
+    table: Table
+    current: RejectsSchema
+    columns: RejectsSchema
+    source_ids: frozenset[int]
+    owner: str
+
+    @property
+    def name(self) -> str:
+        """The dotted name."""
+        return ".".join(self.table.name())
+
+    @property
+    def new_schema(self) -> Schema | None:
+        """The schema that the next commit must add; None if the table has the columns."""
+        metadata = self.table.metadata
+        if self.columns.schema.as_struct() == metadata.schema().as_struct():
+            return None
+        number = 1 + max(one.schema_id for one in metadata.schemas)
+        columns = self.columns.schema
+        return Schema(*columns.fields, schema_id=number, identifier_field_ids=columns.identifier_field_ids)
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The metadata after the next commit has added the columns."""
+        schema, metadata = self.new_schema, self.table.metadata
+        if schema is None:
+            return metadata
+        added = {"schemas": [*metadata.schemas, schema], "current_schema_id": schema.schema_id}
+        return metadata.model_copy(update=added)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table properties that the next commit sets."""
+        return {FIELD_MAP: dump_field_map(self.columns.ids), REJECTS_OF: self.owner}
+
+
+def find_rejects(catalogs: Catalogs, settings: TableSettings) -> tuple[Table, RejectsSchema] | None:
+    """Return the rejects table and its columns; None if it does not exist."""
+    table = catalogs.load_rejects(settings)
+    return None if table is None else (table, _require_ours(table, settings))
+
+
+def open_rejects(
+    catalogs: Catalogs, settings: TableSettings, changelog: Table, shape: ChangelogShape
+) -> RejectsTable:
+    """Load the rejects table, or create it."""
+    fields = recorded_fields(changelog.schema(), shape)
+    owner = f"{settings.name} {changelog.metadata.table_uuid}"
+    table = catalogs.load_rejects(settings) or _create(
+        catalogs, settings, evolve_rejects_schema(fields), owner
+    )
+    current = _require_ours(table, settings)
+    last_id = table.metadata.last_column_id
+    another = table.metadata.properties[REJECTS_OF] != owner
+    columns = evolve_rejects_schema(fields, current, last_id, by_name=another)
+    _require_version(table, columns.schema)
+    sources = frozenset(field_ids(Schema(*fields).as_struct()))
+    return RejectsTable(table, current, columns, sources, owner)
+
+
+def recorded_fields(schema: Schema, shape: ChangelogShape) -> list[NestedField]:
+    """Return the fields that are recorded: no excluded column, but key, operation and sequence, which may be wrong.
+
+    If columns are excluded, the writer's extra columns are left out too: an image of the old row would contain them.
+    """
+    if not shape.left_out:
+        return list(schema.fields)
+    kept = frozenset((*shape.row_ids, *shape.event_column_ids))
+    return [found for field in schema.fields if (found := _only(field, kept)) is not None]
+
+
+def _only(field: NestedField, kept: frozenset[int]) -> NestedField | None:
+    """Return a field, or the kept part of a struct."""
+    if field.field_id in kept:
+        return field
+    kind = field.field_type
+    if not isinstance(kind, StructType):
+        return None
+    inside = [found for one in kind.fields if (found := _only(one, kept)) is not None]
+    return field.model_copy(update={"field_type": StructType(*inside)}) if inside else None
+
+
+def _require_ours(table: Table, settings: TableSettings) -> RejectsSchema:
+    """Return the columns of the table; refuse a table that is not the rejects table of this mirror."""
+    name = str(settings.rejects_id)
+    if table.metadata.properties.get(REJECTS_OF, "").rpartition(" ")[0] != settings.name:
+        raise Invalid(
+            f"{name}: the table exists, but is not the rejects table of {settings.name}. "
+            "Choose another rejects_table; nothing was written."
+        )
+    try:
+        ids = load_field_map(table.metadata.properties[FIELD_MAP])
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise Invalid(
+            f"{name}: the table property {FIELD_MAP} is missing or damaged: {error!r}. Restore it from an earlier "
+            "metadata file of the table, or choose another rejects_table."
+        ) from error
+    if table.current_snapshot() is None:
+        ids = renumber(ids, table.schema())
+    return RejectsSchema(table.schema(), ids)
+
+
+def _require_version(table: Table, schema: Schema) -> None:
+    """Refuse column types that need a later format version than the table's."""
+    least = required_format_version(schema)
+    if least > table.metadata.format_version:
+        raise Invalid(
+            f"{'.'.join(table.name())}: has format version {table.metadata.format_version}, but the changelog has "
+            f"column types that need version {least}. Upgrade it with an engine (`ALTER TABLE … SET "
+            f"TBLPROPERTIES ('format-version' = '{least}')`), or choose another rejects_table."
+        )
+
+
+def _create(catalogs: Catalogs, settings: TableSettings, columns: RejectsSchema, owner: str) -> Table:
+    """Create the table; return the existing one if another job was faster."""
+    name, catalog = str(settings.rejects_id), catalogs.get(settings.mirror_catalog)
+    version = max(settings.format_version, required_format_version(columns.schema))
+    if version >= 3:
+        refuse_reserved_names(name, columns.schema)
+        enable_v3_metadata()
+    with suppress(NamespaceAlreadyExistsError):  # another job was faster
+        catalog.create_namespace_if_not_exists(settings.rejects_id.namespace)
+    properties = {
+        **METADATA_RETENTION,
+        "format-version": str(version),
+        FIELD_MAP: dump_field_map(columns.ids),
+        REJECTS_OF: owner,
+    }
+    reach("create-rejects")
+    with catalog_response_errors(name):
+        try:
+            table = catalog.create_table(settings.rejects_id.parts, columns.schema, properties=properties)
+        except TableAlreadyExistsError:
+            found = catalogs.load_rejects(settings)
+            if found is None:
+                raise Transient(
+                    f"{name}: the catalog refused to create the table because it exists, but does not find it"
+                ) from None
+            return found
+    reach("rejects-created")
+    return catalogs.with_renewable_credentials(settings.mirror_catalog, table)
+
+
+def find_recorded(
+    table: Table, columns: RejectsSchema, files: Sequence[ChangelogFile], rejected: RejectedRows
+) -> Mask:
+    """Return for each rejected row whether the table has it; only files with rows of the same commits are read."""
+    named = _names(columns)
+    if table.current_snapshot() is None or named is None:
+        return np.zeros(len(rejected), dtype=np.bool_)
+    ordinals = distinct(rejected.file)
+    commits = [files[ordinal].sequence_number for ordinal in ordinals.tolist()]
+    # A compacted file counts as the commit before the compaction while no older file remains, later as its own.
+    rows = _read(table, *named, min(commits) - 1, max(commits) + 1)
+    paths = pa.array([files[ordinal].path for ordinal in ordinals.tolist()], pa.large_string())
+    at = pc.index_in(rows.column(0).cast(pa.large_string()), value_set=paths)
+    ours = at.is_valid()
+    file = ordinals[at.filter(ours).to_numpy()]
+    position = rows.column(1).filter(ours).to_numpy().astype(np.uint32)
+    return np.isin(_row_numbers(rejected.file, rejected.row), _row_numbers(file, position))
+
+
+def _row_numbers(file: NDArray[np.uint32], row: NDArray[np.uint32]) -> U64:
+    return (file.astype(np.uint64) << np.uint64(32)) | row
+
+
+def _names(columns: RejectsSchema) -> tuple[str, str, str] | None:
+    """Return the names of the columns for commit, file and position; None if one was dropped."""
+    schema, ids = columns.schema, columns.ids
+    commit, file, position = (
+        schema.find_column_name(ids.get(one, 0))
+        for one in (RejectsColumn.COMMIT, RejectsColumn.FILE, RejectsColumn.POSITION)
+    )
+    return (commit, file, position) if commit and file and position else None
+
+
+def _read(table: Table, commit: str, file: str, position: str, first: int, last: int) -> pa.Table:
+    """Read file and position of the rows that were rejected in these commits."""
+    number = Reference(name=commit)
+    within = And(
+        GreaterThanOrEqual(term=number, value=literal(first)),
+        LessThanOrEqual(term=number, value=literal(last)),
+    )
+    try:
+        rows = table.scan(row_filter=within, selected_fields=(file, position)).to_arrow()
+    except (ValueError, NotImplementedError) as error:  # equality deletes, which PyIceberg does not read
+        raise Invalid(
+            f"{'.'.join(table.name())}: its rows cannot be read ({type(error).__name__}); nothing was merged. Rewrite "
+            "its data files with the engine that wrote to it, or choose another rejects_table."
+        ) from error
+    return rows.select([file, position]).drop_null()

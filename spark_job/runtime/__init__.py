@@ -1,1 +1,0 @@
-"""How work runs: in this process, or on Spark."""

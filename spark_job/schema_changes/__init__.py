@@ -1,1 +1,0 @@
-"""How the columns of a mirror follow those of its changelog, by field id."""

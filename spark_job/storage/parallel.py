@@ -1,0 +1,35 @@
+"""Applies a function to many files: in parallel on remote storage, sequentially where threads cost more than reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+_THREADS = 16
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def is_remote(path: str) -> bool:
+    """Whether reading this path costs a network round trip."""
+    scheme, colon, _ = path.partition("://")
+    return bool(colon) and scheme != "file"
+
+
+def map_parallel(call: Callable[[T], R], items: Sequence[T], where: str, *, heavy: bool = False) -> list[R]:
+    """Return `call(item)` for each item, in order. `where` is the path of one of their files.
+
+    Threads are used if that path is remote, or if the call is `heavy`.
+    """
+    if len(items) < 2 or not (heavy or is_remote(where)):
+        return [call(item) for item in items]
+    return list(_pool().map(call, items))
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Created on first use, in the process that uses it."""
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="round-trips")

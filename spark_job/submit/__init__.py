@@ -1,1 +1,0 @@
-"""What spark-submit is given; in a folder of its own, which Python puts before all others."""

@@ -1,1 +1,0 @@
-"""Verification: the mirror against its changelog, the key index against the mirror."""

@@ -1,0 +1,59 @@
+"""`maintain compact`: compacts everything that is due, commit by commit."""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+
+from icemirror.errors import Conflict
+from icemirror.result import CompactResult
+from icemirror.settings import TableSettings
+from spark_job.maintenance.compact import find_files_to_compact
+from spark_job.pipeline import Pipeline
+from spark_job.storage.translate_errors import translate_table_errors
+
+_MAX_CONFLICTS = 8
+_MAX_PAUSE_SECONDS = 5.0
+
+
+def compact_table(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) -> CompactResult:
+    """Compact the small data files of a table; with `dry_run` only count those of the first commit.
+
+    After each attempt it pauses for as long as the attempt took, so that merges get their turn.
+    """
+    commits = before = after = rows = conflicts = 0
+    with translate_table_errors(table.name):
+        while True:
+            planned = pipeline.planner.require_plan(table)
+            mirror = planned.mirror
+            waits = mirror is not None and (mirror.foreign or mirror.lost)
+            if dry_run:
+                before = sum(map(len, find_files_to_compact(mirror, pipeline.skipped_files))) if mirror else 0
+                break
+            began = monotonic()
+            try:
+                done = pipeline.compact(planned)
+            except Conflict:
+                conflicts += 1
+                if conflicts == _MAX_CONFLICTS:
+                    raise
+                _pause(began)
+                continue
+            if done is None:
+                break
+            commits, conflicts = commits + 1, 0
+            before, after, rows = before + done.files_before, after + done.files_after, rows + done.rows
+            _pause(began)
+    return CompactResult(
+        table=table.name,
+        dry_run=dry_run,
+        commits=commits,
+        files_before=before,
+        files_after=after,
+        rows=rows,
+        left=len(pipeline.skipped_files),
+        waits=waits,
+    )
+
+
+def _pause(began: float) -> None:
+    sleep(min(monotonic() - began, _MAX_PAUSE_SECONDS))

@@ -1,0 +1,78 @@
+"""The arguments of a launched job, on every platform."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from icemirror.config_file.load import load_settings, parse_settings
+from icemirror.config_file.packing import unpack_arguments
+from icemirror.errors import BadConfig
+from icemirror.processes.process_identity import identify
+from icemirror.processes.run_request import RunRequest
+from icemirror.protocol.events import WorkerId
+from icemirror.protocol.rows import SlotId
+from icemirror.settings import Settings
+
+_EMR_RUN_ID = "SERVERLESS_EMR_JOB_ID"  # set by EMR Serverless
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """The run request, the packed configuration (empty: read the file), the run id, and the time limit."""
+
+    request: RunRequest
+    config: tuple[str, ...]
+    run_id: str
+    stop_after_seconds: float = math.inf
+
+    @property
+    def holder(self) -> WorkerId:
+        """The id of the worker in the slot's row."""
+        return WorkerId(SlotId(self.request.group, self.request.slot), self.request.gen, self.run_id)
+
+    def settings(self, environ: Mapping[str, str]) -> Settings:
+        """Load the configuration, with the secrets of this job's environment."""
+        path = Path(self.request.config)
+        return (
+            parse_settings(unpack_arguments(self.config), path, environ)
+            if self.config
+            else load_settings(path, environ)
+        )
+
+
+def read_arguments(arguments: Sequence[str], environ: Mapping[str, str]) -> RunArguments:
+    """Parse the arguments.
+
+    The run id is what the trigger asks the platform about: the platform's own id if it provides one, else the name that
+    the run was launched under, else this process.
+    """
+    parser = argparse.ArgumentParser(prog="python -m spark_job", description="A worker of icemirror.")
+    parser.add_argument("--request", required=True, help="the run request, as JSON")
+    parser.add_argument("--run-id", help="the run's name on its platform; default: this process")
+    parser.add_argument("--config", nargs="+", default=(), help="the configuration, packed; default: a file")
+    parser.add_argument(
+        "--stop-after", type=float, default=math.inf, help="seconds; default: as long as there is work"
+    )
+    given = parser.parse_args(arguments)
+    request = _read_request(given.request)
+    run_id = given.run_id and (environ.get(_EMR_RUN_ID) or given.run_id)
+    run_id = run_id or identify(os.getpid()) or request.token
+    return RunArguments(request, tuple(given.config), run_id, given.stop_after)
+
+
+def _read_request(text: str) -> RunRequest:
+    try:
+        return RunRequest.model_validate_json(text)
+    except ValidationError as error:
+        where = ", ".join(".".join(map(str, one["loc"])) or "JSON" for one in error.errors())
+        raise BadConfig(
+            f"this release does not understand the run request ({where}): trigger and job are of different releases. "
+            "Install the same release for both"
+        ) from None

@@ -1,0 +1,75 @@
+"""Mistakes in compaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from spark_job.maintenance import compact, move_rows
+from spark_job.storage.discard import discard_on_error
+from tests.sim.engine.planting import PLANTED, plant
+
+_before = frozenset(PLANTED)
+
+
+@plant((move_rows, "deleted_positions"))
+def deleted_rows_moved_too(_find: Any) -> Any:
+    return lambda _io, _files: {}
+
+
+@plant((compact, "_check_moved"), (compact, "move_rows"))
+def file_forgotten_in_a_compaction(right: Any) -> Any:
+    if right is compact._check_moved:
+        return lambda _moved, _chosen: None
+
+    def wrong(mirror: Any, root: Any, shape: Any, chosen: Any, *given: Any) -> Any:
+        full = [file for file in chosen if file.rows > file.deleted]
+        return replace(right(mirror, root, shape, full[1:] or full, *given), group=chosen)
+
+    return wrong
+
+
+@plant((move_rows, "look_up_keys"))
+def moved_rows_lose_their_order(look_up: Any) -> Any:
+    def wrong(*given: Any) -> Any:
+        known = look_up(*given)
+        return replace(known, orders=np.zeros_like(known.orders))
+
+    return wrong
+
+
+@plant((compact, "deletes_only_for"))
+def deletes_of_other_files_removed_in_a_compaction(_choose: Any) -> Any:
+    return lambda removed, _kept: list({one.key: one for file in removed for one in file.deletes}.values())
+
+
+@plant((compact, "next_root"))
+def compacted_files_stay_in_the_index(next_root: Any) -> Any:
+    return lambda mirror, before, moved, _gone: next_root(mirror, before, moved, set())
+
+
+@plant((compact, "next_root"))
+def moved_rows_indexed_in_the_oldest_run(next_root: Any) -> Any:
+    def wrong(mirror: Any, before: Any, moved: Any, gone: Any) -> Any:
+        root = next_root(mirror, before, moved, gone)
+        return root.model_copy(update={"segments": (*root.segments[1:], root.segments[0])})
+
+    return wrong
+
+
+@plant((compact, "next_root"))
+def epoch_not_raised_by_a_compaction(next_root: Any) -> Any:
+    def wrong(mirror: Any, before: Any, moved: Any, gone: Any) -> Any:
+        return next_root(replace(mirror, epoch=mirror.epoch - 1), before, moved, gone)
+
+    return wrong
+
+
+@plant((compact, "discard_unless_committed"))
+def files_of_an_unknown_compaction_discarded(_keeps: Any) -> Any:
+    return discard_on_error
+
+
+NAMES = frozenset(PLANTED) - _before

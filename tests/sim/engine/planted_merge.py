@@ -1,0 +1,323 @@
+"""Mistakes in planning, collapsing, locating, writing and committing."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from icemirror.errors import CommitUnknown, Conflict
+from icemirror.result import Merged
+from spark_job import pipeline
+from spark_job.changelog import history, read_changes
+from spark_job.commit import commit_slice, row_delta
+from spark_job.engine import engine
+from spark_job.iceberg import mirror
+from spark_job.iceberg.live_files import live_files
+from spark_job.index import orders
+from spark_job.index.root import Root
+from spark_job.merge import collapse, locate, shard
+from spark_job.merge.locate import ABSENT
+from spark_job.plan import row_columns, table_plan
+from spark_job.storage.discard import discard
+from spark_job.write import plan_deletes, vectors
+from tests.sim.engine.planting import PLANTED, PlantedMistake, instead, plant
+
+# Commit
+
+
+@plant((row_delta.RowDelta, "_prepare"))
+def fence_off(prepare: Any) -> Any:
+    def wrong(self: Any) -> Any:
+        self.table = self.table.catalog.load_table(self.table.name())
+        updates, (uuid, _fence) = prepare(self)
+        return updates, (uuid,)
+
+    return wrong
+
+
+@plant((row_delta.RowDelta, "_look"))
+def unknown_outcome_treated_as_a_failure(_look: Any) -> Any:
+    def wrong(self: Any, error: Exception) -> None:
+        raise Conflict("assumed to have failed") from error
+
+    return wrong
+
+
+@plant((pipeline, "commit_slice"))
+def commit_retried_without_checking_its_outcome(commit: Any) -> Any:
+    def wrong(mirrored: Any, *arguments: Any) -> Any:
+        try:
+            return commit(mirrored, *arguments)
+        except CommitUnknown:
+            table = mirrored.table.catalog.load_table(mirrored.table.name())
+            return commit(replace(mirrored, table=table, head=table.current_snapshot()), *arguments)
+
+    return wrong
+
+
+@plant((pipeline, "commit_slice"))
+def cursor_not_moved(commit: Any) -> Any:
+    def wrong(mirrored: Any, part: Any, *arguments: Any) -> Any:
+        return commit(mirrored, replace(part, cursor=mirrored.cursor or part.cursor), *arguments)
+
+    return wrong
+
+
+@plant((pipeline, "commit_slice"))
+def files_discarded_after_success(commit: Any) -> Any:
+    def wrong(mirrored: Any, part: Any, shards: Any, *arguments: Any) -> Any:
+        outcome = commit(mirrored, part, shards, *arguments)
+        discard(mirrored.table.io, [path for one in shards for path in one.paths])
+        return outcome
+
+    return wrong
+
+
+@plant((commit_slice, "discard_unless_committed"))
+def files_of_a_lost_race_left_behind(_removes: Any) -> Any:
+    return lambda _io, paths: nullcontext(list(paths))
+
+
+@plant((pipeline.Pipeline, "merge_slice"))
+def slice_merged_twice(merge: Any) -> Any:
+    def wrong(self: Any, plan: Any, *given: Any) -> Any:
+        merged, planned = merge(self, plan, *given), plan.planned
+        if isinstance(merged, Merged):
+            fresh = mirror.read_mirror(self.catalogs.load_mirror(planned.settings), planned.settings.name)
+            merge(self, replace(plan, planned=replace(planned, mirror=fresh)), *given)
+        return merged
+
+    return wrong
+
+
+@plant((mirror, "_read_cursor_property"), name="epoch not raised after a rollback")
+def _no_anchor_epoch(read: Any) -> Any:
+    def wrong(properties: Any) -> Any:
+        anchor = read(properties)
+        return anchor.model_copy(update={"epoch": 0}) if anchor else None
+
+    return wrong
+
+
+@plant((mirror, "_find_standing"))
+def cursor_read_from_the_property(find: Any) -> Any:
+    def wrong(table: Any, name: str, head: Any, anchor: Any) -> Any:
+        if anchor is None:
+            return find(table, name, head, anchor)
+        root = table.metadata.properties[mirror.INDEX_ROOT]
+        return mirror._OwnSnapshot(anchor.snapshot_id, anchor.cursor, anchor.epoch, root)
+
+    return wrong
+
+
+class _AnyRoot:
+    """Reads the root that the property names, and claims that it belongs to the snapshot."""
+
+    wanted = 0
+
+    def find(self, find: Any) -> Any:
+        def wrong(table: Any, *arguments: Any) -> Any:
+            standing = find(table, *arguments)
+            self.wanted = standing.snapshot_id
+            return replace(standing, root_path=table.metadata.properties[mirror.INDEX_ROOT])
+
+        return wrong
+
+    def read(self, read: Any) -> Any:
+        def wrong(io: Any, path: str) -> Root:
+            root: Root = read(io, path)
+            return root.model_copy(update={"snapshot_id": self.wanted})
+
+        return wrong
+
+
+_any = _AnyRoot()
+PLANTED["root of another snapshot accepted"] = PlantedMistake(
+    ((mirror, "_find_standing", _any.find), (mirror, "read_root", _any.read))
+)
+
+
+@plant((commit_slice, "choose_empty_files"))
+def empty_files_kept(_choose: Any) -> Any:
+    return lambda *_files, **_options: {}
+
+
+@plant((commit_slice, "choose_empty_files"))
+def file_with_one_live_row_removed(choose: Any) -> Any:
+    def wrong(doomed: Any, live: Any, *, adds_rows: bool) -> Any:
+        almost = {path: replace(file, rows=file.rows - 1) for path, file in live.items() if file.rows > 1}
+        return {**choose(doomed, live, adds_rows=adds_rows), **choose(doomed, almost, adds_rows=adds_rows)}
+
+    return wrong
+
+
+PLANTED["next sequence number taken for a descendant"] = PlantedMistake(
+    ((mirror, "has_files_of_commit", instead(True)),)
+)
+
+
+# Plan
+
+PLANTED["history accepted that does not reach the cursor"] = PlantedMistake(
+    ((history, "_begins_after", instead(True)),)
+)
+
+
+@plant((table_plan, "plan_slices"))
+def files_done_ignored(plan: Any) -> Any:
+    return lambda uuid, snapshots, _done, *rest: plan(uuid, snapshots, {}, *rest)
+
+
+@plant((history, "_is_append"))
+def changelog_compaction_merged_again(_is: Any) -> Any:
+    return lambda snapshot: True
+
+
+@plant((engine, "cut_by_key"))
+def last_shard_forgotten(cut: Any) -> Any:
+    return lambda changes, bounds: cut(changes, bounds)[: max(1, len(bounds))]
+
+
+# Collapse and decide
+
+
+@plant((shard, "decide_effects"))
+def events_of_equal_order_treated_as_stale(decide: Any) -> Any:
+    return lambda changes, located, replay: decide(changes, located, replay=True)
+
+
+@plant((shard, "decide_effects"))
+def late_events_applied(decide: Any) -> Any:
+    def wrong(changes: Any, located: Any, replay: bool) -> Any:
+        return decide(changes, replace(located, newer=np.ones_like(located.newer)), replay=replay)
+
+    return wrong
+
+
+@plant((shard, "decide_effects"))
+def delete_of_an_absent_key_writes_no_tombstone(decide: Any) -> Any:
+    def wrong(changes: Any, located: Any, replay: bool) -> Any:
+        fate = decide(changes, located, replay=replay)
+        return replace(fate, tombstones=fate.tombstones & (located.file >= 0))
+
+    return wrong
+
+
+@plant((shard, "collapse_changes"))
+def ties_won_by_the_earlier_file(collapse_changes: Any) -> Any:
+    return lambda changes: collapse_changes(changes.take(np.arange(len(changes))[::-1]))
+
+
+@plant((collapse, "is_sorted"))
+def last_event_of_a_file_wins(_is_sorted: Any) -> Any:
+    return lambda _sequence: True
+
+
+@plant((shard.SliceWork, "orders"))
+def orders_without_the_commit(orders: Any) -> Any:
+    def wrong(self: Any, changes: Any) -> Any:
+        found = orders(self, changes)
+        found[:, -1] = 0
+        return found
+
+    return wrong
+
+
+# Locate
+
+
+def _forgetful(locate_keys: Any) -> Any:
+    def wrong(*arguments: Any) -> Any:
+        located = locate_keys(*arguments)
+        file = located.file.copy()
+        file[::3] = ABSENT
+        return replace(located, file=file)
+
+    return wrong
+
+
+PLANTED["lookup misses rows, and counts are not checked"] = PlantedMistake(
+    ((shard, "locate_keys", _forgetful), (commit_slice, "check_counts", instead(None)))
+)
+
+
+@plant((locate, "_search_layers"))
+def lookup_falls_through_tombstones(ask: Any) -> Any:
+    def wrong(index: Any, keys: Any) -> Any:
+        left = np.arange(len(keys))
+        for one in index.segments:
+            for layer, found in ask(replace(index, segments=(one,)), keys.take(left)):
+                picked = found.take(index.ordinals(layer, found) >= 0)
+                yield layer, replace(picked, asked=left[picked.asked])
+                left = np.delete(left, picked.asked)
+
+    return wrong
+
+
+@plant((orders, "greatest_order"))
+def segment_records_its_least_order_as_greatest(_greatest: Any) -> Any:
+    return lambda orders: min(tuple(map(int, row)) for row in orders)
+
+
+def _few_bits(resolve: Any) -> Any:
+    def wrong(*arguments: Any) -> Any:
+        shape = resolve(*arguments)
+        return shape if shape.codec.lossless else replace(shape, codec=replace(shape.codec, hash_bits=4))
+
+    return wrong
+
+
+FOUR_BITS = PlantedMistake(((row_columns, "resolve_shape", _few_bits),))
+PLANTED["hash of four bits, and keys are not checked"] = PlantedMistake(
+    (
+        *FOUR_BITS.changes,
+        (shard, "check_located_keys", instead(None)),
+        (shard, "check_hash_collisions", instead(None)),
+        (read_changes, "refuse_collisions", instead(None)),
+    )
+)
+
+
+# Write
+
+
+@plant((commit_slice, "write_deletes"))
+def position_deletes_off_by_one(write: Any) -> Any:
+    def wrong(io: Any, metadata: Any, doomed: Any, live: Any, written: Any) -> Any:
+        moved = {path: (np.sort((rows + 1) % live[path].rows)) for path, rows in doomed.items()}
+        return write(io, metadata, moved, live, written)
+
+    return wrong
+
+
+@plant((commit_slice, "_doomed"))
+def row_stays_in_its_old_partition(doomed: Any) -> Any:
+    def wrong(mirrored: Any, shards: Any) -> Any:
+        new = {str(file.partition) for one in shards for file in one.data_files}
+        live = live_files(mirrored.table.io, mirrored.head)
+        found = doomed(mirrored, shards)
+        return {path: rows for path, rows in found.items() if not new or str(live[path].partition) in new}
+
+    return wrong
+
+
+@plant((vectors, "_merge"))
+def vector_without_the_earlier_one(_merge: Any) -> Any:
+    return lambda _target, _earlier, positions: positions
+
+
+@plant((plan_deletes, "replaced_deletes"))
+def earlier_vector_kept_next_to_the_new_one(_replaced: Any) -> Any:
+    return lambda *_arguments: []
+
+
+@plant((shard, "write_rows"))
+def indexed_position_off_by_one(write: Any) -> Any:
+    def wrong(*arguments: Any) -> Any:
+        written = write(*arguments)
+        return replace(written, pos=np.where(written.pos > 0, written.pos - 1, written.pos))
+
+    return wrong

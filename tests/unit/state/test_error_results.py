@@ -1,0 +1,27 @@
+"""Error results fit into a state row, with secrets masked."""
+
+from __future__ import annotations
+
+from icemirror.errors import Invalid
+from icemirror.telemetry.error_results import MAX_MESSAGE_CHARACTERS, to_error_result
+from icemirror.telemetry.redaction import forget_secrets, register_secret
+
+
+def test_very_long_message_is_shortened() -> None:
+    said = to_error_result(Invalid(f"column {'x' * 1_000_000} is not known")).message
+    assert len(said) == MAX_MESSAGE_CHARACTERS
+    assert said.startswith("column xxx")
+    assert said.endswith("…")
+
+
+def test_a_short_one_is_kept() -> None:
+    assert to_error_result(Invalid("no")).message == "no"
+
+
+def test_a_secret_at_the_cut_is_masked_first() -> None:
+    register_secret("hunter2-and-more")
+    said = to_error_result(
+        Invalid("x" * (MAX_MESSAGE_CHARACTERS - 5) + "hunter2-and-more" + "y" * 100)
+    ).message
+    forget_secrets()
+    assert "hunt" not in said

@@ -1,0 +1,1 @@
+"""From hints and heads to launches: notice, recover, dispatch."""

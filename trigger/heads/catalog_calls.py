@@ -1,0 +1,70 @@
+"""Calls to several catalogs at once: a slow or unreachable catalog delays no other catalog's tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from threading import Thread
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+SILENT_AFTER_SECONDS = 60.0
+"""A catalog that has not answered for this long counts as failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingCall(Generic[T]):
+    answer: Future[T]
+    started_at: float
+
+
+class CatalogCalls(Generic[T]):
+    """At most one pending call per catalog (None: the default catalog), each in its own thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pending: dict[str | None, _PendingCall[T]] = {}
+
+    def is_pending(self, catalog: str | None) -> bool:
+        """Whether a call was started whose answer was not taken yet."""
+        return catalog in self._pending
+
+    def start(self, catalog: str | None, call: Callable[[], T]) -> None:
+        """Start a call. The catalog has none pending."""
+        self._pending[catalog] = _PendingCall(run_in_background(call), self._clock())
+
+    def wait(self, catalogs: Iterable[str | None], seconds: float) -> None:
+        """Wait until these catalogs have answered, at most this long."""
+        wait([self._pending[one].answer for one in catalogs if one in self._pending], timeout=seconds)
+
+    def take_answer(self, catalog: str | None) -> Future[T] | None:
+        """Return the pending call's answer and forget the call; None while there is no answer."""
+        if not self._pending[catalog].answer.done():
+            return None
+        return self._pending.pop(catalog).answer
+
+    def silent_minutes(self, catalog: str | None) -> int:
+        """Full minutes since the pending call was started."""
+        return int((self._clock() - self._pending[catalog].started_at) / SILENT_AFTER_SECONDS)
+
+
+def in_minutes(count: int) -> str:
+    """`1 minute`, `2 minutes`: a text that changes seldom, because each change is written to every table's row."""
+    return f"{count} minute{'s' if count > 1 else ''}"
+
+
+def run_in_background(call: Callable[[], T]) -> Future[T]:
+    """Run a call in a daemon thread, which does not keep the process alive if the catalog never answers."""
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    Thread(target=run, name="catalog-call", daemon=True).start()
+    return answer

@@ -1,0 +1,95 @@
+"""Polls the heads of all tables, catalog by catalog."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icemirror.errors import IcemirrorError, Transient
+from icemirror.tables.table_id import TableId
+from trigger.heads.catalog_calls import CatalogCalls, in_minutes
+from trigger.heads.head_source import Head, HeadSource
+
+if TYPE_CHECKING:
+    from icemirror.settings import TableSettings
+
+_MAX_BACKOFF_SECONDS = 30.0
+
+
+@dataclass
+class _CatalogState:
+    """`tables`: those of the last call. `not_before`: the earliest time of the next call."""
+
+    tables: Sequence[TableSettings] = ()
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class HeadPoller:
+    """Reads heads from each catalog in the background. A catalog that failed is polled again after a backoff."""
+
+    def __init__(
+        self, source: Callable[[str | None], HeadSource], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._calls: CatalogCalls[Mapping[TableId, Head]] = CatalogCalls(clock)
+        self._states: dict[str | None, _CatalogState] = {}
+
+    def poll(self, tables: Sequence[TableSettings], patience_seconds: float) -> dict[str, Head]:
+        """Return the heads that are known by now, by mirror. Answers that take longer are returned by a later poll."""
+        for catalog in {table.changelog_catalog for table in tables}:
+            self._start(catalog, [table for table in tables if table.changelog_catalog == catalog])
+        self._calls.wait(self._states, patience_seconds)
+        heads: dict[str, Head] = {}
+        for catalog, state in self._states.items():
+            if not self._calls.is_pending(catalog):
+                continue
+            if (answer := self._calls.take_answer(catalog)) is not None:
+                heads.update(self._read_answer(state, answer))
+            elif minutes := self._calls.silent_minutes(catalog):
+                state.failures = minutes
+                silent = Transient(f"the catalog has not answered for {in_minutes(minutes)}")
+                heads.update({table.name: silent for table in state.tables})
+        return heads
+
+    def failures(self, table: TableSettings) -> int:
+        """Return how often in a row the table's catalog failed to answer."""
+        state = self._states.get(table.changelog_catalog)
+        return 0 if state is None else state.failures
+
+    def is_blind(self, table: TableSettings) -> bool:
+        """Whether the table's catalog has not answered yet, or not completely."""
+        catalog = table.changelog_catalog
+        return catalog not in self._states or self._calls.is_pending(catalog) or self.failures(table) > 0
+
+    def _start(self, catalog: str | None, tables: Sequence[TableSettings]) -> None:
+        state = self._states.setdefault(catalog, _CatalogState())
+        if not self._calls.is_pending(catalog) and self._clock() >= state.not_before:
+            ids = [table.changelog_id for table in tables]
+            state.tables = tables
+            self._calls.start(catalog, lambda: self._source(catalog).load_heads(ids))
+
+    def _read_answer(self, state: _CatalogState, answer: Future[Mapping[TableId, Head]]) -> dict[str, Head]:
+        heads: dict[str, Head]
+        try:
+            found = answer.result()
+            heads = {table.name: found[table.changelog_id] for table in state.tables}
+            failed = any(isinstance(head, Transient) for head in heads.values())
+        except IcemirrorError as error:
+            heads, failed = dict.fromkeys((table.name for table in state.tables), error), True
+        except Exception as error:  # an unexpected answer must not stop the other catalogs
+            unexpected = Transient(f"the catalog gave an unexpected answer: {type(error).__name__}")
+            heads, failed = dict.fromkeys((table.name for table in state.tables), unexpected), True
+        if failed:
+            self._back_off(state)
+        else:
+            state.failures = 0
+        return heads
+
+    def _back_off(self, state: _CatalogState) -> None:
+        state.failures += 1
+        state.not_before = self._clock() + min(0.5 * 2**state.failures, _MAX_BACKOFF_SECONDS)

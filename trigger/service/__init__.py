@@ -1,0 +1,1 @@
+"""The long-running trigger: rounds, `watch`, `serve`, and their health."""

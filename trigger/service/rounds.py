@@ -1,0 +1,115 @@
+"""Rounds of a long-running trigger: refresh the registry, sweep or dispatch, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from icemirror.errors import IcemirrorError, Invalid
+from icemirror.protocol.reads import EVERYTHING
+from icemirror.protocol.rows import Rows, SlotState
+from icemirror.telemetry.logs import get_log
+from trigger.dispatch.due import launch_times
+from trigger.dispatch.fleet import Fleet
+from trigger.service.repeated_failure import RepeatedFailure
+from trigger.status.run_reporter import RunReporter
+
+_REFRESH_SECONDS = 30.0
+_REFRESH_RETRY_SECONDS = 1.0
+_ACTIVE_PAUSE_SECONDS = 5.0
+_IDLE_PAUSE_SECONDS = 15.0
+_MIN_PAUSE_SECONDS = 0.1
+_OVERDUE_PAUSE_SECONDS = 1.0
+
+log = get_log(__name__)
+
+
+@dataclass
+class Rounds:
+    """Runs one round after the other. A sweep every `sweep_seconds` finds commits that no event reported.
+
+    `patience_seconds`: how long a round waits for catalogs. `problem`: why the last round failed. `heartbeat` is
+    called during a round, because a long round does not hang.
+    """
+
+    fleet: Fleet
+    reporter: RunReporter
+    sweep_seconds: float
+    patience_seconds: float = 20.0
+    clock: Callable[[], float] = time.monotonic
+    heartbeat: Callable[[], None] = lambda: None
+    problem: str = ""
+    _refresh_at: float = field(default=float("-inf"))
+    _sweep_at: float = field(default=float("-inf"))
+    _recovered_at: float = field(default=float("-inf"))
+    _round_failure: RepeatedFailure = field(default_factory=lambda: RepeatedFailure(log, "round failed"))
+    _refresh_failure: RepeatedFailure = field(
+        default_factory=lambda: RepeatedFailure(log, "changelog discovery failed")
+    )
+
+    def run_once(self) -> Rows | None:
+        """Run one round; return the rows afterwards, or None if the round failed."""
+        try:
+            self.refresh()
+            rows = self._sweep() if self.clock() >= self._sweep_at else self._recover_and_dispatch()
+            self.reporter.report(rows)
+        except Invalid:
+            raise  # the state itself cannot be used
+        except IcemirrorError as error:
+            self.problem = str(error)
+            self._round_failure.failed(self.problem)
+            return None
+        self.problem = ""
+        self._round_failure.ended()
+        return rows
+
+    def refresh(self) -> None:
+        """Discover new changelogs from time to time, sooner after a failure. A new one is swept in this round."""
+        registry = self.fleet.registry
+        if self.clock() < self._refresh_at:
+            return
+        known = registry.names()
+        registry.refresh(self.patience_seconds)
+        self.heartbeat()
+        if registry.problem is None:
+            self._refresh_failure.ended()
+        elif registry.refresh_failures:
+            self._refresh_failure.failed(str(registry.problem))
+        retry = _REFRESH_RETRY_SECONDS * 2 ** min(registry.refresh_failures, 10)
+        self._refresh_at = self.clock() + min(
+            retry if registry.problem else _REFRESH_SECONDS, _REFRESH_SECONDS
+        )
+        if registry.names() - known:
+            self._sweep_at = self.clock()
+
+    def pause_seconds(self, rows: Rows | None) -> float:
+        """Return how long to wait for the next round, after one that returned these rows."""
+        if rows is None:
+            return _ACTIVE_PAUSE_SECONDS
+        now, fleet = self.fleet.clock(), self.fleet
+        pause = _ACTIVE_PAUSE_SECONDS if _has_workers(rows) else _IDLE_PAUSE_SECONDS
+        pause = min(pause, self._sweep_at - self.clock())
+        for at in launch_times(rows, fleet.registry.names(), now, fleet.policy):
+            # What was due in this round is launched, or cannot be launched yet.
+            pause = min(pause, at - now if at > now else _OVERDUE_PAUSE_SECONDS)
+        return max(pause, _MIN_PAUSE_SECONDS)
+
+    def _sweep(self) -> Rows:
+        rows = self.fleet.sweep(self.patience_seconds, self.heartbeat)
+        # A catalog that did not answer hides its tables' commits: sweep again soon.
+        soon = min(_REFRESH_SECONDS, self.sweep_seconds)
+        self._sweep_at = self.clock() + (soon if self.fleet.registry.is_blind else self.sweep_seconds)
+        return rows
+
+    def _recover_and_dispatch(self) -> Rows:
+        if self.clock() - self._recovered_at >= _ACTIVE_PAUSE_SECONDS:
+            rows = self.fleet.store.load(EVERYTHING)
+            if _has_workers(rows) or any(row.owner for row in rows.tables.values()):
+                self.fleet.recover(rows, self.heartbeat)
+            self._recovered_at = self.clock()
+        return self.fleet.dispatch(self.heartbeat)
+
+
+def _has_workers(rows: Rows) -> bool:
+    return any(slot.state is not SlotState.FREE for slot in rows.slots.values())

@@ -1,0 +1,161 @@
+"""The status of tables as JSON, built from their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from icemirror.errors import BLOCKING_KINDS, Kind
+from icemirror.protocol.lag import Lag, lag_of, no_measurement
+from icemirror.protocol.replay import Replay, ReplayEnd, ReplayProgress
+from icemirror.protocol.rows import Rows, RunSummary, SlotId, SlotState, TableRow
+from icemirror.result import ErrorResult, MeasuredBacklog
+from icemirror.settings import TableSettings
+from trigger.status.snapshot_lineage import SnapshotLineages
+
+
+def table_status(
+    table: TableSettings,
+    rows: Rows,
+    now: float,
+    *,
+    slots: int = 1,
+    measured: MeasuredBacklog | ErrorResult | None = None,
+    lineages: SnapshotLineages | None = None,
+) -> dict[str, Any]:
+    """Return the status of one table; an unknown value is null. `slots`: the number of slots per group.
+
+    `measured`: the backlog read from the tables themselves, or why that failed; it takes precedence over the row.
+    `lineages`: the lineages of noticed heads, if every notice comes from polling heads.
+    """
+    row = rows.tables.get(table.name) or TableRow(table.name, group=table.group)
+    backlog = measured if isinstance(measured, MeasuredBacklog) else None
+    failure = measured if isinstance(measured, ErrorResult) else None
+    error = row.error or row.look_error or _if_blocking(failure) or _launch_error(row, rows, slots) or failure
+    position = (backlog and backlog.position) or row.position
+    return {
+        "table": table.name,
+        "state": _state(row, rows, backlog, failure),
+        "lag": _lag(row, now, measured, lineages)._asdict(),
+        "last_run": _last_run(row.last_run) if row.last_run else None,
+        "failures": row.failures,
+        "error": error.model_dump(mode="json") if error else None,
+        "live_rows": position.live_rows if position else None,
+        "index_bytes": position.index_bytes if position else None,
+        "cursor": position.cursor.model_dump(mode="json") if position and position.cursor else None,
+        "head": row.noticed_head,
+        "replay": _replay(row.replay) if row.replay else None,
+        "last_replay": _last_replay(row.last_replay) if row.last_replay else None,
+    }
+
+
+def fleet_status(
+    tables: Iterable[TableSettings],
+    rows: Rows,
+    now: float,
+    *,
+    slots: int = 1,
+    lineages: SnapshotLineages | None = None,
+) -> list[dict[str, Any]]:
+    """Return the status of all tables."""
+    return [table_status(table, rows, now, slots=slots, lineages=lineages) for table in tables]
+
+
+def _if_blocking(error: ErrorResult | None) -> ErrorResult | None:
+    """The error, if a retry does not help."""
+    return error if error is not None and error.kind in BLOCKING_KINDS else None
+
+
+def _state(row: TableRow, rows: Rows, backlog: MeasuredBacklog | None, failure: ErrorResult | None) -> str:
+    """A table is idle only if it is known to have nothing to do. A waiting replay may repair a blocked one."""
+    if row.owner is not None:
+        return "running"
+    if row.quarantined:
+        return "quarantined"
+    if row.paused:
+        return "paused"
+    if row.replay is None and (_if_blocking(row.look_error) or _if_blocking(failure)):
+        return "blocked"
+    if row.dirty > row.covered:
+        slots = (slot for slot in rows.slots.values() if slot.id.group == row.group)
+        return "launching" if any(slot.state is SlotState.LAUNCHING for slot in slots) else "waiting"
+    if row.look_error is not None or failure is not None:
+        return "waiting"
+    idle = row.dirty > 0 if backlog is None else backlog.snapshots == 0
+    return "idle" if idle else "waiting"
+
+
+def _lag(
+    row: TableRow,
+    now: float,
+    measured: MeasuredBacklog | ErrorResult | None,
+    lineages: SnapshotLineages | None,
+) -> Lag:
+    """The measured lag. For a table that cannot be read: since when a noticed commit waits."""
+    if isinstance(measured, MeasuredBacklog):
+        return _measured_lag(measured, now)
+    if row.dirty == row.covered and (measured is not None or row.look_error is not None):
+        return Lag()
+    return lag_of(row, now, lineages.left if lineages else no_measurement)
+
+
+def _measured_lag(backlog: MeasuredBacklog, now: float) -> Lag:
+    """The lag since the oldest unmerged commit."""
+    seconds = None if backlog.since is None else round(max(0.0, now - backlog.since), 3)
+    return Lag(0.0 if backlog.snapshots == 0 else seconds, backlog.snapshots, backlog.events)
+
+
+def _launch_error(row: TableRow, rows: Rows, slots: int) -> ErrorResult | None:
+    """Why a healthy table waits: no worker of its group starts."""
+    group_slots = [rows.slot(SlotId(row.group, index)) for index in range(slots)]
+    if row.dirty == row.covered or row.owner is not None or not all(slot.error for slot in group_slots):
+        return None
+    lead = "no worker starts: " if all(slot.quarantined for slot in group_slots) else ""
+    return ErrorResult(kind=Kind.TRANSIENT, message=f"{lead}{group_slots[0].error}")
+
+
+def _last_run(run: RunSummary) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "started_at": _iso(run.started_at),
+        "ended_at": _iso(run.ended_at),
+        "outcome": run.outcome,
+        "events": run.events,
+    }
+
+
+def _replay(replay: Replay) -> dict[str, Any]:
+    since = None if replay.since_ms is None else _iso(replay.since_ms / 1000)
+    return {
+        "replay_id": replay.id,
+        "requested_at": _iso(replay.requested_at),
+        "full": replay.full,
+        "from_snapshot": replay.from_snapshot,
+        "since": since,
+        "to_snapshot": replay.to_snapshot,
+        **_progress(replay.progress),
+    }
+
+
+def _last_replay(end: ReplayEnd) -> dict[str, Any]:
+    return {
+        "replay_id": end.id,
+        "ended_at": _iso(end.ended_at),
+        "outcome": end.outcome,
+        "error": end.error.model_dump(mode="json") if end.error else None,
+        **_progress(end.progress),
+    }
+
+
+def _progress(progress: ReplayProgress | None) -> dict[str, Any]:
+    """Null before the first step."""
+    return {
+        "events": progress.events if progress else None,
+        "of_events": progress.of_events if progress else None,
+        "changed_rows": progress.changed_rows if progress else None,
+    }
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,1 @@
+"""The registered tables, and the table that a hint belongs to."""
