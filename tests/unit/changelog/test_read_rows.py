@@ -86,7 +86,7 @@ def test_the_result_has_the_mirrors_columns_and_field_ids(tmp_path: Path, io: Py
 
 def test_a_position_beyond_the_file_is_corrupt(tmp_path: Path, io: PyArrowFileIO) -> None:
     file = save(tmp_path, events("I1@1 I2@1"))
-    with pytest.raises(Corrupt, match="has 2 rows, but row 2 was asked for"):
+    with pytest.raises(Corrupt, match="has 2 rows, but row 2 was requested"):
         read(io, [file], [(0, 2)], ID_AND_NAME)
 
 

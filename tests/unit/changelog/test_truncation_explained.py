@@ -23,7 +23,7 @@ def test_explain_distinguishes_events_before_a_truncation(tmp_path: Path) -> Non
     gone, there = ask(lab, {"id": 3}), ask(lab, {"id": 1})
     assert (gone.state, fates(gone), kinds(gone)) == ("deleted", ["truncated"], [])
     assert "the source was truncated after it" in gone.events[0].words
-    assert noted(gone, "was truncated after the last of its events")
+    assert noted(gone, "was truncated after the last merged event of this key")
     assert (there.state, kinds(there)) == ("present", [])
     assert fates(there) == ["truncated", "truncated", "made-row"]
 

@@ -157,7 +157,7 @@ def test_a_view_that_moved_on_is_the_one_that_a_new_process_has(
 ) -> None:
     """Whatever snapshot it moves to: with other manifests, without some, or an earlier one; even if it has to read
     again what it has forgotten."""
-    monkeypatch.setattr(deletes, "_MOST_FILES", 1)
+    monkeypatch.setattr(deletes, "_MAX_SEPARATE_FILES", 1)
     monkeypatch.setattr(view._contents, "_max_weight", remembered)
     dice, left = random.Random(3), dict[str, list[int]]()
     for number in range(30):
@@ -233,7 +233,7 @@ def test_a_damaged_page_of_a_shared_delete_file_is_corrupt(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Arrow raises the same error for a short failure of storage."""
-    monkeypatch.setattr(deletes, "_MOST_FILES", 1)
+    monkeypatch.setattr(deletes, "_MAX_SEPARATE_FILES", 1)
     one, two = commit_ids(table, 1, 2, 3), commit_ids(table, 4, 5)
     (file,) = delete_files(table, {one: [0, 2], two: [1]})
     make_delta(table, deletes=[file]).commit()

@@ -96,7 +96,7 @@ def test_a_column_of_the_source_with_the_name_of_the_flag_is_refused(tmp_path: P
     lab.merge()
     change(lab, lambda to: to.add_column(FLAG, BooleanType()))
     say(lab, "U1@2", name="b")
-    with pytest.raises(Invalid, match="deleted_column gives it another name"):
+    with pytest.raises(Invalid, match="change its name with deleted_column"):
         lab.pipeline.advance(lab.table)
     lab = lab.reconfigure(f"{SOFT}\ndeleted_column: gone_at_source")
     lab.merge()
@@ -110,7 +110,7 @@ def test_lower_case_names_may_collide_with_the_flag(tmp_path: Path) -> None:
     schema = changelog_schema(("id", LongType()), ("name", StringType()), ("_IS_DELETED", BooleanType()))
     lab = Lab.make(tmp_path, schema, options=f"{SOFT}\nname_case: lower")
     say(lab, "I1@1", name="a")
-    with pytest.raises(Invalid, match="deleted_column gives it another name"):
+    with pytest.raises(Invalid, match="change its name with deleted_column"):
         lab.pipeline.advance(lab.table)
 
 

@@ -270,7 +270,7 @@ def test_missing_credentials_block(endpoint: str, monkeypatch: pytest.MonkeyPatc
 def test_missing_region_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(BadConfig, match="give region"):
+    with pytest.raises(BadConfig, match="no AWS region is set"):
         open_client(DynamoDbState(type="dynamodb", table="t"))
 
 

@@ -102,7 +102,7 @@ def test_a_database_that_does_not_answer_is_transient_and_shows_no_password(tmp_
 
 
 def test_missing_catalog_file_is_transient_and_not_created(tmp_path: Path) -> None:
-    with pytest.raises(Transient, match="there is no catalog"):
+    with pytest.raises(Transient, match="SQLite file does not exist"):
         open_head_source(properties(tmp_path)).load_heads([ORDERS])
     assert list(tmp_path.iterdir()) == []
 
