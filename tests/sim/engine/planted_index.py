@@ -147,6 +147,6 @@ def foreign_rows_have_order_zero_after_an_index_rebuild(_greatest: Any) -> Any:
     return lambda *_arguments: (0, 0, 0)
 
 
-@plant((commit_slice, "_passing"))
+@plant((commit_slice, "_superseded_segments"))
 def segment_merged_in_its_own_commit_left_behind(_passing: Any) -> Any:
     return lambda *_arguments: []

@@ -38,7 +38,7 @@ def fence_off(prepare: Any) -> Any:
     return wrong
 
 
-@plant((row_delta.RowDelta, "_look"))
+@plant((row_delta.RowDelta, "_load_after"))
 def unknown_outcome_treated_as_a_failure(_look: Any) -> Any:
     def wrong(self: Any, error: Exception) -> None:
         raise Conflict("assumed to have failed") from error
@@ -102,7 +102,7 @@ def _no_anchor_epoch(read: Any) -> Any:
     return wrong
 
 
-@plant((mirror, "_find_standing"))
+@plant((mirror, "_find_own_snapshot"))
 def cursor_read_from_the_property(find: Any) -> Any:
     def wrong(table: Any, name: str, head: Any, anchor: Any) -> Any:
         if anchor is None:
@@ -136,7 +136,7 @@ class _AnyRoot:
 
 _any = _AnyRoot()
 PLANTED["root of another snapshot accepted"] = PlantedMistake(
-    ((mirror, "_find_standing", _any.find), (mirror, "read_root", _any.read))
+    ((mirror, "_find_own_snapshot", _any.find), (mirror, "read_root", _any.read))
 )
 
 
@@ -293,7 +293,7 @@ def position_deletes_off_by_one(write: Any) -> Any:
     return wrong
 
 
-@plant((commit_slice, "_doomed"))
+@plant((commit_slice, "_removed_positions"))
 def row_stays_in_its_old_partition(doomed: Any) -> Any:
     def wrong(mirrored: Any, shards: Any) -> Any:
         new = {str(file.partition) for one in shards for file in one.data_files}

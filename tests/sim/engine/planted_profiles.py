@@ -30,7 +30,7 @@ def value_taken_from_before_a_delete(_lowest: Any) -> Any:
     return lambda _told, first: first
 
 
-@plant((old_values.UnchangedValues, "_that_count"))
+@plant((old_values.UnchangedValues, "_drop_stale"))
 def value_taken_from_a_late_event(_count: Any) -> Any:
     return lambda _self, told, _keys, _known: told
 

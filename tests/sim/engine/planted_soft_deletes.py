@@ -65,17 +65,17 @@ def delete_of_an_absent_key_writes_no_row(keep: Any) -> Any:
     return wrong
 
 
-@plant((old_values.UnchangedValues, "_ask_rows"))
+@plant((old_values.UnchangedValues, "_search_rows"))
 def row_of_the_mirror_not_read_at_a_soft_delete(_ask: Any) -> Any:
     return lambda *_given: None
 
 
-@plant((old_values.UnchangedValues, "_ask_events"))
+@plant((old_values.UnchangedValues, "_search_events"))
 def update_before_a_soft_delete_not_read(_ask: Any) -> Any:
     return lambda _self, search, _told, skip_last: np.zeros(len(search.keys), dtype=np.bool_)
 
 
-@plant((old_values.UnchangedValues, "_ask_first_deletes"))
+@plant((old_values.UnchangedValues, "_search_first_deletes"))
 def last_of_two_deletes_gives_the_row(ask: Any) -> Any:
     def wrong(self: Any, search: Any, told: Any, may: Any) -> None:
         turned = replace(told.events, sequence=np.iinfo(np.uint64).max - told.events.sequence)

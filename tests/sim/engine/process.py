@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from spark_job import pipeline
 from spark_job.commit import commit_slice
-from spark_job.index import blocks, lookup, scan, segment, tiers
+from spark_job.index import blocks, lookup, scan, segment, tiers, write_segment
 from spark_job.index import merge_segments as compaction
 from spark_job.index import segment_cache as whole
 from spark_job.maintenance import choose_files, compact, index_foreign_writes
@@ -25,7 +25,7 @@ from spark_job.storage import immutable_cache as immutable
 from spark_job.storage.immutable_cache import clear_file_caches
 from tests.sim.engine.setting import Setting
 
-_WITH_BLOCKS = (blocks, lookup, scan, segment)
+_WITH_BLOCKS = (blocks, lookup, scan, segment, write_segment)
 _SMALL_CACHE = 4  # entries of each cache, in a quarter of the seeds
 
 
