@@ -98,7 +98,7 @@ def test_another_machine_continues_from_the_published_report(tmp_path: Path) -> 
         "before",
         BEGIN,
         "",
-        "| campaign | seeds | failed | fixed | a seed | most memory |",
+        "| campaign | seeds | failed | fixed | time per seed | peak memory |",
         "|---|---:|---:|---:|---:|---:|",
         "| `toy` | 1 | 0 | 0 | 2.0 s | 1 MiB |",
         "",
