@@ -131,7 +131,7 @@ class Pipeline:
     def repair_index(self, table: TableSettings, damaged: Set[str]) -> Executed:
         """Commit the index as it should be, without merging an event; nothing if it is as it should be."""
         return self.execute(
-            table, lambda: plan_repair(self.planner.plan_table(table)), Findings(frozenset(damaged))
+            table, lambda: plan_repair(self.planner.require_plan(table)), Findings(frozenset(damaged))
         )
 
     def _execute_next(self, table: TableSettings) -> Executed:

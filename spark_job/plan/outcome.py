@@ -73,9 +73,7 @@ def plan_next(found: TablePlan | Diverged) -> Plan:
     return plan_next(followed) if isinstance(followed, Diverged) else Merge(*followed)
 
 
-def plan_repair(found: TablePlan | Diverged) -> Plan:
+def plan_repair(planned: TablePlan) -> Plan:
     """Return a repair of the key index at the mirror's cursor."""
-    if isinstance(found, Diverged):
-        return Blocked(found.error, found.cause)
-    cursor = found.mirror.cursor if found.mirror else None
-    return Repair(found, Slice((), cursor)) if cursor else UpToDate(found)
+    cursor = planned.mirror.cursor if planned.mirror else None
+    return Repair(planned, Slice((), cursor)) if cursor else UpToDate(planned)

@@ -35,10 +35,10 @@ from spark_job.iceberg.stage import (
 from spark_job.index.root import index_location
 from spark_job.plan.delete_mode import lacks_soft_deletes, require_same_delete_mode
 from spark_job.plan.divergence import Cause, Diverged
-from spark_job.plan.outcome import Blocked, Merge, Plan, Rebuild, UpToDate
+from spark_job.plan.outcome import Blocked, Merge, Plan, Rebuild, plan_next
 from spark_job.plan.planner import Planner
 from spark_job.plan.table_plan import TablePlan, backlog_after, plan_backlog
-from spark_job.plan.truncation import follow_truncation, stop_at_truncation
+from spark_job.plan.truncation import stop_at_truncation
 from spark_job.rebuild.executor import Executor
 from spark_job.rebuild.reanchor import reanchor_cursor
 from spark_job.rebuild.settings_fingerprint import fingerprint_settings
@@ -279,14 +279,8 @@ def _merge_slice(
     def plan() -> Plan:
         found = _plan_stage(pipeline.planner, table, stage, current)
         if isinstance(found, Diverged):
-            return Rebuild(found.cause, found.reason)
-        found = _up_to_goal(pipeline.planner, found, stage.goal)
-        if not found.slices:
-            return UpToDate(found)
-        followed = follow_truncation(found, found.slices[0])
-        return (
-            Rebuild(followed.cause, followed.reason) if isinstance(followed, Diverged) else Merge(*followed)
-        )
+            return plan_next(found)
+        return plan_next(_up_to_goal(pipeline.planner, found, stage.goal))
 
     done = pipeline.execute(table, plan)
     match done.plan:

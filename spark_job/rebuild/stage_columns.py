@@ -22,12 +22,14 @@ class BuiltColumns:
 
 def built_columns(mirror: TableMetadata, stage: TableMetadata) -> BuiltColumns:
     """Return what has to change so that the mirror can read the files of the stage."""
-    told = {name: stage.properties[name] for name in SCHEMA_PROPERTIES if name in stage.properties}
+    properties = {name: stage.properties[name] for name in SCHEMA_PROPERTIES if name in stage.properties}
     schema = (
         mirror.schema() if stage.schema() == mirror.schema() else assign_schema_id(mirror, stage.schema())
     )
-    note = read_merged_schema(told)
+    note = read_merged_schema(properties)
     if note is not None:
-        told[SOURCE_SCHEMA] = note.model_copy(update={"mirror_schema": schema.schema_id}).model_dump_json()
-    changed = {name: text for name, text in told.items() if mirror.properties.get(name) != text}
+        properties[SOURCE_SCHEMA] = note.model_copy(
+            update={"mirror_schema": schema.schema_id}
+        ).model_dump_json()
+    changed = {name: text for name, text in properties.items() if mirror.properties.get(name) != text}
     return BuiltColumns(schema if schema.schema_id != mirror.current_schema_id else None, changed)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from icemirror.cli.main import run
+from icemirror.errors import Invalid
 from spark_job.iceberg.mirror import CURSOR, read_mirror
 from spark_job.index import tiers
 from spark_job.index.root import Root
@@ -17,6 +18,7 @@ from spark_job.worker.repair_index import repair_index
 from tests.manifests import list_manifests
 from tests.unit.iceberg.samples import commit_snapshot
 from tests.unit.merge import foreign
+from tests.unit.merge.anew import made_anew
 from tests.unit.merge.lab import Lab, local_path
 
 
@@ -150,3 +152,11 @@ def test_a_table_without_a_mirror_is_named(
     monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
     assert run(["maintain", "-t", "lab.world", "index"]) == 3
     assert "there is no mirror yet" in capsys.readouterr().err
+
+
+def test_a_recreated_changelog_is_an_error_and_not_a_repair_without_commits(lab: Lab) -> None:
+    recreated = made_anew(lab)
+    before = recreated.mirror.metadata_location
+    with pytest.raises(Invalid, match="was dropped and recreated"):
+        repair_index(recreated.pipeline, recreated.table, dry_run=False)
+    assert recreated.mirror.metadata_location == before
