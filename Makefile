@@ -1,21 +1,23 @@
 # Two commands do everything on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
 .DEFAULT_GOAL := help
+# Tests start many processes: without stored bytecode each of them compiles the product again.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup demo check test lint format bench soak package images lock clean
 
 help: ## Show this
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Create .venv with the icemirror command and the test tools (quick when that is done)
+setup: ## Create .venv with the icemirror command and the test tools
 	@scripts/setup.sh dev
 
-demo: ## Changelogs, a trigger, Spark and mirrors on this machine, end to end
+demo: ## Run changelogs, trigger, Spark and mirrors on this machine, end to end
 	@scripts/setup.sh demo
 	@.venv/bin/icemirror demo
 
-check: lint ## Lint and the unit tests: nothing is started
+check: lint ## Lint and unit tests, without Spark or servers
 	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile -q tests/unit
 
-test: lint ## Lint, then all tests with fixed seeds, in three processes (some of them wait much)
+test: lint ## Lint, then all tests with fixed seeds, three in parallel
 	@.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: setup ## Style, types and the layers of imports
@@ -29,14 +31,15 @@ format: setup ## Format the code
 	@.venv/bin/ruff check --quiet --fix .
 	@.venv/bin/ruff format --quiet .
 
-bench: setup ## Measure beside the peers, an hour and three quarters (ONLY="small lookup": some parts)
+bench: setup ## Run the benchmarks, 105 minutes (ONLY="small lookup" for some parts)
 	@.venv/bin/python -m benchmarks run $(ONLY)
 
-soak: setup ## Fresh seeds, hunts for planted mistakes, and campaigns of random faults; resumable, hours
+soak: setup ## Random seeds, planted defects and fault campaigns; hours, resumable
 	@.venv/bin/python -m pytest -m soak --numprocesses 2 tests/sim
+	@.venv/bin/python -m pytest -m hypothesis --hypothesis-profile fresh --numprocesses 2 tests/unit tests/tables tests/sim
 	@.venv/bin/python -m tests.soak
 
-package: setup ## The Lambda function's zip and the job's bundle, in dist (ARGS="--arch arm64": other ones)
+package: setup ## Build the Lambda zip and the job's bundle in dist (ARGS="--arch arm64")
 	@.venv/bin/python scripts/package.py $(ARGS)
 
 images: setup ## Build the images with buildah and run them, as root on Debian, ten minutes

@@ -47,10 +47,10 @@ def judge_aims(run: Run) -> list[Aim]:
 def _merging(run: Run) -> Iterator[Aim]:
     yield from _grown(run, "small", 1.5)
     yield from _grown(run, "hashed", 2.0)
-    yield from _beside(run, "small", "small-10m", PEER, 6.0)
-    yield from _beside(run, "small", "small-10m", "paimon", 1.0)
-    yield from _beside(run, "large", "large", PEER, 2.5)
-    yield from _beside(run, "wide", "wide", PEER, 4.0)
+    yield from _speed_up(run, "small", "small-10m", PEER, 6.0)
+    yield from _speed_up(run, "small", "small-10m", "paimon", 1.0)
+    yield from _speed_up(run, "large", "large", PEER, 2.5)
+    yield from _speed_up(run, "wide", "wide", PEER, 4.0)
     batch = run.workloads("large").get("large", {}).get(OURS)
     if batch is not None:
         rate = batch.events[0] / warm_seconds(batch).middle
@@ -66,12 +66,12 @@ def _grown(run: Run, part: str, limit: float) -> Iterator[Aim]:
         yield Aim(text, warm_seconds(most).middle / warm_seconds(least).middle, limit, "×")
 
 
-def _beside(run: Run, part: str, workload: str, peer: str, limit: float) -> Iterator[Aim]:
+def _speed_up(run: Run, part: str, workload: str, peer: str, limit: float) -> Iterator[Aim]:
     """Compare the speed with another system."""
     systems = run.workloads(part).get(workload, {})
     if {OURS, peer} <= systems.keys():
         faster = warm_seconds(systems[peer]).middle / warm_seconds(systems[OURS]).middle
-        text = f"{systems[OURS].title}: as fast as {SYSTEMS[peer].title}"
+        text = f"{systems[OURS].title}: speed-up over {SYSTEMS[peer].title}"
         yield Aim(text, faster, limit, "×", most=False)
 
 
@@ -79,7 +79,7 @@ def _many_merges(run: Run) -> Iterator[Aim]:
     many = repeated(run)
     if many is not None and len(many.batches) > 10:
         last = len(many.batches)
-        yield Aim(f"merge {last:,} beside merge 10", around(many, last) / around(many, 10), 1.5, "×")
+        yield Aim(f"merge {last:,} compared with merge 10", around(many, last) / around(many, 10), 1.5, "×")
 
 
 def _arriving(run: Run) -> Iterator[Aim]:
@@ -100,14 +100,14 @@ def _serving_many(run: Run) -> Iterator[Aim]:
         yield Aim(f"{text}: jobs at the same time", fleet.most_jobs, fleet.allowed_jobs, "")
         yield Aim(f"{text}: jobs launched for a burst", fleet.launches / fleet.bursts, 1.0, "")
         if fleet.sparks is not None:
-            yield Aim(f"{text}: Sparks started for a burst", fleet.sparks / fleet.bursts, 1.0, "")
+            yield Aim(f"{text}: Spark sessions started per burst", fleet.sparks / fleet.bursts, 1.0, "")
 
 
 def _reading(run: Run) -> Iterator[Aim]:
     reading = run.outcome("reading", OURS)
     if isinstance(reading, Reading):
         for reader in reading.readers:
-            text = f"{reader.name} after {reading.merges} small merges, beside a compacted copy"
+            text = f"{reader.name} after {reading.merges} small merges, compared with a compacted copy"
             yield Aim(text, median(reader.merged) / median(reader.compacted), 2.0, "×")
 
 
@@ -121,7 +121,7 @@ def _looking_up(run: Run) -> Iterator[Aim]:
         text = f"{most.keys:,} keys in {most.entries:,} {codec} entries"
         yield Aim(text, median(most.seconds), _LOOKUP_SECONDS, "s")
         grown = median(most.seconds) / median(least.seconds)
-        yield Aim(f"{text}, beside {least.entries:,}", grown, 2.0, "×")
+        yield Aim(f"{text}, compared with {least.entries:,}", grown, 2.0, "×")
 
 
 def _storing(run: Run) -> Iterator[Aim]:

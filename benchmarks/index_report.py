@@ -37,7 +37,7 @@ def write_lookups(run: Run) -> str:
 
 
 def write_storages(run: Run) -> str:
-    """Bytes beside plain Parquet."""
+    """Bytes compared with plain Parquet."""
     found = run.outcome("storage", OURS)
     if not isinstance(found, Storages):
         return ""
@@ -52,9 +52,9 @@ def write_storages(run: Run) -> str:
         for table in found.tables
     ]
     words = (
-        "Data, deletes, metadata and index of a mirror, compared with plain Parquet of the same rows: after the "
-        "initial copy, and after updates of 1 % of the rows. `streamed`: every row has its own sequence. `uuid`, "
-        "`text`: uuids as text, hashed."
+        "Data, deletes, metadata and index of a mirror, compared with plain Parquet of the same rows. Measured after "
+        "the initial copy, and after updates of 1 % of the rows. `streamed`: every row has a different sequence. "
+        "`uuid`, `text`: uuids as text, hashed."
     )
     header = ["rows", "count", "plain, B/row", "index, B/row", "… updated", "over plain Parquet", "… updated"]
     return write_section("Storage", words, write_table(header, rows))
@@ -71,7 +71,7 @@ def write_memory(run: Run) -> str:
     return write_section(
         "Memory",
         f"An initial load of {found.rows:,} rows took {found.seconds:.1f} s and at most "
-        f"**{found.peak_bytes / _MEGABYTE:,.0f} MB** ({parts}), with 1 GB for Spark's driver, the default.",
+        f"**{found.peak_bytes / _MEGABYTE:,.0f} MB** ({parts}). Spark's driver had 1 GB, the default.",
     )
 
 
@@ -91,7 +91,7 @@ def write_reading(run: Run) -> str:
             ]
         )
     words = (
-        f"Full scans after {found.merges} merges ({found.title}), with their own compaction only, and of a rewritten "
+        f"Full scans after {found.merges} merges ({found.title}), with automatic compaction only, and of a rewritten "
         "copy."
     )
     left_out = "\n".join(f"- Left out: {name}: {reason}" for name, reason in found.left_out.items())

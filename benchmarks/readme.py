@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
-from benchmarks.result import Run, WorkloadRun
+from benchmarks.result import Latency, Run, WorkloadRun
 from benchmarks.summary import warm_seconds
 from benchmarks.svg import Drawing
 from benchmarks.systems.catalogue import OURS, PEER
@@ -43,6 +44,20 @@ def read_figures(path: Path = FIGURES) -> Run:
 def compare(run: Run) -> list[Comparison]:
     """Return the comparisons of the README, in its order."""
     return [_comparison(run.workloads(part)[name]) for part, name in COMPARED]
+
+
+def visible_seconds(run: Run) -> float:
+    """Return the median time from a commit until its rows are visible."""
+    latency = run.outcome("latency", OURS)
+    if not isinstance(latency, Latency):
+        raise TypeError("the latency was not measured")
+    return median(commit.visible for commit in latency.runs[0].commits)
+
+
+def scan_seconds(run: Run) -> tuple[float, float]:
+    """Return how long a full scan takes after the large batch: ours and that of Iceberg's MERGE INTO."""
+    systems = run.workloads("large")["large"]
+    return median(systems[OURS].inspection.scans), median(systems[PEER].inspection.scans)
 
 
 def compare_sizes(run: Run) -> list[Comparison]:

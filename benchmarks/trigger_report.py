@@ -9,7 +9,7 @@ from benchmarks.result import Fleet, Latency, LatencyRun, Run
 from benchmarks.summary import percentile, spread
 from benchmarks.systems.catalogue import OURS
 
-_HEADER = ["median, s", "p95, s", "least–greatest, s"]
+_HEADER = ["median, s", "p95, s", "minimum–maximum, s"]
 
 
 def write_latency(run: Run) -> str:
@@ -54,7 +54,7 @@ def write_fleet(run: Run) -> str:
             f"{len(found.quiet)}",
             *_figures(found.quiet),
         ],
-        ["all at once, with no job there", f"{len(found.burst)}", *_figures(found.burst)],
+        ["all at once, without a running job", f"{len(found.burst)}", *_figures(found.burst)],
     ]
     words = (
         f"{found.tables} tables for {found.seconds:.0f} s on one machine, {found.events:,} events per commit; writer, "

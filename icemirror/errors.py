@@ -57,7 +57,9 @@ class IcemirrorError(Exception):
 
 def insert_table_name(error: IcemirrorError, table: str) -> None:
     """Put the table's name into the commands in the error's message, so that they can be copied."""
-    error.args = tuple(with_table_name(one, table) if isinstance(one, str) else one for one in error.args)
+    error.args = tuple(
+        with_table_name(argument, table) if isinstance(argument, str) else argument for argument in error.args
+    )
 
 
 def with_table_name(message: str, table: str) -> str:
@@ -88,13 +90,13 @@ class CommitUnknown(IcemirrorError):
 
 
 class Invalid(IcemirrorError):
-    """The table is blocked; the message says what the user has to do."""
+    """The table is blocked. The message states the required action."""
 
     kind = Kind.INVALID
 
 
 class Corrupt(IcemirrorError):
-    """A file does not match its checksum or its table's metadata."""
+    """Stop and repair: a file does not match its checksum or its table's metadata."""
 
     kind = Kind.CORRUPT
 

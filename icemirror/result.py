@@ -121,8 +121,9 @@ class OrphansResult(_Result):
 class CompactResult(_Result):
     """Result of `maintain compact`: the number of data files before and after, over all commits.
 
-    `left`: files that could not be compacted; the log says why. `waits`: foreign writes or an unreadable index must be
-    repaired first, by the next merge that finds changes or by `maintain index`.
+    `left`: files that could not be compacted; the reason is in the log.
+    `waits`: foreign writes or an unreadable index must be repaired first, by the next merge that finds changes or by
+    `maintain index`.
     """
 
     table: str
@@ -160,7 +161,7 @@ MaintainResult = ExpireResult | OrphansResult | CompactResult | IndexResult
 
 
 class Position(_Result):
-    """State of a mirror after a step of the job."""
+    """State of a mirror after a step of the job: how far it has merged, and its sizes."""
 
     cursor: Cursor | None
     live_rows: int

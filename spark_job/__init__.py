@@ -1,1 +1,1 @@
-"""The heavy part: merges new changelog files into mirrors, on Spark."""
+"""The Spark job: merges changelog files into mirrors."""

@@ -13,18 +13,24 @@ from xdist.scheduler import LoadFileScheduling
 from tests import maven, pyspark35
 from tests.need import do_without
 from tests.need import need as need_or_skip
+from tests.readable_ids import readable_id
+from tests.unit.guard import guard
 
 TESTS = Path(__file__).parent
+
+# Before any module of the product, which may take `time.sleep` as a default.
+guard.install()
 
 # Several test processes inherit the terminal's width, to which commands would fit their tables.
 os.environ.pop("COLUMNS", None)
 
 # The duration of an example depends more on the machine's load than on the code.
-settings.register_profile("icemirror", deadline=None)
-settings.load_profile("icemirror")
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("fresh", deadline=None, max_examples=2000)  # `make soak`
+settings.load_profile("fixed")
 
 # What fails fast comes first. A folder that is not named here comes last.
-FOLDERS = ("unit", "sim", "spark", "services", "interop", "infra", "browser")
+FOLDERS = ("unit", "tables", "processes", "sim", "spark", "services", "interop", "infra", "browser")
 
 
 def folder_rank(path: Path) -> int:
@@ -34,7 +40,7 @@ def folder_rank(path: Path) -> int:
 
 
 # What several processes begin with: tests that take long and have to be done when the others are.
-LONG = ("interop", "services", "infra", "spark", "sim")
+LONG = ("interop", "services", "infra", "spark", "sim", "processes", "tables")
 # Folders whose tests share servers: one process runs them all, and starts each server once.
 TOGETHER = ("interop", "services")
 
@@ -64,6 +70,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _Scheduli
 
 def _folder(path: Path) -> str:
     return path.relative_to(TESTS).parts[0]
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name values that pytest would number."""
+    return readable_id(val)
 
 
 @pytest.fixture

@@ -64,13 +64,13 @@ class MirroredWorld:
         *,
         options: str = "",
         tail: str = "",
-        ask_files: bool = True,
+        use_duckdb: bool = True,
     ) -> MirroredWorld:
         folder.mkdir(parents=True, exist_ok=True)
         settings = load_settings(write_config(folder, options, tail), os.environ)
         catalogs = Catalogs(settings)
         catalogs.get(None).create_namespace_if_not_exists("lab")
-        world = World(catalogs.get(None), "lab", schedule, ask_files=ask_files)
+        world = World(catalogs.get(None), "lab", schedule, use_duckdb=use_duckdb)
         pipeline = Pipeline(
             settings, catalogs, LazyEngine(lambda: engine), run_id="test", key_check_rows=None
         )

@@ -1,4 +1,4 @@
-"""The AWS Lambda function, `trigger.handler.handler`: normalise → notice → dispatch → launch.
+"""The AWS Lambda function, `trigger.handler.handler`: parse → notice → dispatch → launch.
 
 SQS (with `ReportBatchItemFailures`), EventBridge, Kafka topics and a schedule invoke it. The configuration is in the
 environment (`ICEMIRROR_CONFIG_PACKED`), or in a file of the package that `ICEMIRROR_CONFIG` names.
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 # A refused message fails until then: the queue's own dead-letter queue may take it first.
 _LAST_RECEIVE_COUNT = 3
-_MARGIN_SECONDS = 5.0
-_PATIENCE_SECONDS = 20.0
+_SAFETY_MARGIN_SECONDS = 5.0
+_CATALOG_TIMEOUT_SECONDS = 20.0
 _DEFAULT_SECONDS_LEFT = 900.0
 
 log = get_log(__name__)
 
-# Any: events and answers are AWS' JSON, its runtime makes the context.
+# Any: events and responses are AWS' JSON, its runtime makes the context.
 Json = Mapping[str, Any]
 
 
@@ -63,31 +63,34 @@ class LambdaFunction:
     sleep: Callable[[float], None] = time.sleep
 
     def handle(self, event: Json, seconds_left: float) -> dict[str, Any]:
-        """Return the answer to an invocation. An exception makes Lambda deliver the event again."""
-        ends_at = self.clock() + seconds_left - _MARGIN_SECONDS
+        """Return the response to an invocation. An exception makes Lambda deliver the event again."""
+        ends_at = self.clock() + seconds_left - _SAFETY_MARGIN_SECONDS
         match event:
             case {"source": "aws.events"} | {"icemirror": "sweep"}:
                 return self._sweep(ends_at)
             case {"Records": [{"eventSource": "aws:sqs"}, *_] as messages}:
-                answer = self._ingest_messages(messages)
+                response = self._ingest_messages(messages)
             case {"eventSource": "aws:kafka" | "SelfManagedKafka", "records": dict(partitions)}:
-                answer = self._ingest_all("kafka", decode_lambda_records(partitions))
+                response = self._ingest_all("kafka", decode_lambda_records(partitions))
             case _:
-                answer = self._ingest_all("eventbridge", [json.dumps(event).encode()])
+                response = self._ingest_all("eventbridge", [json.dumps(event).encode()])
         try:
             self._dispatch(ends_at)
         except IcemirrorError as error:  # the notices are stored: the next invocation dispatches
             log.warning("dispatch failed", reason=str(error))
-        return answer
+        return response
 
     def _ingest_messages(self, messages: Sequence[Json]) -> dict[str, Any]:
         """Ingest SQS messages; return those that SQS must deliver again, and no others."""
         outcomes = self.ingest.accept([_body(message) for message in messages])
         pairs = zip(messages, outcomes, strict=True)
-        failed = [message["messageId"] for message, outcome in pairs if self._fails(message, outcome)]
+        failed = [
+            message["messageId"] for message, outcome in pairs if self._must_redeliver(message, outcome)
+        ]
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
 
-    def _fails(self, message: Json, outcome: Outcome) -> bool:
+    def _must_redeliver(self, message: Json, outcome: Outcome) -> bool:
+        """Return whether SQS must deliver the message again; keep it as a dead letter after the last attempt."""
         receive_count = int(message.get("attributes", {}).get("ApproximateReceiveCount", 1))
         match outcome:
             case Accepted():
@@ -116,10 +119,10 @@ class LambdaFunction:
 
     def _sweep(self, ends_at: float) -> dict[str, Any]:
         fleet = self.ingest.fleet
-        fleet.registry.refresh(min(self._left(ends_at), _PATIENCE_SECONDS))
+        fleet.registry.refresh(min(self._remaining_seconds(ends_at), _CATALOG_TIMEOUT_SECONDS))
         if fleet.registry.problem is not None:
             log.warning("changelog discovery failed", reason=str(fleet.registry.problem))
-        rows = fleet.sweep(min(self._left(ends_at), _PATIENCE_SECONDS))
+        rows = fleet.sweep(min(self._remaining_seconds(ends_at), _CATALOG_TIMEOUT_SECONDS))
         names = [table.name for table in fleet.registry.tables]
         known = [rows.tables[name] for name in names if name in rows.tables]
         log.info("swept", **summarize_fleet(known, fleet.clock()))
@@ -129,9 +132,11 @@ class LambdaFunction:
     def _dispatch(self, ends_at: float) -> None:
         """Dispatch, and wait for the quiet period: the launch need not wait for the next sweep."""
         fleet = self.ingest.fleet
-        dispatch_when_due(fleet, min(self._left(ends_at), fleet.policy.max_wait_seconds), self.sleep)
+        dispatch_when_due(
+            fleet, min(self._remaining_seconds(ends_at), fleet.policy.max_wait_seconds), self.sleep
+        )
 
-    def _left(self, ends_at: float) -> float:
+    def _remaining_seconds(self, ends_at: float) -> float:
         return max(0.0, ends_at - self.clock())
 
 

@@ -13,6 +13,7 @@ from icemirror.settings.trigger import (
     LocalLauncherSettings,
     SqliteState,
 )
+from icemirror.settings.unsupported import LOCAL_NEEDS_SQLITE
 from icemirror.stores.from_settings import policy_of
 from icemirror.stores.store import Store
 from icemirror.telemetry.metrics import Metrics
@@ -50,7 +51,7 @@ def open_launcher(settings: Settings, environ: Mapping[str, str]) -> Launcher:
             state = settings.trigger.state
             if not isinstance(state, SqliteState):
                 # A run is identified by its process, which a trigger on another machine cannot see.
-                raise BadConfig("trigger.launcher: local needs trigger.state of type sqlite in this version")
+                raise BadConfig(LOCAL_NEEDS_SQLITE)
             return LocalLauncher(state.path.parent, environ)
         case EmrServerlessLauncherSettings():
             from trigger.launchers import emr_request, emr_serverless
@@ -61,7 +62,7 @@ def open_launcher(settings: Settings, environ: Mapping[str, str]) -> Launcher:
             from trigger.launchers import kubernetes, spark_application
 
             job = job_arguments(settings, environ, launcher.secrets, spark_application.PREFIX)
-            return kubernetes.open_kubernetes(launcher, job)
+            return kubernetes.open_kubernetes_launcher(launcher, job)
     assert_never(launcher)
 
 
@@ -72,13 +73,13 @@ def build_service(
     # The Lambda function needs none of these.
     from trigger.listeners.listener import EventSink
     from trigger.service.health import Health
-    from trigger.service.rounds import Rounds
+    from trigger.service.rounds import RoundLoop
     from trigger.service.serve import ROUNDS, Service, WakeSignal
 
     sources, wake_signal = settings.trigger.sources, WakeSignal(loop)
     names = [name for name in ("kafka", "sqs") if getattr(sources, name) is not None]
     health = Health((ROUNDS, *names))
-    sink = EventSink(ingest, wake_signal.send, health.beat)
+    sink = EventSink(ingest, wake_signal.send, health.record_heartbeat)
     listeners: list[Listener] = []
     if sources.kafka is not None:
         if not sources.kafka.topics:
@@ -92,5 +93,7 @@ def build_service(
         from trigger.listeners.sqs import SqsListener
 
         listeners.append(SqsListener(sources.sqs, sink))
-    rounds = Rounds(ingest.fleet, reporter, settings.merge_interval, heartbeat=lambda: health.touch(ROUNDS))
+    rounds = RoundLoop(
+        ingest.fleet, reporter, settings.merge_interval, heartbeat=lambda: health.touch(ROUNDS)
+    )
     return Service(ingest, rounds, listeners, health, wake_signal)

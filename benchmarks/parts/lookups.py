@@ -47,8 +47,8 @@ def _measure(folder: Path, encoding: Encoding, entries: int, asked: int, runs: i
         began = time.perf_counter()
         found = find_keys(io, [segment], wanted)
         seconds.append(time.perf_counter() - began)
-        if len(found.asked) < asked // 2:
-            raise AssertionError(f"{len(found.asked)} keys found, at least {asked // 2} exist")
+        if len(found.key_index) < asked // 2:
+            raise AssertionError(f"{len(found.key_index)} keys found, at least {asked // 2} exist")
     return Lookup(
         codec=encoding.value,
         entries=entries,

@@ -104,7 +104,7 @@ class IcemirrorJob:
 
     def _catch_up(self, table: str) -> Timed:
         """Merge slice by slice up to the last commit; the empty plan comes after it."""
-        settings, clock = self._tables[table], self._pipeline.clock
+        settings, clock = self._tables[table], self._pipeline.timer
         began = ended = clock()
         slices: list[SliceResult] = []
         while isinstance(step := self._pipeline.advance(settings), Merged):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from icemirror.catalogs.hive_address import NO_KERBEROS, asks_for_kerberos
+from icemirror.catalogs.hive_address import NO_KERBEROS, requires_kerberos
 
 _KIND_BY_SCHEME = {
     "http": "rest",
@@ -33,6 +33,6 @@ def unsupported_by_trigger(properties: Mapping[str, str]) -> str | None:
         )
     if kind == "rest" and properties.get("rest.sigv4-enabled", "false").lower() == "true":
         return "the trigger does not sign requests; use type: glue"
-    if kind == "hive" and asks_for_kerberos(properties):
+    if kind == "hive" and requires_kerberos(properties):
         return NO_KERBEROS
     return None

@@ -16,9 +16,9 @@ _ON = ("y", "yes", "t", "true", "on", "1")  # as PyIceberg reads them
 def metastores(uri: str) -> list[tuple[str, int]] | None:
     """Return host and port of each metastore; None if the uri is invalid."""
     found: list[tuple[str, int]] = []
-    for one in uri.split(","):
+    for address in uri.split(","):
         try:
-            parts = urlsplit(one.strip())
+            parts = urlsplit(address.strip())
             host, port = parts.hostname, parts.port
         except ValueError:
             return None
@@ -34,6 +34,6 @@ def user_and_group(ugi: str) -> tuple[str, str] | None:
     return (user, group) if user and group and ":" not in group else None
 
 
-def asks_for_kerberos(properties: Mapping[str, str]) -> bool:
+def requires_kerberos(properties: Mapping[str, str]) -> bool:
     """Return whether the metastore requires Kerberos."""
     return properties.get("hive.kerberos-authentication", "false").lower() in _ON

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NoReturn
 
-from icemirror.cli.terminal.interrupts import remember_interrupts, was_interrupted
+from icemirror.cli.terminal.interrupts import command_interrupted, remember_interrupts
 
 _INTERRUPTED = 130  # Exit.INTERRUPTED, not imported yet
 
@@ -19,7 +19,7 @@ def main() -> NoReturn:
 
         run_command()
     except BaseException as error:
-        if isinstance(error, SystemExit) or not was_interrupted():
+        if isinstance(error, SystemExit) or not command_interrupted():
             raise
         os.write(2, b"interrupted\n")
         sys.exit(_INTERRUPTED)

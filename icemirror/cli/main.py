@@ -17,65 +17,59 @@ import click
 
 from icemirror import __version__
 from icemirror.cli.terminal.console import config_option, print_error, print_hint, print_traceback
-from icemirror.cli.terminal.interrupts import was_interrupted
+from icemirror.cli.terminal.interrupts import command_interrupted
 from icemirror.errors import Exit, IcemirrorError, exit_code
 
 
 class LazyCommand(NamedTuple):
-    """The import path of a command, and its line in `--help`; importing it may be slow."""
+    """The import path of a command, its line in `--help` and its section there; importing it may be slow."""
 
     target: str
     help: str
+    section: str = "Other"
+
+
+def _commands(section: str, **help_by_name: str) -> dict[str, LazyCommand]:
+    """Return commands whose function and module have the command's name."""
+    return {
+        name.replace("_", "-"): LazyCommand(f"icemirror.cli.commands.{name}:{name}", text, section)
+        for name, text in help_by_name.items()
+    }
 
 
 COMMANDS: Mapping[str, LazyCommand] = {
-    "demo": LazyCommand(
-        "icemirror.cli.commands.demo:demo",
-        "End-to-end demo: changelogs, live changes, mirrors, proof.",
+    **_commands(
+        "Set up",
+        config="Check the configuration; print its JSON schema.",
+        demo="Run an end-to-end demo on this machine.",
     ),
-    "merge": LazyCommand(
-        "icemirror.cli.commands.merge:merge", "Merge tables up to their changelogs' heads, in this process."
+    **_commands(
+        "Merge",
+        plan="Show what a merge would do; changes nothing.",
+        merge="Merge tables up to their changelogs' heads, in this process.",
+        watch="Keep all mirrors current by polling.",
+        serve="Keep all mirrors current by events: Kafka, SQS, HTTP.",
+        sweep="Check every changelog once, for cron.",
     ),
-    "plan": LazyCommand("icemirror.cli.commands.plan:plan", "Show what a merge would do; changes nothing."),
-    "watch": LazyCommand(
-        "icemirror.cli.commands.watch:watch", "Keep all mirrors current: poll, coalesce, launch."
+    **_commands(
+        "Observe",
+        status="Show state, lag and last run of every table.",
+        verify="Compare mirror with changelog, and index with mirror.",
+        explain_key="Explain the row of a key: its location, events and state.",
+        inspect_index="Show the segments and sizes of a mirror's key index.",
     ),
-    "serve": LazyCommand(
-        "icemirror.cli.commands.serve:serve", "Keep all mirrors current from events: Kafka, SQS, HTTP."
-    ),
-    "sweep": LazyCommand("icemirror.cli.commands.sweep:sweep", "Check every changelog once, for cron."),
-    "status": LazyCommand("icemirror.cli.commands.status:status", "State, lag and last run of every table."),
-    "pause": LazyCommand("icemirror.cli.commands.pause:pause", "Stop merging tables until resumed."),
-    "replay": LazyCommand(
-        "icemirror.cli.commands.replay:replay", "Merge a range of a changelog again, or rebuild a mirror."
-    ),
-    "resume": LazyCommand("icemirror.cli.commands.resume:resume", "Resume tables; lifts a quarantine."),
-    "dead-letters": LazyCommand(
-        "icemirror.cli.commands.dead_letters:dead_letters",
-        "List, redrive or drop events that could not be parsed.",
-    ),
-    "maintain": LazyCommand(
-        "icemirror.cli.commands.maintain:maintain",
-        "Expire snapshots, clean orphans, compact, repair the index.",
-    ),
-    "verify": LazyCommand(
-        "icemirror.cli.commands.verify:verify", "Compare mirror with changelog, and index with mirror."
-    ),
-    "explain-key": LazyCommand(
-        "icemirror.cli.commands.explain_key:explain_key",
-        "Explain the row of a key: its location, events and state.",
-    ),
-    "adopt": LazyCommand("icemirror.cli.commands.adopt:adopt", "Make an existing Iceberg table the mirror."),
-    "inspect-index": LazyCommand(
-        "icemirror.cli.commands.inspect_index:inspect_index",
-        "Show the segments and sizes of a mirror's key index.",
-    ),
-    "config": LazyCommand(
-        "icemirror.cli.commands.config:config", "Check the configuration; print its JSON schema."
+    **_commands(
+        "Control",
+        pause="Stop merging tables until resumed.",
+        resume="Resume tables; lifts a quarantine.",
+        replay="Merge a range of a changelog again, or rebuild a mirror.",
+        adopt="Make an existing Iceberg table the mirror.",
+        maintain="Expire snapshots, clean orphans, compact, repair the index.",
+        dead_letters="List, redrive or drop events that could not be parsed.",
     ),
 }
 
-# Packages of extras, to say what to install where one is missing.
+# Packages of the extras, for the message about a missing one.
 _EXTRA_BY_PACKAGE = {
     "aiokafka": "kafka",
     "boto3": "aws",
@@ -134,9 +128,17 @@ class LazyGroup(click.Group):
             raise BrokenPipe(str(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands of `--help`."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help) for name, command in self.lazy.items()])
+        """Write the list of commands of `--help`, section by section."""
+        widest = max(map(len, self.lazy))
+        for section in dict.fromkeys(command.section for command in self.lazy.values()):
+            with formatter.section(section):
+                formatter.write_dl(
+                    [
+                        (name.ljust(widest), command.help)
+                        for name, command in self.lazy.items()
+                        if command.section == section
+                    ]
+                )
 
 
 @dataclass(slots=True)
@@ -149,8 +151,9 @@ class Shell:
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: 0 done, 2 bad usage or configuration, 3 a table requires action, 4 retry later, "
-    "5 a difference was found, 1 unexpected, 130 interrupted, 141 output pipe closed.",
+    epilog="Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 a table requires action, "
+    "4 retry later, 5 a difference was found, 130 interrupted, 141 output pipe closed. "
+    "`icemirror COMMAND --help` shows options and examples.",
 )
 @click.version_option(__version__, prog_name="icemirror", message="%(prog)s %(version)s")
 @click.option(
@@ -159,7 +162,7 @@ class Shell:
 @config_option
 @click.pass_obj
 def cli(shell: Shell | None, config: str | None, debug: bool) -> None:
-    """Keeps clean Iceberg mirror tables current from append-only changelog tables, hands-off."""
+    """Keeps Iceberg mirror tables current from append-only CDC changelogs."""
     if shell is not None:
         shell.debug = debug
 
@@ -171,8 +174,13 @@ def conclude(error: BaseException, *, debug: bool) -> int:
     match error:
         case SystemExit():
             return _exit_status(error)
-        case click.ClickException():
+        case click.exceptions.NoArgsIsHelpError():
             error.show()
+            return Exit.USAGE
+        case click.ClickException():
+            print_error(_usage_message(error))
+            if isinstance(error, click.UsageError) and error.ctx is not None:
+                print_hint(f"usage: {error.ctx.command_path} --help")
             return Exit.USAGE
         case click.Abort() | KeyboardInterrupt():
             print_hint("interrupted")
@@ -186,7 +194,7 @@ def conclude(error: BaseException, *, debug: bool) -> int:
             return Exit.USAGE
         case IcemirrorError():
             print_error(str(error))
-        case _ if was_interrupted():  # the error is a consequence of it
+        case _ if command_interrupted():  # the error is a consequence of it
             print_hint("interrupted")
             return Exit.INTERRUPTED
         case _:
@@ -194,6 +202,12 @@ def conclude(error: BaseException, *, debug: bool) -> int:
             if not debug:
                 print_hint("This error is unexpected. Set ICEMIRROR_DEBUG=1 to see the traceback.")
     return exit_code(error)
+
+
+def _usage_message(error: click.ClickException) -> str:
+    """Return click's message in the style of all others: lower case, without a full stop."""
+    message = error.format_message().removesuffix(".")
+    return message[:1].lower() + message[1:]
 
 
 def _exit_status(error: SystemExit) -> int:
@@ -236,7 +250,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except BaseException as error:
         return int(conclude(error, debug=shell.debug))
-    if status == Exit.UNEXPECTED and was_interrupted():
+    if status == Exit.UNEXPECTED and command_interrupted():
         status = Exit.INTERRUPTED
     return int(status) if isinstance(status, int) else int(Exit.DONE)
 

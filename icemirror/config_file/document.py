@@ -81,6 +81,10 @@ def read_document(text: str) -> Document:
 
 def _syntax_problem(error: yaml.MarkedYAMLError) -> str:
     problem = error.problem or error.context or "cannot be parsed"
+    if "<stream end>" in problem:
+        return "not valid YAML: a [ or { is not closed"
+    if "unexpected end of stream" in problem:
+        return "not valid YAML: a quote is not closed"
     column = f" (column {error.problem_mark.column + 1})" if error.problem_mark else ""
     hint = ""
     if "\\t" in problem:

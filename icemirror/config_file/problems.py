@@ -33,7 +33,7 @@ def show_path(path: tuple[str | int, ...]) -> str:
 def show_problems(file: str, problems: Iterable[Problem]) -> str:
     """Return all problems of a file, one per line, in file order."""
     lines = list(
-        dict.fromkeys(_show(file, problem) for problem in sorted(problems, key=lambda one: one.line))
+        dict.fromkeys(_show(file, problem) for problem in sorted(problems, key=lambda problem: problem.line))
     )
     return lines[0] if len(lines) == 1 else "\n".join((f"{len(lines)} problems in {file}", *lines))
 

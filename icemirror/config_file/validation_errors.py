@@ -36,6 +36,11 @@ _EXPECTED = {
     "too_short": "must not be empty",
 }
 
+_MISSING: dict[str | int, str] = {
+    "iceberg": "add a section with `catalog`",
+    "bootstrap_servers": "list the brokers, such as broker-1:9092",
+}
+
 # Replacing shorter values would garble messages and protect nothing.
 _SHORTEST_SECRET = 4
 
@@ -86,14 +91,22 @@ def _message(details: ErrorDetails, walk: SchemaWalk) -> str:
             return f"must be at most {context['le']:g}{found}"
         case "string_pattern_mismatch" if path[-1:] == ("group",):
             return f"expected lower-case letters, digits and dashes, 31 at most{found}"
+        case "missing" if path[-1] in _MISSING:
+            return f"missing: {_MISSING[path[-1]]}"
         case "missing" if "description" in node:
-            return f"missing: {node['description']}"
+            return f"missing: expected {_as_clause(node['description'])}"
         case "list_type" | "tuple_type" if isinstance(details["input"], str):
             return f"{_EXPECTED[kind]}: [{details['input']}]"
         case _ if kind in _EXPECTED:
             return f"{_EXPECTED[kind]}{found if kind.endswith('parsing') else ''}"
         case _:
             return details["msg"]
+
+
+def _as_clause(sentence: str) -> str:
+    """Return a description as a part of a message: without its full stop, lower case unless it starts with a name."""
+    text = sentence.removesuffix(".")
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 def _found(value: object, path: Path) -> str:

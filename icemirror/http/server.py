@@ -34,11 +34,11 @@ PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
 
-def _true() -> bool:
+def _always_healthy() -> bool:
     return True
 
 
-def _empty() -> str:
+def _no_problem() -> str:
     return ""
 
 
@@ -57,8 +57,8 @@ class Endpoints:
 
     status: Callable[[], Status]
     metrics: Callable[[], bytes | None]
-    unready: Callable[[], str] = _empty
-    healthy: Callable[[], bool] = _true
+    unready: Callable[[], str] = _no_problem
+    healthy: Callable[[], bool] = _always_healthy
     notify: Callable[[HttpPost], HttpResponse] | None = None
     project_ref: str = "icemirror"
     environment: str = "dev"
@@ -182,7 +182,7 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._forget(request)
+            self._remove_connection(request)
             raise
 
     def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
@@ -190,9 +190,9 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._forget(request)
+            self._remove_connection(request)
 
-    def _forget(self, request: socket.socket) -> None:
+    def _remove_connection(self, request: socket.socket) -> None:
         self._open.pop(request, None)
         self._free.release()
 

@@ -12,7 +12,7 @@ import signal
 CRASH_VARIABLE = "ICEMIRROR_CRASH_AT"
 
 _name, _, _count = os.environ.get(CRASH_VARIABLE, "").partition(":")
-_left = int(_count or "1")
+_remaining = int(_count or "1")
 
 
 def reach(point: str) -> None:
@@ -22,7 +22,7 @@ def reach(point: str) -> None:
 
 
 def _count_down() -> None:
-    global _left
-    _left -= 1
-    if _left == 0:
+    global _remaining
+    _remaining -= 1
+    if _remaining == 0:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@ from icemirror.protocol.rows import SlotId
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Trigger: launch a worker with the token of this slot generation, then record its run."""
+    """The trigger launches a worker with the token of this slot generation, then records its run."""
 
     slot: SlotId
     gen: int
@@ -18,14 +18,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Trigger: cancel this run if possible; it lost its slot but may still be running."""
+    """The trigger cancels this run if possible; it lost its slot but may still be running."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Worker: you hold the slot at this generation. `launched_at` is the launch time by the trigger's clock."""
+class SlotHeld:
+    """The worker holds the slot at this generation. `launched_at` is the launch time by the trigger's clock."""
 
     gen: int
     launched_at: float = 0.0
@@ -33,7 +33,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class MergeTable:
-    """Worker: you own this table. Run the replay first, if there is one.
+    """The worker owns this table. It runs the replay first, if there is one.
 
     An empty plan made after this action covers `dirty` notices.
     """
@@ -45,39 +45,39 @@ class MergeTable:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRefused:
-    """User: the request is refused because this other replay is pending."""
+    """The user's request is refused because this other replay is pending."""
 
     replay: Replay
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Worker: the table or slot is released, as you requested."""
+    """The table or slot is released, as the worker requested."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Worker: you no longer own the table. Stop working on it."""
+class TableLost:
+    """The worker no longer owns the table, and stops working on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Worker: there is no table to take.
+    """There is no table that the worker can take.
 
     `due_at`: when the next waiting table becomes due.
     `unknown_tables_due`: tables missing from this worker's configuration are due, so a worker with a newer
     configuration should replace it.
-    `unknown`: those of them that this worker was launched for.
+    `unknown_tables`: those of them that this worker was launched for.
     """
 
     due_at: float | None
     unknown_tables_due: bool = False
-    unknown: tuple[str, ...] = ()
+    unknown_tables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StopWorker:
-    """Worker: you do not hold the slot. Stop."""
+    """The worker does not hold the slot, and stops."""
 
 
-Action = Launch | Cancel | Held | MergeTable | ReplayRefused | Released | Lost | Idle | StopWorker
+Action = Launch | Cancel | SlotHeld | MergeTable | ReplayRefused | Released | TableLost | Idle | StopWorker

@@ -1,6 +1,6 @@
 """Events of the protocol. Each reads some rows and changes at most one; `now` is the sender's time.
 
-The numbers are those of the rules in docs/explanation/trigger.md.
+docs/explanation/trigger.md explains the numbered rules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RunState(StrEnum):
 
     QUEUED = "queued"
     RUNNING = "running"
-    GONE = "gone"
+    ENDED = "ended"
     UNKNOWN = "unknown"
 
 
@@ -56,7 +56,7 @@ def scheduling_options(table: ScheduledTable) -> SchedulingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """1. A hint arrived: the changelog may have a new head."""
+    """Rule 1: A hint arrived: the changelog may have a new head."""
 
     now: float
     table: str
@@ -66,7 +66,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class HeadRead:
-    """13. The changelog's head was read. It is a notice if the head is new or the table is due for a recheck."""
+    """Rule 13: The changelog's head was read. It is a notice if the head is new or the table is due for a recheck."""
 
     now: float
     table: str
@@ -86,7 +86,7 @@ class HeadReadFailed:
 
 @dataclass(frozen=True, slots=True)
 class RecoverTable:
-    """7. The table's owner may be dead; `log` is the location of its output."""
+    """Rule 7: The table's owner may be dead; `log` is the location of its output."""
 
     now: float
     table: str
@@ -112,7 +112,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequested:
-    """15. A user requested a replay or a rebuild; lifts a quarantine."""
+    """Rule 15: A user requested a replay or a rebuild; lifts a quarantine."""
 
     now: float
     table: str
@@ -122,7 +122,7 @@ class ReplayRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReplayCancelled:
-    """16. A user cancelled the replay."""
+    """Rule 16: A user cancelled the replay."""
 
     now: float
     table: str
@@ -134,7 +134,7 @@ class ReplayCancelled:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """2. Launch a worker if the group needs one."""
+    """Rule 2: Launch a worker if the group needs one."""
 
     now: float
     group: str
@@ -143,7 +143,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class RunRecorded:
-    """3. The launcher returned a run."""
+    """Rule 3: The launcher returned a run."""
 
     now: float
     slot: SlotId
@@ -153,7 +153,7 @@ class RunRecorded:
 
 @dataclass(frozen=True, slots=True)
 class RecoverSlot:
-    """5, 6. The slot had this `gen` and `run_id`, and `run` is what the launcher reports of that run.
+    """Rules 5, 6: The slot had this `gen` and `run_id`, and `run` is what the launcher reports of that run.
 
     `log` is the location of its output or, if there is no run, why the launcher refused the launch.
     """
@@ -194,24 +194,24 @@ class WorkerId:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """4. The worker has started."""
+    """Rule 4: The worker has started."""
 
     now: float
     me: WorkerId
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """8. Heartbeat. `proven`: the worker has had a turn, so its launch was no failure."""
+class Heartbeat:
+    """Rule 8: The worker is alive. `has_had_turn`: it has had a turn, so its launch did not fail."""
 
     now: float
     me: WorkerId
-    proven: bool = False
+    has_had_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """8, 11. The worker asks for a table; if there is none, it lingers."""
+    """Rules 8, 11: The worker picks a table, or lingers if none is due."""
 
     now: float
     me: WorkerId
@@ -220,7 +220,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """9. A slice was committed, or another commit came first. Ask for the owner and the newest `dirty`."""
+    """Rule 9: A slice was committed, or another commit came first. Returns the owner and the current `dirty`."""
 
     now: float
     me: WorkerId
@@ -233,7 +233,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """Like `Progressed`, but releases the table if other tables wait, or if `give_back` is set."""
+    """Like `Progressed`, but releases the table if other tables wait, or if `releases_table` is set."""
 
     now: float
     me: WorkerId
@@ -241,7 +241,7 @@ class TurnEnded:
     position: Position | None = None
     run: RunSummary | None = None
     tables: KnownTables | None = None
-    give_back: bool = False
+    releases_table: bool = False
     replay_id: str | None = None
     progress: ReplayProgress | None = None
     planned: PlannedBacklog | None = None
@@ -249,7 +249,7 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """17. The replay is complete."""
+    """Rule 17: The replay is complete."""
 
     now: float
     me: WorkerId
@@ -261,7 +261,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """9. The plan was empty: the mirror is merged up to `head`, loaded after `dirty` was read at `read_at`."""
+    """Rule 9: The plan was empty: the mirror is merged up to `head`, loaded after `dirty` was read at `read_at`."""
 
     now: float
     me: WorkerId
@@ -275,7 +275,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """10. Merging the table failed or, with `replay_id`, that replay failed."""
+    """Rule 10: Merging the table failed or, with `replay_id`, that replay failed."""
 
     now: float
     me: WorkerId
@@ -288,7 +288,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """18. The worker was launched for a table that its configuration lacks; `error`: why that may be incomplete."""
+    """Rule 18: The worker's configuration lacks a table it was launched for; `error`: why it may be incomplete."""
 
     now: float
     me: WorkerId
@@ -298,8 +298,8 @@ class Declined:
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
-    """11. A lingering worker polls for work."""
+class LingerPoll:
+    """Rule 11: A lingering worker polls for work."""
 
     now: float
     me: WorkerId
@@ -308,15 +308,15 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """12. A lingering worker releases its slot …"""
+    """Rule 12: A lingering worker releases its slot …"""
 
     now: float
     me: WorkerId
 
 
 @dataclass(frozen=True, slots=True)
-class Retake:
-    """12. … and scans once more, because a notice that arrived in between saw the slot still taken."""
+class Rescan:
+    """Rule 12: … and checks once more, because a notice in between saw the slot still taken."""
 
     now: float
     me: WorkerId
@@ -339,5 +339,16 @@ TableEvent = (
     | Failed
     | Declined
 )
-SlotEvent = Dispatch | RunRecorded | RecoverSlot | SlotResumed | Started | Beat | Pick | Wake | Leave | Retake
+SlotEvent = (
+    Dispatch
+    | RunRecorded
+    | RecoverSlot
+    | SlotResumed
+    | Started
+    | Heartbeat
+    | Pick
+    | LingerPoll
+    | Leave
+    | Rescan
+)
 Event = TableEvent | SlotEvent

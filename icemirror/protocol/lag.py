@@ -35,7 +35,7 @@ def lag_of(row: TableRow, now: float, measure: Callable[[TableRow], Backlog | No
     elif (measured := measure(row)) is not None and measured.snapshots:
         known = measured
     oldest = known or (planned.left if planned else None)
-    # An empty backlog, or one without a start time, says nothing about the wait: use the first notice's time.
+    # An empty backlog, or one without a start time, does not show how long the table waits: use the first notice.
     since = oldest.since if oldest and oldest.snapshots and oldest.since is not None else row.first_dirty_at
     seconds = round(max(0.0, now - since), 3)
     return Lag(seconds, known.snapshots, known.events) if known else Lag(seconds)

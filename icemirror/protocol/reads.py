@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from icemirror.protocol.events import (
-    Beat,
     Completed,
     Declined,
     Dispatch,
@@ -14,7 +13,9 @@ from icemirror.protocol.events import (
     Failed,
     HeadRead,
     HeadReadFailed,
+    Heartbeat,
     Leave,
+    LingerPoll,
     Noticed,
     Paused,
     Pick,
@@ -24,13 +25,12 @@ from icemirror.protocol.events import (
     ReplayCancelled,
     Replayed,
     ReplayRequested,
+    Rescan,
     Resumed,
-    Retake,
     RunRecorded,
     SlotResumed,
     Started,
     TurnEnded,
-    Wake,
 )
 from icemirror.protocol.rows import SlotId
 
@@ -67,13 +67,13 @@ def reads_of(event: Event) -> Reads:
             return Reads(frozenset({event.table}), None)
         case RunRecorded() | SlotResumed():
             return Reads(NO_TABLE, frozenset({event.slot}))
-        case Started() | Beat() | Leave():
+        case Started() | Heartbeat() | Leave():
             return Reads(NO_TABLE, frozenset({event.me.slot}))
         case Declined():
             return Reads(frozenset({event.table}), frozenset({event.me.slot}))
         case TurnEnded():
             return Reads(None, NO_SLOT)
-        case Pick() | Wake() | Retake():
+        case Pick() | LingerPoll() | Rescan():
             return Reads(None, frozenset({event.me.slot}))
         case Dispatch() | RecoverSlot():
             return EVERYTHING

@@ -10,7 +10,7 @@ from icemirror.result import Backlog, ErrorResult, Position, SliceResult
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """Progress of a replay. `mark` is the job's own resume point; no other code reads it."""
+    """Progress of a replay. `mark`: a resume token, opaque to everything but the job."""
 
     events: int = 0
     of_events: int = 0
@@ -50,7 +50,7 @@ class ReplayEnd:
 class ReplayStep:
     """Result of one step of a replay. `slice` and `position` are set if the step committed to the mirror.
 
-    `left`: what a rebuild has not merged yet.
+    `left`: the backlog of a rebuild.
     """
 
     progress: ReplayProgress

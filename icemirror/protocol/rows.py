@@ -1,6 +1,6 @@
 """The state rows that the trigger and its workers share: tables and slots, changed only by compare-and-set.
 
-`revision` belongs to the store. `extra` keeps fields that a later release wrote and this one does not know.
+`revision` belongs to the store. `extra` keeps unknown fields of later releases.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from icemirror.result import Backlog, ErrorResult, Position
 
 
 class SlotState(StrEnum):
-    """What the worker of a slot is doing."""
+    """The state of a slot and its worker."""
 
     FREE = "free"
     LAUNCHING = "launching"
@@ -55,7 +55,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBacklog:
-    """The backlog that a worker's last plan left, and the number of notices when it was made."""
+    """`left`: the backlog after a worker's last plan. `dirty`: the number of notices when it was planned."""
 
     left: Backlog
     dirty: int
@@ -65,7 +65,7 @@ class PlannedBacklog:
 class SlotRow:
     """A worker slot. `run_id` is the run that holds it or was launched for it.
 
-    `launched_at`: when the worker was launched. `wanted`: the tables due at that time, longest wait first.
+    `launched_at`: when the worker was launched. `wanted`: the tables that it was launched for, longest wait first.
     """
 
     id: SlotId
@@ -86,9 +86,10 @@ class SlotRow:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table. It has work while `dirty` > `covered`: both count notices, so that none is lost.
+    """A table. `dirty`: notices so far. `covered`: notices that a merge has covered.
 
-    A requested replay counts as a notice.
+    The table has work while `dirty` > `covered`. A requested replay counts as a notice.
+    `look_error`: why the changelog's head could not be read.
     """
 
     name: str

@@ -12,18 +12,17 @@ from icemirror.protocol import slot_rules, table_rules
 from icemirror.protocol.actions import (
     Action,
     Cancel,
-    Held,
     Idle,
     Launch,
-    Lost,
     MergeTable,
     Released,
     ReplayRefused,
+    SlotHeld,
     StopWorker,
+    TableLost,
 )
-from icemirror.protocol.eligibility import due_at, waiting_tables, waits
+from icemirror.protocol.due_tables import due_at, is_waiting, waiting_tables
 from icemirror.protocol.events import (
-    Beat,
     Completed,
     Declined,
     Dispatch,
@@ -31,7 +30,9 @@ from icemirror.protocol.events import (
     Failed,
     HeadRead,
     HeadReadFailed,
+    Heartbeat,
     Leave,
+    LingerPoll,
     Noticed,
     Paused,
     Pick,
@@ -41,8 +42,8 @@ from icemirror.protocol.events import (
     ReplayCancelled,
     Replayed,
     ReplayRequested,
+    Rescan,
     Resumed,
-    Retake,
     RunRecorded,
     RunState,
     SlotEvent,
@@ -50,7 +51,6 @@ from icemirror.protocol.events import (
     Started,
     TableEvent,
     TurnEnded,
-    Wake,
 )
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.replay import ReplayEnd
@@ -67,11 +67,11 @@ class Step:
 
 NO_CHANGE = Step(None)
 STOP_WORKER = Step(None, (StopWorker(),))
-LOST = Step(None, (Lost(),))
+TABLE_LOST = Step(None, (TableLost(),))
 
 
 def step(rows: Rows, event: Event, policy: Policy) -> Step:
-    """Apply one event. An outdated event changes nothing, so a late sender does no harm."""
+    """Apply one event. An outdated event changes nothing, so late events are safe."""
     if isinstance(event, TableEvent):
         return _without_unchanged(rows, _table_step(rows, event, policy))
     return _without_unchanged(rows, _slot_step(rows, event, policy))
@@ -119,10 +119,10 @@ def _table_step(rows: Rows, event: TableEvent, policy: Policy) -> Step:
         case Declined(now, me):
             if not slot_rules.holds_slot(rows.slot(me.slot), me):
                 return STOP_WORKER
-            is_due = waits(row) and due_at(row, now, policy) <= now
+            is_due = is_waiting(row) and due_at(row, now, policy) <= now
             return Step(table_rules.decline(row, event, policy) if is_due else None, (Released(),))
         case Progressed() | TurnEnded() | Replayed() | Completed() | Failed():
-            return LOST if row.owner != event.me.owner else _worker_step(rows, row, event, policy)
+            return TABLE_LOST if row.owner != event.me.owner else _worker_step(rows, row, event, policy)
     assert_never(event)
 
 
@@ -136,10 +136,10 @@ def _worker_step(
         case Replayed(position=position):
             new = table_rules.complete_replay(row, event)
             return _continue_turn(replace(new, position=position or row.position), event.now)
-        case TurnEnded(now, me, run=run, tables=names, give_back=give_back):
+        case TurnEnded(now, me, run=run, tables=names, releases_table=releases_table):
             new = replace(table_rules.record_progress(row, event), last_run=run or row.last_run)
-            others_wait = _due_tables(rows, now, me.slot.group, names, policy)
-            if not give_back and not others_wait:
+            other_tables_wait = _due_tables(rows, now, me.slot.group, names, policy)
+            if not releases_table and not other_tables_wait:
                 return _continue_turn(new, now)
             return Step(replace(new, owner=None, yielded_at=now), (Released(),))
         case Completed():
@@ -150,7 +150,7 @@ def _worker_step(
 
 
 def _continue_turn(row: TableRow, now: float) -> Step:
-    """9. Let the owner continue with its table and a pending replay, unless the table was paused."""
+    """Rule 9: Let the owner continue with its table and a pending replay, unless the table was paused."""
     if row.paused:
         return Step(replace(row, owner=None, yielded_at=now), (Released(),))
     return Step(row, (MergeTable(row.name, row.dirty, row.replay),))
@@ -162,32 +162,38 @@ def _due_tables(
     return [row for due, row in waiting_tables(rows.tables.values(), now, group, names, policy) if due <= now]
 
 
-def _idle(rows: Rows, event: Pick | Wake, policy: Policy) -> Idle:
-    """11, 18. No waiting table is due, or only tables that this worker's configuration lacks.
+def _idle(rows: Rows, event: Pick | LingerPoll, policy: Policy) -> Idle:
+    """Rules 11, 18: No waiting table is due, or only tables that this worker's configuration lacks.
 
-    The row of a table removed from the configuration may wait for ever. So another worker is launched only for tables
+    The row of a table removed from the configuration may wait forever. So another worker is launched only for tables
     noticed since this worker's launch, or for which it was launched.
     """
     now, group, names, slot = event.now, event.me.slot.group, event.tables, rows.slot(event.me.slot)
-    due = next((due for due, _ in waiting_tables(rows.tables.values(), now, group, names, policy)), None)
+    next_due_at = next(
+        (at for at, _ in waiting_tables(rows.tables.values(), now, group, names, policy)), None
+    )
     if names is None:
-        return Idle(due)
-    others = [row for row in _due_tables(rows, now, group, None, policy) if row.name not in names]
-    unknown = tuple(row.name for row in others if row.name in slot.wanted)
-    return Idle(due, bool(unknown) or any(row.last_dirty_at >= slot.launched_at for row in others), unknown)
+        return Idle(next_due_at)
+    other_tables = [row for row in _due_tables(rows, now, group, None, policy) if row.name not in names]
+    unknown_tables = tuple(row.name for row in other_tables if row.name in slot.wanted)
+    return Idle(
+        next_due_at,
+        bool(unknown_tables) or any(row.last_dirty_at >= slot.launched_at for row in other_tables),
+        unknown_tables,
+    )
 
 
-def _must_yield(rows: Rows, event: Pick | Wake | Retake, due: list[TableRow], policy: Policy) -> bool:
-    """18. Return whether a table newer than this worker's configuration waits longer than all known ones, and too long.
+def _must_yield(rows: Rows, event: Pick | LingerPoll | Rescan, due: list[TableRow], policy: Policy) -> bool:
+    """Rule 18: Return whether a table newer than this worker's configuration waits too long, and the longest.
 
-    Otherwise a worker that always finds work would never make room for one that knows the new table.
+    Otherwise a worker that always finds work would never yield to a worker whose configuration has the new table.
     """
     now, me, slot = event.now, event.me, rows.slot(event.me.slot)
     if event.tables is None or not due:
         return False
-    longest = now - due_at(due[0], now, policy)
+    longest_wait_seconds = now - due_at(due[0], now, policy)
     return any(
-        now - due_at(row, now, policy) > max(longest, policy.scale_out_seconds)
+        now - due_at(row, now, policy) > max(longest_wait_seconds, policy.scale_out_seconds)
         for row in _due_tables(rows, now, me.slot.group, None, policy)
         if row.name not in event.tables
         and row.name not in slot.wanted
@@ -223,21 +229,21 @@ def _slot_step(rows: Rows, event: SlotEvent, policy: Policy) -> Step:
             started = replace(
                 row, state=SlotState.RUNNING, run_id=me.run_id, lease_until=started_at + policy.lease_seconds
             )
-            return Step(started, (Held(me.gen, row.launched_at),))
-        case Beat(now, me, proven):
+            return Step(started, (SlotHeld(me.gen, row.launched_at),))
+        case Heartbeat(now, me, has_had_turn):
             row = rows.slot(me.slot)
             if not slot_rules.holds_slot(row, me):
                 return STOP_WORKER
             renewed = slot_rules.renew_lease(row, now, policy)
-            return Step(slot_rules.clear_failures(renewed) if proven else renewed, (Held(me.gen),))
-        case Pick() | Wake():
+            return Step(slot_rules.clear_failures(renewed) if has_had_turn else renewed, (SlotHeld(me.gen),))
+        case Pick() | LingerPoll():
             return _find_work(rows, event, policy)
         case Leave(_, me):
             row = rows.slot(me.slot)
             return (
                 Step(slot_rules.free(row), (Released(),)) if slot_rules.holds_slot(row, me) else STOP_WORKER
             )
-        case Retake(now, me, names):
+        case Rescan(now, me, names):
             row = rows.slot(me.slot)
             freed_by_me = row.state is SlotState.FREE and row.gen == me.gen
             due = _due_tables(rows, now, me.slot.group, names, policy)
@@ -250,12 +256,12 @@ def _slot_step(rows: Rows, event: SlotEvent, policy: Policy) -> Step:
                 run_id=me.run_id,
                 lease_until=now + policy.lease_seconds,
             )
-            return Step(taken, (Held(taken.gen),))
+            return Step(taken, (SlotHeld(taken.gen),))
     assert_never(event)
 
 
-def _find_work(rows: Rows, event: Pick | Wake, policy: Policy) -> Step:
-    """8, 11. Take the table with the longest wait, or linger. A lingering worker wakes before it takes a table."""
+def _find_work(rows: Rows, event: Pick | LingerPoll, policy: Policy) -> Step:
+    """Rules 8, 11: Take the table with the longest wait, or linger. A lingering worker first becomes RUNNING again."""
     me, now = event.me, event.now
     slot, due = rows.slot(me.slot), _due_tables(rows, now, me.slot.group, event.tables, policy)
     if _must_yield(rows, event, due, policy):
@@ -267,7 +273,7 @@ def _find_work(rows: Rows, event: Pick | Wake, policy: Policy) -> Step:
         return STOP_WORKER
     renewed = slot_rules.renew_lease(slot, now, policy)
     if due:
-        return Step(replace(renewed, state=SlotState.RUNNING), (Held(me.gen),))
+        return Step(replace(renewed, state=SlotState.RUNNING), (SlotHeld(me.gen),))
     lingering = replace(slot_rules.clear_failures(renewed), state=SlotState.LINGERING)
     return Step(lingering, (_idle(rows, event, policy),))
 
@@ -286,6 +292,6 @@ def _recover(rows: Rows, event: RecoverSlot, policy: Policy) -> Step:
             me = Owner(row.id, row.gen)
             owns = any(table.owner == me for table in rows.tables.values())
             new = slot_rules.recover_worker(row, event, owns_table=owns, policy=policy)
-            may_live = new.state is SlotState.FREE and event.run is not RunState.GONE
+            may_live = new.state is SlotState.FREE and event.run is not RunState.ENDED
             return Step(new, (Cancel(row.run_id),) if may_live and row.run_id else ())
     assert_never(row.state)

@@ -1,4 +1,4 @@
-"""Changes of one table row: notices, ownership, failures. Numbers: rules in docs/explanation/trigger.md."""
+"""Changes of one table row: notices, ownership, failures. Rules: docs/explanation/trigger.md."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from icemirror.protocol.slot_rules import see_log
 from icemirror.result import ErrorResult
 
 UNKNOWN_TO_JOBS = (
-    "no job knows this table: it is in the trigger's configuration but not in that of the jobs. Restart the trigger "
-    "if the file has changed, and give remote jobs the same configuration"
+    "the table is missing from the jobs' configuration, but is in the trigger's. Restart the trigger if the file has "
+    "changed, and give remote jobs the same configuration"
 )
 
 
 def add_notice(row: TableRow, event: Noticed) -> TableRow:
-    """1. Add a notice. It is a counter, not a flag: a merge covers only the notices that it has seen."""
+    """Rule 1: Add a notice. It is a counter, not a flag: a merge covers only the notices that it has seen."""
     is_first = row.dirty == row.covered
     return replace(
         with_options(row, event.options),
@@ -42,7 +42,7 @@ def add_notice(row: TableRow, event: Noticed) -> TableRow:
 
 
 def is_new_head(row: TableRow, head: str) -> bool:
-    """13. Return whether this head was neither noticed nor merged.
+    """Rule 13: Return whether this head was neither noticed nor merged.
 
     A noticed and covered head counts as merged even if the worker recorded another location: some catalogs give the
     trigger and the job different locations for one head.
@@ -51,7 +51,7 @@ def is_new_head(row: TableRow, head: str) -> bool:
 
 
 def needs_recheck(row: TableRow, now: float, policy: Policy) -> bool:
-    """13. Return whether the last merge is so old that the mirror may have been dropped or rolled back since.
+    """Rule 13: Return whether the last merge is so old that the mirror may have been dropped or rolled back since.
 
     The last notice must be as old: if the jobs' clock is ahead, the time of the merge alone means nothing.
     """
@@ -75,55 +75,57 @@ def record_head_error(row: TableRow, event: HeadReadFailed) -> TableRow:
 
 
 def owner_is_dead(owner: Owner, slot: SlotRow) -> bool:
-    """7. Return whether the owner is dead. This is final: a generation never becomes active again."""
+    """Rule 7: Return whether the owner is dead. This is final: a generation never becomes active again."""
     return slot.state is SlotState.FREE or slot.gen != owner.gen
 
 
 def worker_died(log: str) -> ErrorResult:
-    """7. Return the error of a table whose worker died."""
+    """Rule 7: Return the error of a table whose worker died."""
     return ErrorResult(kind=Kind.TRANSIENT, message=f"the job died while it merged this table{see_log(log)}")
 
 
-def count_failure(row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy) -> TableRow:
-    """7, 10. Count a failure and back off; quarantine at `max_failures`, or at once if a retry cannot help.
+def count_table_failure(
+    row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy
+) -> TableRow:
+    """Rules 7, 10: Count a failure and back off; quarantine at `max_failures`, or at once if a retry cannot help.
 
     A table with a pending replay is not quarantined: the user requested the replay, which may be the remedy.
     """
     failures = row.failures + 1
-    quarantined = row.replay is None and _is_hopeless(failures, error, policy)
+    quarantined = row.replay is None and _must_quarantine(failures, error, policy)
     wait = policy.probation_seconds if quarantined else policy.backoff(failures, jitter)
     return replace(
         row, owner=None, failures=failures, not_before=now + wait, quarantined=quarantined, error=error
     )
 
 
-def _is_hopeless(failures: int, error: ErrorResult, policy: Policy) -> bool:
+def _must_quarantine(failures: int, error: ErrorResult, policy: Policy) -> bool:
     return failures >= policy.max_failures or error.kind in BLOCKING_KINDS
 
 
 def fail(row: TableRow, event: Failed, policy: Policy) -> TableRow:
-    """10. Record that merging, or the replay, failed."""
+    """Rule 10: Record that merging, or the replay, failed."""
     if row.replay is not None and row.replay.id == event.replay_id:
         failed = count_replay_failure(row, event.now, event.jitter, event.error, policy)
     elif event.replay_id is not None:
         failed = replace(row, owner=None)  # that replay was cancelled, so its failure does not count
     else:
-        failed = count_failure(row, event.now, event.jitter, event.error, policy)
+        failed = count_table_failure(row, event.now, event.jitter, event.error, policy)
     return failed if event.run is None else replace(failed, last_run=event.run)
 
 
 def count_replay_failure(
     row: TableRow, now: float, jitter: float, error: ErrorResult, policy: Policy
 ) -> TableRow:
-    """17. Like `count_failure`, but at the last failure the replay ends as failed and merging goes on."""
-    if row.replay is None or not _is_hopeless(row.failures + 1, error, policy):
-        return count_failure(row, now, jitter, error, policy)
+    """Rule 17: Like `count_table_failure`, but at the last failure the replay ends as failed and merging continues."""
+    if row.replay is None or not _must_quarantine(row.failures + 1, error, policy):
+        return count_table_failure(row, now, jitter, error, policy)
     ended = end_replay(row, ReplayEnd(row.replay.id, now, "failed", row.replay.progress, error))
     return replace(ended, owner=None, failures=0, not_before=0.0, error=None)
 
 
 def decline(row: TableRow, event: Declined, policy: Policy) -> TableRow:
-    """18. Back off after a worker whose configuration lacks the table; the next worker may know it.
+    """Rule 18: Back off after a worker whose configuration lacks the table; the next worker may know it.
 
     The table is blocked only if this happens again after a quarantine: during an upgrade, jobs with the old and the
     new configuration coexist, and one with the new configuration resolves it.
@@ -136,7 +138,7 @@ def decline(row: TableRow, event: Declined, policy: Policy) -> TableRow:
 
 
 def request_replay(row: TableRow, event: ReplayRequested) -> TableRow:
-    """15. Record the request and clear failures. It is also a notice, so only its end can cover it."""
+    """Rule 15: Record the request and clear failures. It is also a notice, so only its end can cover it."""
     noticed = add_notice(row, Noticed(event.now, row.name, event.options))
     return replace(
         noticed,
@@ -150,14 +152,14 @@ def request_replay(row: TableRow, event: ReplayRequested) -> TableRow:
 
 
 def end_replay(row: TableRow, end: ReplayEnd) -> TableRow:
-    """16, 17. Remove the request if it is still this one. Its notice stays, so that a merge follows."""
+    """Rules 16, 17: Remove the request if it is still this one. Its notice stays, so that a merge follows."""
     if row.replay is None or row.replay.id != end.id:
         return row
     return replace(row, replay=None, last_replay=end)
 
 
 def complete_replay(row: TableRow, event: Replayed) -> TableRow:
-    """17. End the replay as done and clear failures."""
+    """Rule 17: End the replay as done and clear failures."""
     if row.replay is None or row.replay.id != event.replay_id:
         return row
     ended = end_replay(row, ReplayEnd(event.replay_id, event.now, "done", event.progress))
@@ -165,7 +167,7 @@ def complete_replay(row: TableRow, event: Replayed) -> TableRow:
 
 
 def record_progress(row: TableRow, event: Progressed | TurnEnded) -> TableRow:
-    """9. Record the mirror's position, its backlog and the progress of a replay."""
+    """Rule 9: Record the mirror's position, its backlog and the progress of a replay."""
     row = replace(row, position=event.position or row.position, planned=event.planned or row.planned)
     return _record_replay_progress(row, event.replay_id, event.progress)
 
@@ -182,7 +184,7 @@ def _record_replay_progress(
 
 
 def complete(row: TableRow, event: Completed) -> TableRow:
-    """9. Cover the notices that were read before the head; later ones stay."""
+    """Rule 9: Cover the notices that were read before the head; later ones stay."""
     return replace(
         row,
         covered=event.dirty,
@@ -203,7 +205,7 @@ def complete(row: TableRow, event: Completed) -> TableRow:
 
 
 def resume(row: TableRow, now: float) -> TableRow:
-    """14. Clear pause, quarantine and failures. Also a notice: the mirror may be missing without a new commit."""
+    """Rule 14: Clear pause, quarantine and failures. Also a notice: the mirror may be missing without a new commit."""
     noticed = add_notice(row, Noticed(now, row.name, SchedulingOptions(row.group, row.min_interval_seconds)))
     return replace(
         noticed, paused=False, quarantined=False, failures=0, not_before=0.0, completed_at=None, error=None

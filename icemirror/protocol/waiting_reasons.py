@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from icemirror.protocol.eligibility import due_at
+from icemirror.protocol.due_tables import due_at
 from icemirror.protocol.policy import Policy, trusted_deadline
 from icemirror.protocol.rows import Rows, SlotId, SlotRow, SlotState
 from icemirror.protocol.table_rules import owner_is_dead
@@ -16,7 +16,7 @@ _IS_WATCH_RUNNING = "is `icemirror watch` running? If not, start it, or run `ice
 def missing_trigger_reason(rows: Rows, table: str, now: float, policy: Policy) -> str | None:
     """Return why nothing will happen until a trigger is started, or None if a trigger may be running.
 
-    A running trigger has every idle table merged again after `recheck_seconds`, so recent jobs are its trace.
+    A running trigger has every idle table merged again after `recheck_seconds`, so recent jobs show that one runs.
     """
     group = rows.table(table).group
     if any(_is_alive(slot, now, policy) for slot in rows.slots_of_group(group)):
@@ -24,8 +24,8 @@ def missing_trigger_reason(rows: Rows, table: str, now: float, policy: Policy) -
     row = rows.tables.get(table)
     if row is None or (row.noticed_head is None and row.last_run is None and row.look_error is None):
         return f"no trigger has checked this table yet; {WHAT_STARTS_JOBS}"
-    ends = [one.completed_at for one in rows.tables.values() if one.completed_at is not None]
-    ends += [one.last_run.ended_at for one in rows.tables.values() if one.last_run is not None]
+    ends = [known.completed_at for known in rows.tables.values() if known.completed_at is not None]
+    ends += [known.last_run.ended_at for known in rows.tables.values() if known.last_run is not None]
     if not ends or now - max(ends) <= 2 * policy.recheck_seconds + policy.lease_seconds:
         return None
     last = datetime.fromtimestamp(max(ends), UTC).isoformat(timespec="seconds")

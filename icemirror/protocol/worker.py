@@ -1,12 +1,13 @@
 """The worker's side of the protocol as a pure automaton: which events it sends, and in which order.
 
-    START ─► BEAT ─► PICK ─► MERGE ─► REPORT ─► MERGE …            (another slice)
-               ▲      │        ├────► COMPLETE ─► BEAT             (the plan was empty)
-               │      │        ├────► FAIL ─────► BEAT
-               │      │        └────► REPLAYED ─► MERGE …          (the replay is complete)
-               │      └─► LINGER ─► PICK                           (a table is due)
-               │             ├────► LEAVE ─► RESCAN ─► PICK | END
-               │             └────► DECLINE ─► DECLINE | LEAVE  (its configuration lacks a table it was launched for)
+    START ─► HEARTBEAT ─► PICK ─► MERGE ─► REPORT ─► MERGE …       (another slice)
+               ▲           │        ├────► COMPLETE ─► HEARTBEAT   (the plan was empty)
+               │           │        ├────► FAIL ─────► HEARTBEAT
+               │           │        └────► REPLAYED ─► MERGE …     (the replay is complete)
+               │           └─► LINGER ─► PICK                      (a table is due)
+               │                  ├────► LEAVE ─► RESCAN ─► PICK | END
+               │                  └────► DECLINE ─► DECLINE | LEAVE
+               │                         (its configuration lacks a table it was launched for)
                └── lost or released the table: REPORT
 
 `spark_job.worker.worker` performs the effects; the model check explores the same automaton.
@@ -19,22 +20,22 @@ from enum import StrEnum
 from typing import assert_never
 
 from icemirror.errors import Kind
-from icemirror.protocol.actions import Action, Held, Idle, Lost, MergeTable, Released, StopWorker
+from icemirror.protocol.actions import Action, Idle, MergeTable, Released, SlotHeld, StopWorker, TableLost
 from icemirror.protocol.events import (
-    Beat,
     Completed,
     Declined,
     Event,
     Failed,
+    Heartbeat,
     KnownTables,
     Leave,
+    LingerPoll,
     Pick,
     Progressed,
     Replayed,
-    Retake,
+    Rescan,
     Started,
     TurnEnded,
-    Wake,
     WorkerId,
 )
 from icemirror.protocol.replay import Replay, ReplayProgress
@@ -46,7 +47,7 @@ class Phase(StrEnum):
     """What a worker does next. The arrows are drawn at the top of this module."""
 
     START = "start"
-    BEAT = "beat"
+    HEARTBEAT = "heartbeat"
     PICK = "pick"
     MERGE = "merge"
     REPORT = "report"
@@ -86,13 +87,13 @@ class Worker:
     """
 
     me: WorkerId
-    doing: Phase = Phase.START
+    phase: Phase = Phase.START
     turn: TurnState | None = None
     head: str = ""
     error: ErrorResult | None = None
     idle_since: float | None = None
-    proven: bool = False  # has had a turn since the last heartbeat
-    unknown: tuple[str, ...] = ()  # tables that it was launched for and its configuration lacks
+    has_had_turn: bool = False  # since the last heartbeat
+    unknown_tables: tuple[str, ...] = ()  # launched for these, but its configuration lacks them
     clock_offset_seconds: float = 0.0
 
 
@@ -107,16 +108,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInput:
-    """What the automaton needs from outside to form an event. `blind`: why `tables` may be incomplete."""
+    """Values from outside that events contain. `discovery_error`: why `tables` may be incomplete."""
 
     now: float
     jitter: float = 0.0
     tables: KnownTables | None = None
     position: Position | None = None
-    left: Backlog | None = None
+    backlog: Backlog | None = None
     run: RunSummary | None = None
     stopping: bool = False
-    blind: ErrorResult | None = None
+    discovery_error: ErrorResult | None = None
 
 
 # --- outcomes of a merge -------------------------------------------------------------------------------
@@ -160,120 +161,135 @@ class MergeFailed:
 MergeOutcome = SliceDone | ReplayDone | MergedToHead | MergeConflict | MergeFailed
 
 
-def merged(worker: Worker, outcome: MergeOutcome, limits: Limits) -> Worker:
+def after_merge(worker: Worker, outcome: MergeOutcome, limits: Limits) -> Worker:
     """Return the worker after MERGE ended with this outcome."""
     turn = _turn(worker)
     match outcome:
         case SliceDone(progress):
             turn = replace(turn, slices=turn.slices + 1, conflicts=0, progress=progress)
-            return replace(worker, doing=Phase.REPORT, turn=turn)
+            return replace(worker, phase=Phase.REPORT, turn=turn)
         case ReplayDone(progress):
-            return replace(worker, doing=Phase.REPLAYED, turn=replace(turn, conflicts=0, progress=progress))
+            return replace(worker, phase=Phase.REPLAYED, turn=replace(turn, conflicts=0, progress=progress))
         case MergedToHead(head):
-            return replace(worker, doing=Phase.COMPLETE, head=head)
+            return replace(worker, phase=Phase.COMPLETE, head=head)
         case MergeConflict(error) if turn.conflicts >= limits.max_conflicts:
-            return replace(worker, doing=Phase.FAIL, error=error)
+            return replace(worker, phase=Phase.FAIL, error=error)
         case MergeConflict():
-            return replace(worker, doing=Phase.REPORT, turn=replace(turn, conflicts=turn.conflicts + 1))
+            return replace(worker, phase=Phase.REPORT, turn=replace(turn, conflicts=turn.conflicts + 1))
         case MergeFailed(error):
-            return replace(worker, doing=Phase.FAIL, error=error)
+            return replace(worker, phase=Phase.FAIL, error=error)
     assert_never(outcome)
 
 
-def fenced(worker: Worker) -> Worker:
+def after_fencing(worker: Worker) -> Worker:
     """Return the worker after the heartbeat found during MERGE that it lost its slot: it stops and changes nothing."""
-    return replace(worker, doing=Phase.END)
+    return replace(worker, phase=Phase.END)
 
 
-# --- events to the state, and its answers -----------------------------------------------------------------
+# --- events to the state, and its actions -----------------------------------------------------------------
 
 
-def next_event(worker: Worker, given: WorkerInput, limits: Limits) -> Event:
+def next_event(worker: Worker, worker_input: WorkerInput, limits: Limits) -> Event:
     """Return the worker's next event; MERGE and END have none."""
-    me, now = worker.me, given.now + worker.clock_offset_seconds
-    match worker.doing:
+    me, now = worker.me, worker_input.now + worker.clock_offset_seconds
+    match worker.phase:
         case Phase.START:
             return Started(now, me)
-        case Phase.BEAT:
-            return Leave(now, me) if given.stopping else Beat(now, me, worker.proven)
+        case Phase.HEARTBEAT:
+            return Leave(now, me) if worker_input.stopping else Heartbeat(now, me, worker.has_had_turn)
         case Phase.PICK:
-            return Pick(now, me, given.tables)
+            return Pick(now, me, worker_input.tables)
         case Phase.REPORT:
             turn = _turn(worker)
-            planned = PlannedBacklog(given.left, turn.dirty) if given.left else None
-            if turn.slices < limits.turn_slices and not given.stopping:
-                return Progressed(now, me, turn.table, given.position, turn.replay_id, turn.progress, planned)
+            planned = PlannedBacklog(worker_input.backlog, turn.dirty) if worker_input.backlog else None
+            if turn.slices < limits.turn_slices and not worker_input.stopping:
+                return Progressed(
+                    now, me, turn.table, worker_input.position, turn.replay_id, turn.progress, planned
+                )
             return TurnEnded(
                 now,
                 me,
                 turn.table,
-                given.position,
-                given.run,
-                given.tables,
-                give_back=given.stopping,
+                worker_input.position,
+                worker_input.run,
+                worker_input.tables,
+                releases_table=worker_input.stopping,
                 replay_id=turn.replay_id,
                 progress=turn.progress,
                 planned=planned,
             )
         case Phase.REPLAYED:
             turn = _turn(worker)
-            return Replayed(now, me, turn.table, turn.replay_id or "", turn.progress, given.position)
+            return Replayed(now, me, turn.table, turn.replay_id or "", turn.progress, worker_input.position)
         case Phase.COMPLETE:
             turn = _turn(worker)
             return Completed(
-                now, me, turn.table, turn.dirty, turn.read_at, worker.head, given.position, given.run
+                now,
+                me,
+                turn.table,
+                turn.dirty,
+                turn.read_at,
+                worker.head,
+                worker_input.position,
+                worker_input.run,
             )
         case Phase.FAIL:
             error = worker.error or ErrorResult(kind=Kind.TRANSIENT, message="unknown")
             turn = _turn(worker)
-            return Failed(now, me, turn.table, error, given.jitter, given.run, turn.replay_id)
+            return Failed(now, me, turn.table, error, worker_input.jitter, worker_input.run, turn.replay_id)
         case Phase.LINGER:
-            return Leave(now, me) if given.stopping else Wake(now, me, given.tables)
+            return Leave(now, me) if worker_input.stopping else LingerPoll(now, me, worker_input.tables)
         case Phase.DECLINE:
-            return Declined(now, me, worker.unknown[0], given.jitter, given.blind)
+            return Declined(
+                now, me, worker.unknown_tables[0], worker_input.jitter, worker_input.discovery_error
+            )
         case Phase.LEAVE:
             return Leave(now, me)
         case Phase.RESCAN:
-            return Retake(now, me, given.tables)
+            return Rescan(now, me, worker_input.tables)
         case Phase.MERGE | Phase.END:
-            raise ValueError(f"a worker in phase {worker.doing} sends no event")
-    assert_never(worker.doing)
+            raise ValueError(f"a worker in phase {worker.phase} sends no event")
+    assert_never(worker.phase)
 
 
-def transition(worker: Worker, event: Event, answer: Action, limits: Limits) -> Worker:
-    """Return the worker after the state applied `event` and answered."""
-    free = Worker(worker.me, clock_offset_seconds=worker.clock_offset_seconds)
-    match answer:
+def transition(worker: Worker, event: Event, action: Action, limits: Limits) -> Worker:
+    """Return the worker after the state applied `event` and returned `action`."""
+    idle_worker = Worker(worker.me, clock_offset_seconds=worker.clock_offset_seconds)
+    match action:
         case StopWorker():
-            return replace(free, doing=Phase.END)
-        case Held(_, launched_at) if isinstance(event, Started):
-            return replace(free, doing=Phase.BEAT, clock_offset_seconds=max(0.0, launched_at - event.now))
-        case Held(gen):
-            return replace(free, me=replace(worker.me, gen=gen), doing=Phase.PICK)
+            return replace(idle_worker, phase=Phase.END)
+        case SlotHeld(_, launched_at) if isinstance(event, Started):
+            return replace(
+                idle_worker, phase=Phase.HEARTBEAT, clock_offset_seconds=max(0.0, launched_at - event.now)
+            )
+        case SlotHeld(gen):
+            return replace(idle_worker, me=replace(worker.me, gen=gen), phase=Phase.PICK)
         case MergeTable(table, dirty, replay):
             turn = worker.turn or TurnState(table, dirty, event.now)
             slices = 0 if isinstance(event, TurnEnded) else turn.slices
             turn = replace(turn, dirty=dirty, read_at=event.now, slices=slices, replay=replay, progress=None)
-            return replace(free, doing=Phase.MERGE, turn=turn)
+            return replace(idle_worker, phase=Phase.MERGE, turn=turn)
         case Idle():
             since = event.now if worker.idle_since is None else worker.idle_since
-            if worker.doing is not Phase.LINGER or not _lingered_enough(answer, event.now, since, limits):
-                return replace(free, doing=Phase.LINGER, idle_since=since)
-            return _decline_next(free, answer.unknown)
+            if worker.phase is not Phase.LINGER or not _lingered_enough(action, event.now, since, limits):
+                return replace(idle_worker, phase=Phase.LINGER, idle_since=since)
+            return _decline_next(idle_worker, action.unknown_tables)
         case Released() if isinstance(event, Declined):
-            return _decline_next(free, worker.unknown[1:])
+            return _decline_next(idle_worker, worker.unknown_tables[1:])
         case Released() if isinstance(event, Leave):
             # A stopping worker leaves tables that became due meanwhile to the next sweep.
-            return replace(free, doing=Phase.RESCAN if worker.doing is Phase.LEAVE else Phase.END)
-        case Released() | Lost():
-            return replace(free, doing=Phase.BEAT, proven=True)
+            return replace(idle_worker, phase=Phase.RESCAN if worker.phase is Phase.LEAVE else Phase.END)
+        case Released() | TableLost():
+            return replace(idle_worker, phase=Phase.HEARTBEAT, has_had_turn=True)
         case _:
-            raise ValueError(f"unexpected answer {answer} to {event}")
+            raise ValueError(f"unexpected action {action} after {event}")
 
 
-def _decline_next(free: Worker, unknown: tuple[str, ...]) -> Worker:
+def _decline_next(idle_worker: Worker, unknown_tables: tuple[str, ...]) -> Worker:
     """Decline the next unknown table, or leave after the last."""
-    return replace(free, doing=Phase.DECLINE if unknown else Phase.LEAVE, unknown=unknown)
+    return replace(
+        idle_worker, phase=Phase.DECLINE if unknown_tables else Phase.LEAVE, unknown_tables=unknown_tables
+    )
 
 
 def _lingered_enough(idle: Idle, now: float, since: float, limits: Limits) -> bool:
@@ -286,5 +302,5 @@ def _lingered_enough(idle: Idle, now: float, since: float, limits: Limits) -> bo
 
 def _turn(worker: Worker) -> TurnState:
     if worker.turn is None:
-        raise ValueError(f"a worker in phase {worker.doing} must own a table")
+        raise ValueError(f"a worker in phase {worker.phase} must own a table")
     return worker.turn

@@ -13,7 +13,9 @@ from icemirror.settings.masking import mask_url
 from icemirror.settings.section import Name, Properties, Section, Url
 from icemirror.tables.mirror_properties import A_PATH, is_absolute_path
 
-CATALOG_TYPES = ("rest", "sql", "glue", "hive", "dynamodb", "bigquery", "in-memory")
+_MERGE_ONLY_TYPES = ("dynamodb", "bigquery", "in-memory")  # the trigger cannot read heads from these
+CATALOG_TYPES = ("rest", "sql", "glue", "hive", *_MERGE_ONLY_TYPES)
+_TYPES = f"rest, sql, glue, hive (for merge only: {', '.join(_MERGE_ONLY_TYPES)})"
 _WITH_FOLDERS = ("sql", "glue", "hive", "dynamodb")  # for other types a warehouse may be a name
 _STORES = ("file", "s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "hdfs", "viewfs", "oss", "hf")
 
@@ -101,13 +103,11 @@ def _catalog_problems(path: tuple[str, ...], properties: Mapping[str, str]) -> I
     kind = properties.get("type")
     if kind is None:
         if "uri" not in properties and "py-catalog-impl" not in properties:
-            yield Contradiction((*path, "type"), f"missing: one of {', '.join(CATALOG_TYPES)}")
+            yield Contradiction((*path, "type"), f"missing: one of {_TYPES}")
     elif kind not in CATALOG_TYPES:
         close = difflib.get_close_matches(kind, CATALOG_TYPES, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        yield Contradiction(
-            (*path, "type"), f"expected one of {', '.join(CATALOG_TYPES)}; found {kind!r}{hint}"
-        )
+        yield Contradiction((*path, "type"), f"expected one of {_TYPES}; found {kind!r}{hint}")
     elif kind in ("rest", "sql", "hive") and not properties.get("uri"):
         yield Contradiction((*path, "uri"), f"missing: a {kind} catalog needs its URL")
     elif (expected := _expected_address(kind, properties.get("uri", ""))) is not None:
@@ -132,7 +132,7 @@ def location_problems(path: tuple[str, ...], location: str) -> Iterator[Contradi
 
 
 def _expected_address(kind: str, address: str) -> str | None:
-    """Return how an invalid URL should look; never the URL itself, which may contain a password."""
+    """Return the expected form of an invalid URL; never the URL itself, which may contain a password."""
     scheme, separator, rest = address.partition("://")
     match kind:
         case "rest" if scheme.lower() not in ("http", "https") or not rest:

@@ -54,7 +54,7 @@ class JobSettings(Section):
     spark_from_events: int = Field(
         default=20_000,
         ge=0,
-        description="The job merges a slice with fewer events in its own process, which is faster than a Spark task. "
+        description="A slice with fewer events is merged in the job's process, which is faster than a Spark task. "
         "0: always use Spark.",
     )
     spark: Properties = Field(default={}, description="Spark properties, such as `spark.driver.memory`.")
@@ -154,7 +154,7 @@ class Settings(Section):
                 raise BadConfig(f"table {name!r} is not configured{self._nearest_table(name)}")
             case _:
                 mirrors = ", ".join(table.name for table in of_changelog)
-                raise BadConfig(f"the changelog {name} has several mirrors; use the name of one: {mirrors}")
+                raise BadConfig(f"--table: the changelog {name} has several mirrors; give one of: {mirrors}")
 
     def _nearest_table(self, name: str) -> str:
         known = [table.name for table in self.tables] + [str(table.changelog_id) for table in self.tables]

@@ -51,6 +51,13 @@ FormatVersion = Annotated[Literal[2, 3], BeforeValidator(_as_int)]
 Group = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 
 
+_SEQUENCE_HINT = "Name the column that orders the events, such as a version or an LSN"
+_SEQUENCE_HINTS = {
+    "debezium": "Set connector, or list the columns that order the events",
+    "dms": "Name the column with the commit time, such as dms_ts",
+}
+
+
 class TableOptions(Section):
     """How a changelog is read and its mirror written; for tables under `tables` and under `discover`."""
 
@@ -88,13 +95,13 @@ class TableOptions(Section):
     )
     delete_column: Name | None = Field(
         default=None,
-        description="Source column that marks a deleted row: true (boolean, or text `true`), a number other than 0, "
+        description="Source column that flags a deleted row: true (boolean, or text `true`), a number other than 0, "
         "any date or timestamp. Without `operation_column` all other events are upserts.",
     )
     sequence_column: SequenceColumns | None = Field(
         default=None,
-        description="Column that orders the events, or several columns compared left to right: integers, dates, "
-        "timestamps, decimals, or strings with numbers (`sequence_format`); `a.b` is field `b` of struct `a`. "
+        description="Column that orders the events, or several columns compared left to right. Types: integers, dates, "
+        "timestamps, decimals, or strings with numbers (`sequence_format`). `a.b` is field `b` of struct `a`. "
         "Default: the profile's or the connector's.",
     )
     sequence_format: dict[Name, SequenceFormat] = Field(
@@ -141,24 +148,23 @@ class TableOptions(Section):
     )
     on_dropped_column: Literal["keep", "drop"] = Field(
         default="keep",
-        description="What to do if the changelog drops a column: `keep` keeps it in the mirror, NULL in new rows; "
-        "`drop` drops it in the mirror too.",
+        description="What to do if the changelog drops a column. `keep`: the mirror keeps it, NULL in new rows. "
+        "`drop`: the mirror drops it too.",
     )
     on_truncate: Literal["rebuild", "stop"] = Field(
         default="rebuild",
-        description="What to do if the changelog was recreated (by a TRUNCATE or a resync) or has a truncate event: "
-        "`rebuild` rebuilds the mirror and swaps it in one commit; `stop` blocks the table (docs/how-to/resync.md).",
+        description="What to do if the changelog was recreated (by a TRUNCATE or a resync) or has a truncate event. "
+        "`rebuild`: rebuild the mirror and swap it in one commit. `stop`: block the table (docs/how-to/resync.md).",
     )
     on_expired_cursor: Literal["stop", "rebuild"] = Field(
         default="stop",
-        description="What to do if the changelog's history no longer reaches back to the cursor: `stop` blocks the "
-        "table; `rebuild` rebuilds the mirror from the current changelog (docs/how-to/resync.md).",
+        description="What to do if the changelog's history no longer reaches back to the cursor. `stop`: block the "
+        "table. `rebuild`: rebuild the mirror from the current changelog (docs/how-to/resync.md).",
     )
     on_bad_row: Literal["stop", "quarantine"] = Field(
         default="stop",
-        description="What to do if an event cannot be merged, for example with a NULL key or sequence or an unknown "
-        "operation: `stop` blocks the table; `quarantine` writes it to the rejects table and continues "
-        "(docs/how-to/bad-rows.md).",
+        description="What to do if an event cannot be merged: NULL key or sequence, unknown operation. `stop`: block "
+        "the table. `quarantine`: write it to the rejects table and continue (docs/how-to/bad-rows.md).",
     )
     rejects_table: Name | None = Field(
         default=None,
@@ -169,8 +175,8 @@ class TableOptions(Section):
         default=0.5,
         gt=0,
         le=1,
-        description="With `on_bad_row: quarantine`: block the table if more than this share of a slice of at least "
-        "1,000 events is rejected, because the configuration is probably wrong. 1: never.",
+        description="With `on_bad_row: quarantine`: block the table if more than this share of a slice is rejected. "
+        "The configuration is then probably wrong. Applies to slices of at least 1,000 events. 1: never.",
     )
     delete_mode: Literal["hard", "soft"] = Field(
         default="hard",
@@ -179,7 +185,7 @@ class TableOptions(Section):
     )
     deleted_column: Name = Field(
         default="_is_deleted",
-        description="With `delete_mode: soft`: name of the boolean column that marks deleted rows.",
+        description="With `delete_mode: soft`: name of the boolean column that flags deleted rows.",
     )
     columns: ColumnSelection = Field(default=ColumnSelection(), description="Which columns the mirror has.")
     metadata_columns: MetadataColumns = Field(
@@ -201,7 +207,7 @@ class TableOptions(Section):
     )
     compact: bool = Field(
         default=True,
-        description="Compact small data files of the mirror from time to time, in separate commits that change no row.",
+        description="Compact small data files of the mirror after merges, in separate commits that change no row.",
     )
     group: Group = Field(default="default", description="Tables of one group share a Spark job.")
     table_properties: Properties = Field(default={}, description="Iceberg properties of the mirror.")
@@ -289,6 +295,8 @@ class TableOptions(Section):
             yield Contradiction(("primary_keys",), "an append_only table has no key: remove one of them")
         if self.delete_mode == "soft":
             yield Contradiction(("delete_mode",), "an append_only table has no deletes: remove delete_mode")
+        if self.on_bad_row == "quarantine":
+            yield Contradiction(("on_bad_row",), "an append_only table rejects no rows: remove on_bad_row")
         if self.metadata_columns.source_sequence is not None:
             why = "an append_only table has no sequence: use keep_columns to keep a column of the changelog"
             yield Contradiction(("metadata_columns", "source_sequence"), why)
@@ -301,11 +309,15 @@ class TableOptions(Section):
             return
         has_none = self.upsert_only or self.delete_column is not None
         if self.resolved_operation_column is None and not has_none:
-            yield Contradiction(("operation_column",), f"missing: the profile {self.profile} has no default")
-        if not self.resolved_sequence_columns:
-            hint = "; set connector, or list the columns" if self.profile == "debezium" else ""
             yield Contradiction(
-                ("sequence_column",), f"missing: the profile {self.profile} has no default{hint}"
+                ("operation_column",),
+                f"missing: the profile {self.profile} has no default. Name the column with the kind of the event, or "
+                "set upsert_only: true",
+            )
+        if not self.resolved_sequence_columns:
+            hint = _SEQUENCE_HINTS.get(self.profile, _SEQUENCE_HINT)
+            yield Contradiction(
+                ("sequence_column",), f"missing: the profile {self.profile} has no default. {hint}"
             )
 
     def _profile_problems(self) -> Iterator[Contradiction]:

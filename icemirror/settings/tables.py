@@ -58,7 +58,7 @@ class TableNames(Section):
         for key in used[0]:
             value: str | None = getattr(self, key)
             if value is None:
-                yield Contradiction((key,), "missing")
+                yield Contradiction((key,), f"missing: {_CHOICE}")
             elif key == "namespace":
                 yield from namespace_problems((key,), value)
             elif key in _OWN_NAMESPACES:
@@ -93,7 +93,9 @@ class TableSettings(TableOptions, TableNames):
         found = list(TableNames.contradictions(self))
         if not found and (self.changelog_id, self.changelog_catalog) == (self.mirror_id, self.mirror_catalog):
             key = "mirror" if self.mirror is not None else "mirror_table"
-            yield Contradiction((key,), f"mirror and changelog are the same table: {self.name}")
+            yield Contradiction(
+                (key,), f"mirror and changelog are the same table, {self.name}: choose another {key}"
+            )
         if self.rejects_table is not None and "." in self.rejects_table:
             yield from _dotted_problems(("rejects_table",), self.rejects_table)
         yield from super().contradictions()

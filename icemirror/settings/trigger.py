@@ -276,7 +276,7 @@ class HttpSource(Section):
 
     token: SecretStr = Field(
         min_length=1,
-        description="Bearer token that senders must present; without a token only this machine may send.",
+        description="Bearer token that senders must present. Without this section only this machine may send.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings that are valid but not supported yet: commands that need them refuse them."""
+"""Valid settings that `watch`, `serve` and `sweep` refuse, although a merge accepts them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,21 @@ from collections.abc import Iterator
 from icemirror.catalogs.catalog_kind import unsupported_by_trigger
 from icemirror.catalogs.catalog_name import catalog_name
 from icemirror.settings import Settings
-from icemirror.settings.table_options import TableOptions
+
+LOCAL_NEEDS_SQLITE = (
+    "trigger.launcher local needs the state on the same machine: set trigger.state.type to sqlite"
+)
 
 
 def unsupported_settings(settings: Settings) -> list[str]:
-    """Return everything in a configuration that some command refuses, with its location."""
-    tables = [(table.name, table) for table in settings.tables]
-    found = [(f"discover {entry.namespace}.{entry.match}", entry) for entry in settings.discover]
-    unsupported = [
-        f"{name}: {what}" for name, options in (*tables, *found) for what in unsupported_options(options)
-    ]
-    return [*unsupported, *_of_trigger(settings), *_of_catalogs(settings)]
-
-
-def unsupported_options(options: TableOptions) -> Iterator[str]:
-    """Yield options of a table that are not supported yet."""
-    if options.append_only and options.on_bad_row != "stop":
-        yield f"append_only with on_bad_row: {options.on_bad_row}"
+    """Return everything in a configuration that the trigger refuses, with its location."""
+    return [*_of_trigger(settings), *_of_catalogs(settings)]
 
 
 def _of_trigger(settings: Settings) -> Iterator[str]:
     trigger = settings.trigger
     if trigger.launcher.type == "local" and trigger.state.type != "sqlite":
-        yield f"trigger.launcher: local, with trigger.state: {trigger.state.type} (use sqlite)"
+        yield LOCAL_NEEDS_SQLITE
 
 
 def _of_catalogs(settings: Settings) -> Iterator[str]:

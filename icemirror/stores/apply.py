@@ -1,4 +1,4 @@
-"""Apply an event to a store: read the rows, call `step`, compare and set; retry if another writer was faster."""
+"""Apply an event to a store: read the rows, call `step`, compare and set; retry if another writer wrote first."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def dump_letter(letter: DeadLetter) -> str:
 
 
 def load_letter(letter_id: str, body: str) -> DeadLetter:
-    """Return a stored letter. An unreadable one becomes a letter that says so, which can be listed and dropped."""
+    """Return a stored letter. An unreadable letter is replaced by one with that reason."""
     try:
         return _adapter().validate_python({**json.loads(body), "id": letter_id})
     except (ValueError, TypeError, ValidationError):
@@ -68,11 +68,13 @@ def load_letter(letter_id: str, body: str) -> DeadLetter:
         return DeadLetter(letter_id, "unknown", reason, 0.0, body[:MAX_BODY_BYTES], whole=False)
 
 
-def letters_to_drop(received: Iterable[tuple[str, float]], now: float, most: int = MAX_LETTERS) -> list[str]:
+def letters_to_drop(
+    received: Iterable[tuple[str, float]], now: float, max_letters: int = MAX_LETTERS
+) -> list[str]:
     """Return the ids of letters to drop: those that are too old, and the oldest above the limit."""
-    newest_first = sorted(received, key=lambda one: one[1], reverse=True)
+    newest_first = sorted(received, key=lambda letter: letter[1], reverse=True)
     oldest_kept = now - MAX_AGE_SECONDS
-    return [name for rank, (name, at) in enumerate(newest_first) if rank >= most or at < oldest_kept]
+    return [name for rank, (name, at) in enumerate(newest_first) if rank >= max_letters or at < oldest_kept]
 
 
 def redrive_letters(
@@ -80,7 +82,7 @@ def redrive_letters(
 ) -> Iterator[tuple[DeadLetter, IcemirrorError | None]]:
     """Send letters again, one by one. Accepted ones are removed; refused ones stay, with their error.
 
-    A letter is removed only after it was accepted: a duplicate event does no harm, a lost one might.
+    A letter is removed only after it was accepted: a duplicate event is harmless, a lost one may not be.
     """
     for letter in letters:
         if not letter.whole:

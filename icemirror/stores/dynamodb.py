@@ -6,12 +6,12 @@ from contextlib import suppress
 from typing import Any, Self
 
 from icemirror.errors import IcemirrorError, Invalid, Transient
-from icemirror.protocol.eligibility import waits
+from icemirror.protocol.due_tables import is_waiting
 from icemirror.protocol.reads import Reads
 from icemirror.protocol.rows import Row, Rows, TableRow
 from icemirror.settings.trigger import DynamoDbState
 from icemirror.stores.dead_letters import MAX_AGE_SECONDS, MAX_LETTERS, DeadLetter, dump_letter, load_letter
-from icemirror.stores.dynamodb_items import TRIES, Item, Items, pause, text_of
+from icemirror.stores.dynamodb_items import MAX_ATTEMPTS, Item, Items, pause, text_of
 from icemirror.stores.dynamodb_table import EXPIRY, PARTITION_KEY, SORT_KEY, open_client
 from icemirror.stores.letter_index import LetterIndex
 from icemirror.stores.store import ResultPage, RunResult
@@ -21,9 +21,9 @@ _TABLE, _SLOT, _LETTER = "table", "slot", "letter"
 _RESULT = "result"  # key: a number over all tables; a cursor is the last number read
 _HISTORY = "history"  # key: the table; holds the numbers of its results, oldest first
 _LETTERS = "letters"  # one item: the index of dead letters
-_BELL = "bell"  # one item: counts how often a table has started to wait
-_KEPT_RESULTS = 100
-_MOST_RESULT_BYTES = 200_000
+_CHANGES = "bell"  # one item: counts how often a table has started to wait
+_MAX_RESULTS_PER_TABLE = 100
+_MAX_RESULT_BYTES = 200_000
 
 
 class DynamoDbStore:
@@ -34,7 +34,7 @@ class DynamoDbStore:
         client: Any,  # noqa: ANN401 (boto3 builds the class at run time)
         table: str,
         *,
-        kept_results: int = _KEPT_RESULTS,
+        kept_results: int = _MAX_RESULTS_PER_TABLE,
         kept_letters: int = MAX_LETTERS,
     ) -> None:
         self._items = Items(client, table)
@@ -44,7 +44,7 @@ class DynamoDbStore:
             write=lambda seen, body: self._items.put(_LETTERS, _LETTERS, seen, {"body": {"S": body}}),
             times=self._letter_times,
             delete=lambda name: self._items.delete(_LETTER, name),
-            most=kept_letters,
+            max_letters=kept_letters,
         )
 
     def load(self, reads: Reads) -> Rows:
@@ -65,13 +65,13 @@ class DynamoDbStore:
         """Write the row if the stored one still has its revision."""
         kind, key = (_TABLE, row.name) if isinstance(row, TableRow) else (_SLOT, str(row.id))
         done = self._items.put(kind, key, row.revision, {"body": {"S": dump_row(row)}})
-        if done and isinstance(row, TableRow) and waits(row):
-            self._change_token()
+        if done and isinstance(row, TableRow) and is_waiting(row):
+            self._renew_change_token()
         return done
 
-    def mark(self) -> str:
+    def change_token(self) -> str:
         """Return the count of times that a table has started to wait."""
-        found = self._items.get([(_BELL, _BELL)])
+        found = self._items.get([(_CHANGES, _CHANGES)])
         return str(found[0]["rung"]["N"]) if found else ""
 
     def record_result(self, result: RunResult) -> None:
@@ -81,14 +81,14 @@ class DynamoDbStore:
             {
                 "run_id": {"S": result.run_id},
                 "at": {"N": repr(result.at)},
-                "body": {"S": dump_result(result.result, _MOST_RESULT_BYTES)},
+                "body": {"S": dump_result(result.result, _MAX_RESULT_BYTES)},
             }
         )
         longer = "SET kept = list_append(if_not_exists(kept, :none), :one)"
         history = self._items.update(
             _HISTORY, name, longer, {":none": {"L": []}, ":one": {"L": [{"S": number}]}}
         )
-        kept = [str(one["S"]) for one in (history or {})["kept"]["L"]]
+        kept = [str(number["S"]) for number in (history or {})["kept"]["L"]]
         if old := kept[: max(0, len(kept) - self._kept_results)]:
             for number in old:
                 self._items.delete(_RESULT, number)
@@ -143,22 +143,22 @@ class DynamoDbStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _change_token(self) -> None:
+    def _renew_change_token(self) -> None:
         """Change the token for lingering workers. Best effort: they also poll from time to time."""
         with suppress(IcemirrorError):
-            self._items.update(_BELL, _BELL, "ADD rung :one", {":one": {"N": "1"}})
+            self._items.update(_CHANGES, _CHANGES, "ADD rung :one", {":one": {"N": "1"}})
 
     def _read_index(self) -> tuple[str, str]:
         found = self._items.get([(_LETTERS, _LETTERS)])
         return (text_of(found[0], "body"), text_of(found[0], "revision")) if found else ("", "")
 
     def _letter_times(self) -> list[tuple[str, float]]:
-        known = self._items.of_kind(_LETTER, only="received_at")
+        known = self._items.of_kind(_LETTER, attribute="received_at")
         return [(text_of(item, SORT_KEY), float(item["received_at"]["N"])) for item in known]
 
     def _append(self, attributes: Item) -> str:
         """Write a result under the next number. Numbers have no gaps, so that no reader skips a result."""
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             number = f"{int(self.last_cursor() or 0) + 1:020d}"
             if self._items.put(_RESULT, number, "", attributes):
                 return number

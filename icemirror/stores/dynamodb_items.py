@@ -17,8 +17,8 @@ from icemirror.stores.dynamodb_table import PARTITION_KEY, SORT_KEY, classify_er
 Item = Mapping[str, Mapping[str, Any]]
 """Attributes by name in DynamoDB's form: each value under the letter of its type."""
 
-TRIES = 50
-_BATCH = 100  # the limit of BatchGetItem
+MAX_ATTEMPTS = 50
+_BATCH_KEYS = 100  # the limit of BatchGetItem
 _MAX_PAUSE_SECONDS = 0.5
 
 
@@ -92,14 +92,14 @@ class Items:
     def get(self, keys: Sequence[tuple[str, str]]) -> list[Item]:
         """Return the items of these keys that exist."""
         found: list[Item] = []
-        for at in range(0, len(keys), _BATCH):
+        for at in range(0, len(keys), _BATCH_KEYS):
             wanted: Mapping[str, Any] = {
                 self.table: {
-                    "Keys": [key_of(*key) for key in keys[at : at + _BATCH]],
+                    "Keys": [key_of(*key) for key in keys[at : at + _BATCH_KEYS]],
                     "ConsistentRead": True,
                 }
             }
-            for attempt in range(TRIES):
+            for attempt in range(MAX_ATTEMPTS):
                 with self._translated_errors():
                     response = self._client.batch_get_item(RequestItems=wanted)
                 found += response["Responses"].get(self.table, [])
@@ -113,9 +113,9 @@ class Items:
                 )
         return found
 
-    def of_kind(self, kind: str, only: str = "") -> list[Item]:
-        """Return all items of a kind: all attributes, or only the key and `only`."""
-        wanted = {"ProjectionExpression": f"#kind, #sort, {only}"} if only else {}
+    def of_kind(self, kind: str, attribute: str = "") -> list[Item]:
+        """Return all items of a kind: all attributes, or only the key and this one."""
+        wanted = {"ProjectionExpression": f"#kind, #sort, {attribute}"} if attribute else {}
         page = self._page(kind, **wanted)
         found: list[Item] = list(page["Items"])
         while start := page.get("LastEvaluatedKey"):
@@ -163,7 +163,7 @@ def key_of(kind: str, key: str) -> dict[str, dict[str, str]]:
 
 
 def text_of(item: Item, name: str) -> str:
-    """Return a text attribute; empty if it is missing or no text."""
+    """Return a text attribute; empty if it is missing or not text."""
     return str(item.get(name, {}).get("S", ""))
 
 

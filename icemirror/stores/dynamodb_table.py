@@ -36,7 +36,7 @@ def open_client(state: DynamoDbState, attempts: int = _ATTEMPTS) -> Any:  # noqa
 
 
 def condition_failed(error: ClientError) -> bool:
-    """Return whether another writer was faster."""
+    """Return whether another writer wrote first."""
     return aws_error_code(error) == _CONDITION_FAILED
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from icemirror.protocol.events import SchedulingOptions
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.reads import EVERYTHING
 from icemirror.protocol.rows import Rows
-from icemirror.settings import Settings, TableSettings
+from icemirror.settings import Settings
 from icemirror.settings.trigger import DynamoDbState, KubernetesState, SqliteState
 from icemirror.stores.dead_letters import DeadLetter
 from icemirror.stores.sqlite import SqliteStore
 from icemirror.stores.store import Store
 
 # How long a launch call may take before it is repeated with the same token.
-_LAUNCH_SECONDS = {"local": 5.0, "emr-serverless": 60.0, "kubernetes": 30.0}
+_LAUNCH_LEASE_SECONDS = {"local": 5.0, "emr-serverless": 60.0, "kubernetes": 30.0}
 
 # Between two rechecks `watch` must see its tables as current, or `--until-idle` would never end.
 _POLLS_PER_RECHECK = 5
@@ -31,9 +30,9 @@ def open_store(settings: Settings, *, read_only: bool = False) -> Store:
 
             return open_dynamodb(state)
         case KubernetesState():
-            from icemirror.stores.kubernetes import open_kubernetes  # the same for lightkube
+            from icemirror.stores.kubernetes import open_kubernetes_store  # the same for lightkube
 
-            return open_kubernetes(state)
+            return open_kubernetes_store(state)
     assert_never(state)
 
 
@@ -65,7 +64,7 @@ def policy_of(settings: Settings) -> Policy:
     return Policy(
         slots=trigger.max_concurrent_jobs,
         lease_seconds=trigger.lease,
-        launch_lease_seconds=min(_LAUNCH_SECONDS[trigger.launcher.type], trigger.lease),
+        launch_lease_seconds=min(_LAUNCH_LEASE_SECONDS[trigger.launcher.type], trigger.lease),
         max_failures=trigger.max_failures,
         quiet_seconds=trigger.quiet_period,
         max_wait_seconds=trigger.max_wait,
@@ -73,8 +72,3 @@ def policy_of(settings: Settings) -> Policy:
         probation_seconds=settings.merge_interval,
         recheck_seconds=max(settings.merge_interval, _POLLS_PER_RECHECK * trigger.poll_interval),
     )
-
-
-def scheduling_options(table: TableSettings) -> SchedulingOptions:
-    """Return the settings that the table's row keeps."""
-    return SchedulingOptions(table.group, table.min_interval)

@@ -18,7 +18,7 @@ from lightkube.operators import in_
 from lightkube.resources.core_v1 import ConfigMap
 
 from icemirror.errors import IcemirrorError, Invalid, Transient
-from icemirror.protocol.eligibility import waits
+from icemirror.protocol.due_tables import is_waiting
 from icemirror.protocol.reads import Reads
 from icemirror.protocol.rows import Row, Rows, TableRow
 from icemirror.settings.trigger import KubernetesState
@@ -32,11 +32,11 @@ from icemirror.stores.stored_json import dump_row, load_slot, load_table
 LABEL = "icemirror/kind"
 _TABLE, _SLOT, _LETTER, _RESULTS = "table", "slot", "letter", "results"
 _LETTERS = "letters"  # one object: the index of dead letters
-_BELL = "bell"  # one object: changes when a table has started to wait
-_KEPT_RESULTS = 20
-_MOST_RESULT_BYTES = 64_000  # rewritten with every result, so far below the limit of an object
-_MOST_GETS = 4
-_TRIES = 50
+_CHANGES = "bell"  # one object: changes when a table has started to wait
+_MAX_RESULTS_PER_TABLE = 20
+_MAX_RESULT_BYTES = 64_000  # rewritten with every result, so far below the limit of an object
+_MAX_SINGLE_GETS = 4
+_MAX_ATTEMPTS = 50
 _NAME_CHARACTERS = 80
 
 
@@ -48,7 +48,7 @@ class KubernetesStore:
         client: Client,
         namespace: str,
         *,
-        kept_results: int = _KEPT_RESULTS,
+        kept_results: int = _MAX_RESULTS_PER_TABLE,
         kept_letters: int = MAX_LETTERS,
         calls: ApiCalls | None = None,
     ) -> None:
@@ -60,7 +60,7 @@ class KubernetesStore:
             write=lambda seen, body: self._write(_LETTERS, _name(_LETTERS), seen, body),
             times=lambda: [(letter.id, letter.received_at) for letter in self.letters()],
             delete=self._delete_letter,
-            most=kept_letters,
+            max_letters=kept_letters,
         )
         self._call = calls or ApiCalls(namespace)
 
@@ -70,14 +70,14 @@ class KubernetesStore:
             _TABLE: None if reads.tables is None else sorted(reads.tables),
             _SLOT: None if reads.slots is None else [str(slot) for slot in sorted(reads.slots)],
         }
-        whole = [kind for kind, keys in wanted.items() if keys is None or len(keys) > _MOST_GETS]
-        found = self._list(whole) if whole else []
+        listed = [kind for kind, keys in wanted.items() if keys is None or len(keys) > _MAX_SINGLE_GETS]
+        found = self._list(listed) if listed else []
         for kind, keys in wanted.items():
-            if kind not in whole:
+            if kind not in listed:
                 got = (self._get(_name(kind, key)) for key in keys or ())
-                found += [one for one in got if one is not None]
-        tables = [load_table(*self._stored(one)) for one in found if _kind(one) == _TABLE]
-        slots = [load_slot(*self._stored(one)) for one in found if _kind(one) == _SLOT]
+                found += [stored for stored in got if stored is not None]
+        tables = [load_table(*self._stored(stored)) for stored in found if _kind(stored) == _TABLE]
+        slots = [load_slot(*self._stored(stored)) for stored in found if _kind(stored) == _SLOT]
         return Rows(
             {row.name: row for row in tables if reads.tables is None or row.name in reads.tables},
             {row.id: row for row in slots if reads.slots is None or row.id in reads.slots},
@@ -87,21 +87,21 @@ class KubernetesStore:
         """Write the row if the stored one still has its revision."""
         kind, key = (_TABLE, row.name) if isinstance(row, TableRow) else (_SLOT, str(row.id))
         done = self._write(kind, _name(kind, key), row.revision, dump_row(row))
-        if done and isinstance(row, TableRow) and waits(row):
-            self._change_token()
+        if done and isinstance(row, TableRow) and is_waiting(row):
+            self._renew_change_token()
         return done
 
-    def mark(self) -> str:
+    def change_token(self) -> str:
         """Return the token of the last time that a table started to wait."""
-        return _text(self._get(_name(_BELL)), "write")
+        return _text(self._get(_name(_CHANGES)), "write")
 
     def record_result(self, result: RunResult) -> None:
         """Append to the table's history and drop its oldest results."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             body, revision = self._read(_RESULTS)
             if is_newer_version(body):
                 return
-            longer = append_result(load_ring(body), result, self._kept_results, _MOST_RESULT_BYTES)
+            longer = append_result(load_ring(body), result, self._kept_results, _MAX_RESULT_BYTES)
             if self._write(_RESULTS, _name(_RESULTS), revision, dump_ring(longer)):
                 return
         raise Transient(
@@ -122,7 +122,7 @@ class KubernetesStore:
         if not self._letters.admit(letter):
             return
         name = _name(_LETTER, letter.id)
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             found = self._get(name)
             if self._write(_LETTER, name, _revision(found), dump_letter(letter)):
                 return
@@ -132,7 +132,7 @@ class KubernetesStore:
 
     def letters(self) -> tuple[DeadLetter, ...]:
         """Return all dead letters, oldest first."""
-        found = [load_letter(_letter_id(one), _text(one, "body")) for one in self._list([_LETTER])]
+        found = [load_letter(_letter_id(stored), _text(stored, "body")) for stored in self._list([_LETTER])]
         return tuple(sorted(found, key=lambda letter: (letter.received_at, letter.id)))
 
     def remove_letter(self, letter_id: str) -> bool:
@@ -159,18 +159,18 @@ class KubernetesStore:
         write = uuid4().hex
         new = self._new_object(kind, name, seen, {"body": body, "write": write})
         if seen:
-            answer = self._call(lambda: self._client.replace(new), CONFLICT, NOT_FOUND)
+            response = self._call(lambda: self._client.replace(new), CONFLICT, NOT_FOUND)
         else:
-            answer = self._call(lambda: self._client.create(new), CONFLICT)
-        if not isinstance(answer, int):
+            response = self._call(lambda: self._client.create(new), CONFLICT)
+        if not isinstance(response, int):
             return True
         found = self._get(name)
         return found is not None and _text(found, "write") == write
 
-    def _change_token(self) -> None:
+    def _renew_change_token(self) -> None:
         """Change the token for lingering workers. Best effort: they also poll from time to time."""
         with suppress(IcemirrorError):
-            new = self._new_object(_BELL, _name(_BELL), "", {"write": uuid4().hex})
+            new = self._new_object(_CHANGES, _name(_CHANGES), "", {"write": uuid4().hex})
             if self._call(lambda: self._client.replace(new), NOT_FOUND) == NOT_FOUND:
                 self._call(lambda: self._client.create(new), CONFLICT)
 
@@ -194,10 +194,10 @@ class KubernetesStore:
 
     def _delete_letter(self, letter_id: str) -> bool:
         name = _name(_LETTER, letter_id)
-        answer = self._call(
+        response = self._call(
             lambda: self._client.delete(ConfigMap, name, namespace=self._namespace), NOT_FOUND
         )
-        return answer != NOT_FOUND
+        return response != NOT_FOUND
 
     def _read(self, kind: str) -> tuple[str, str]:
         """Return body and version of the only object of a kind; both empty if there is none."""
@@ -211,19 +211,19 @@ class KubernetesStore:
             return body, revision
         name = found.metadata.name if found.metadata else "?"
         raise Invalid(
-            "a ConfigMap of the state is damaged: it has no `body`. Delete it: the next sweep then finds all pending "
+            "a ConfigMap of the state is damaged: it has no `body`. Delete it; the next sweep finds all pending "
             f"work. ConfigMap: {self._namespace}/{name}"
         )
 
 
-def open_kubernetes(state: KubernetesState) -> KubernetesStore:
+def open_kubernetes_store(state: KubernetesState) -> KubernetesStore:
     """Open the store of these settings."""
     return KubernetesStore(open_client(state), state.namespace)
 
 
 def _name(kind: str, key: str = "") -> str:
     """Return a valid object name: the readable part of the key, and a hash that makes it unique."""
-    if kind in (_RESULTS, _LETTERS, _BELL):
+    if kind in (_RESULTS, _LETTERS, _CHANGES):
         return f"icemirror-{kind}"
     legible = re.sub(r"[^a-z0-9]+", "-", key.lower())[:_NAME_CHARACTERS].strip("-")
     if kind == _LETTER:  # its key is a hash already

@@ -16,7 +16,7 @@ from icemirror.errors import Transient
 from icemirror.stores.dead_letters import DeadLetter, letters_to_drop
 
 VERSION = 1
-_TRIES = 50
+_MAX_ATTEMPTS = 50
 _MAX_PAUSE_SECONDS = 0.5
 
 Times = Mapping[str, float]
@@ -35,7 +35,7 @@ class LetterIndex:
     write: Callable[[str, str], bool]
     times: Callable[[], Iterable[tuple[str, float]]]
     delete: Callable[[str], object]
-    most: int
+    max_letters: int
     sleep: Callable[[float], None] = time.sleep
 
     def admit(self, letter: DeadLetter) -> bool:
@@ -43,10 +43,10 @@ class LetterIndex:
 
         def enter(known: Times) -> Times:
             times = {**known, letter.id: letter.received_at}
-            dropped = frozenset(letters_to_drop(times.items(), letter.received_at, self.most))
-            for one in dropped:
-                self.delete(one)
-            return {one: at for one, at in times.items() if one not in dropped}
+            dropped = frozenset(letters_to_drop(times.items(), letter.received_at, self.max_letters))
+            for letter_id in dropped:
+                self.delete(letter_id)
+            return {letter_id: at for letter_id, at in times.items() if letter_id not in dropped}
 
         return letter.id in self._change(enter)
 
@@ -54,10 +54,10 @@ class LetterIndex:
         """Remove a deleted letter from the index."""
         if load_times(self.read()[0]) is None:  # it will be rebuilt from the remaining letters
             return
-        self._change(lambda known: {one: at for one, at in known.items() if one != letter_id})
+        self._change(lambda known: {known_id: at for known_id, at in known.items() if known_id != letter_id})
 
     def _change(self, change: Callable[[Times], Times]) -> Times:
-        for attempt in range(_TRIES):
+        for attempt in range(_MAX_ATTEMPTS):
             body, revision = self.read()
             known = load_times(body)
             found = dict(self.times()) if known is None else known
@@ -81,6 +81,6 @@ def load_times(body: str) -> dict[str, float] | None:
         document = json.loads(body)
         if document["version"] != VERSION:
             return None
-        return {str(one): float(at) for one, at in document["letters"].items()}
+        return {str(letter_id): float(at) for letter_id, at in document["letters"].items()}
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

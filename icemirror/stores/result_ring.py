@@ -24,23 +24,23 @@ class StoredResult:
 
 
 def append_result(
-    ring: tuple[StoredResult, ...], new: RunResult, kept: int, most_bytes: int
+    ring: tuple[StoredResult, ...], new: RunResult, max_per_table: int, max_bytes: int
 ) -> tuple[StoredResult, ...]:
-    """Return the ring with one more result: at most `kept` per table, the oldest dropped if it is too long.
+    """Return the ring with one more result: at most `max_per_table` per table, the oldest dropped if it is too long.
 
     Numbers are at least the clock's milliseconds, so that a lost ring starts again above all its earlier numbers.
     """
     number = max(ring[-1].number + 1 if ring else 0, int(new.at * 1000), 1)
-    body = dump_result(new.result, most_bytes // 2)
+    body = dump_result(new.result, max_bytes // 2)
     counts: Counter[str] = Counter()
     newest_first: list[StoredResult] = []
     length = 0
     for entry in (StoredResult(number, new.result.table, new.run_id, new.at, body), *reversed(ring)):
         counts[entry.table] += 1
         length += len(entry.body)
-        if length > most_bytes and newest_first:
+        if length > max_bytes and newest_first:
             break
-        if counts[entry.table] <= kept:
+        if counts[entry.table] <= max_per_table:
             newest_first.append(entry)
     return tuple(reversed(newest_first))
 

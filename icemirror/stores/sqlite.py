@@ -12,12 +12,12 @@ from typing import Self
 from icemirror.protocol.reads import Reads
 from icemirror.protocol.rows import Row, Rows, TableRow
 from icemirror.stores.dead_letters import MAX_LETTERS, DeadLetter, dump_letter, letters_to_drop, load_letter
-from icemirror.stores.sqlite_file import classify_error, file_at, moved_error, open_file, open_to_read
+from icemirror.stores.sqlite_file import classify_error, file_at, moved_error, open_file, open_read_only
 from icemirror.stores.store import ResultPage, RunResult
 from icemirror.stores.stored_json import dump_result, dump_row, load_result, load_slot, load_table
 
 _TABLE, _SLOT = "table", "slot"
-_KEPT_RESULTS = 200
+_MAX_RESULTS_PER_TABLE = 200
 LETTER_AGES = "SELECT id, received_at FROM letters ORDER BY received_at"  # covered by an index
 
 
@@ -30,7 +30,7 @@ class SqliteStore:
         *,
         read_only: bool = False,
         busy_seconds: float = 10.0,
-        kept_results: int = _KEPT_RESULTS,
+        kept_results: int = _MAX_RESULTS_PER_TABLE,
         kept_letters: int = MAX_LETTERS,
     ) -> None:
         self._path = path.absolute()  # the working directory may change
@@ -39,7 +39,7 @@ class SqliteStore:
         self._kept_letters = kept_letters
         self._lock = threading.RLock()
         with self._translated_errors():
-            self._connection = (open_to_read if read_only else open_file)(self._path, busy_seconds)
+            self._connection = (open_read_only if read_only else open_file)(self._path, busy_seconds)
         self._file = file_at(self._path)
 
     def load(self, reads: Reads) -> Rows:
@@ -79,7 +79,7 @@ class SqliteStore:
             )
             return self._connection.execute(insert, (dump_row(row), *key)).rowcount == 1
 
-    def mark(self) -> str:
+    def change_token(self) -> str:
         """Return SQLite's counters of writes by other connections and by this one."""
         with self._translated_errors():
             (others,) = self._connection.execute("PRAGMA data_version").fetchone()

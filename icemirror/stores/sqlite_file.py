@@ -1,4 +1,4 @@
-"""The state's SQLite file: its schema, the check that it is ours, and the meaning of its failures."""
+"""The state's SQLite file: its schema, the check that it belongs to icemirror, and its errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCHEMA = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-_MOVE_AWAY = "Move the file away: the next sweep then finds all pending work"
+_DELETE_FILE = "Delete or move the file; the next sweep finds all pending work"
 
 
 def open_file(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -43,7 +43,7 @@ def open_file(path: Path, busy_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
+def open_read_only(path: Path, busy_seconds: float) -> sqlite3.Connection:
     """Open an existing state for reading; neither the file nor its folder need be writable."""
     connection = _read_only(path, "mode=ro", busy_seconds)
     try:
@@ -59,8 +59,8 @@ def open_to_read(path: Path, busy_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def _read_only(path: Path, how: str, busy_seconds: float) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?{how}"
+def _read_only(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?{mode}"
     return sqlite3.connect(
         address, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False
     )
@@ -95,7 +95,9 @@ def classify_error(path: Path, error: sqlite3.Error) -> IcemirrorError:
                 f"keeps a log in that folder. File: {path}"
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return Invalid(f"the state is damaged or not a SQLite file ({error}). {_MOVE_AWAY}. File: {path}")
+            return Invalid(
+                f"the state is damaged or not a SQLite file ({error}). {_DELETE_FILE}. File: {path}"
+            )
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
             return Transient(f"cannot read or write the state ({error}): is the disk full? File: {path}")
         case _:
@@ -106,13 +108,13 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> bool:
     """Check in one read transaction: another process may be creating the schema."""
     connection.execute("BEGIN")
     try:
-        return _is_ours(connection, path)
+        return _has_schema(connection, path)
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
-def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+def _has_schema(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether the schema is complete: False for an empty file and for one without all tables and indexes.
 
     An additional table or index needs no new version: older releases ignore it.
@@ -125,7 +127,7 @@ def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     if application == _APPLICATION_ID:
         raise Invalid(
             f"a newer icemirror wrote the state: it has schema {version}, this release knows {SCHEMA_VERSION}. Upgrade "
-            f"this icemirror. Or: {_MOVE_AWAY.lower()}. File: {path}"
+            f"this icemirror. Or: {_DELETE_FILE.lower()}. File: {path}"
         )
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or tables:
@@ -139,7 +141,7 @@ def _create_schema(connection: sqlite3.Connection, path: Path, busy_seconds: flo
     _use_write_ahead_log(connection, busy_seconds)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if not _is_ours(connection, path):  # another process may have been faster
+        if not _has_schema(connection, path):  # another process may have created it first
             for statement in _SCHEMA:
                 connection.execute(statement)
     except BaseException:

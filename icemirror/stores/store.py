@@ -41,7 +41,7 @@ class Store(Protocol):
     def compare_and_set(self, row: Row) -> bool:
         """Write the row if the stored one still has `row.revision` ("": none stored); return whether it was written."""
 
-    def mark(self) -> str:
+    def change_token(self) -> str:
         """Return a change token: it differs after a table has started to wait. Far cheaper to read than the rows.
 
         It is a hint: it may change for other reasons, and a change may be lost.

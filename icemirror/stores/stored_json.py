@@ -62,7 +62,7 @@ def _load(adapter: TypeAdapter[R], known: frozenset[str], body: str, revision: s
         kept = {"revision": revision, "extra": json.dumps(extra) if extra else ""}
         return adapter.validate_python({**found, **kept})
     except ValidationError as error:
-        if newer := [one["loc"] for one in error.errors() if one["type"] in _NEWER_VALUE_ERRORS]:
+        if newer := [problem["loc"] for problem in error.errors() if problem["type"] in _NEWER_VALUE_ERRORS]:
             where = ".".join(map(str, newer[0]))
             raise _newer_row(found, f"an unknown value under `{where}`") from None
         raise _damaged_row(body, f"{error.error_count()} invalid values") from None
@@ -73,22 +73,22 @@ def _load(adapter: TypeAdapter[R], known: frozenset[str], body: str, revision: s
 def _newer_row(found: dict[str, Any], what: str) -> Invalid:  # Any: as it was stored
     which = json.dumps(found.get("name") or found.get("id"))
     return Invalid(
-        f"a newer icemirror wrote the state row of {which}: it has {what}. Upgrade this icemirror, or move the state "
-        "away: the next sweep then finds all pending work"
+        f"a newer icemirror wrote the state row of {which}: it has {what}. Upgrade this icemirror, or delete or "
+        "move the state; the next sweep finds all pending work"
     )
 
 
 def _damaged_row(body: str, what: str) -> Invalid:
     return Invalid(
-        f"a state row is damaged ({what}). Delete it, or move the state away: the next sweep then finds all pending "
-        f"work. The row: {body[:200]!r}"
+        f"a state row is damaged ({what}). Delete the row, or delete or move the state; the next sweep finds all "
+        f"pending work. The row: {body[:200]!r}"
     )
 
 
-def dump_result(result: TableResult, most_bytes: int | None = None) -> str:
-    """Return the result as JSON, without its first slices if it would be longer than `most_bytes`."""
+def dump_result(result: TableResult, max_bytes: int | None = None) -> str:
+    """Return the result as JSON, without its first slices if it would be longer than `max_bytes`."""
     body = result.model_dump_json()
-    while most_bytes is not None and len(body.encode()) > most_bytes and result.slices:
+    while max_bytes is not None and len(body.encode()) > max_bytes and result.slices:
         kept = len(result.slices) // 2
         result = result.model_copy(update={"slices": result.slices[len(result.slices) - kept :]})
         body = result.model_dump_json()

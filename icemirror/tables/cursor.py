@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model
 class Truncation(BaseModel):
     """A truncation of the source, as a position in the order of events: all earlier events have no effect.
 
-    `columns`: field ids of the sequence columns; `sequence`: their values, encoded as the index orders them. Then the
-    changelog commit, the index of the file in it, and the row.
+    `columns`: field ids of the sequence columns; `sequence`: their values, encoded as the index orders them.
+    `commit`, `file`, `row`: changelog commit, index of the file in it, row.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

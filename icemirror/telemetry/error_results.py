@@ -14,7 +14,7 @@ LOG_HINT = "see the job's log"
 
 
 def to_error_result(error: Exception, more: str = "") -> ErrorResult:
-    """Return kind and message; `more` says where to find details of an unexpected error.
+    """Return kind and message; `more`: where to find details of an unexpected error.
 
     An unexpected error is a defect of icemirror or a library. A worker retries it like a transient one: only errors of
     `BLOCKING_KINDS` quarantine a table at once.

@@ -61,7 +61,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info and (error := record.exc_info[1]):
             kind = error.kind if isinstance(error, IcemirrorError) else None
             line["error"] = {"kind": kind, "type": type(error).__name__, "message": str(error)}
-            if self._debug or kind is None:  # our own errors already say what to do
+            if self._debug or kind is None:  # icemirror's errors contain the remedy
                 line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(redact_tree(line))
 
@@ -84,7 +84,7 @@ class TextFormatter(logging.Formatter):
         words += [f"{name}={_show(value)}" for name, value in fields.items() if value is not None]
         line = _printable(redact(" ".join(words)))
         if record.exc_info and (error := record.exc_info[1]):
-            # Our own errors already say what to do; for others the origin matters.
+            # icemirror's errors contain the remedy; for others the origin matters.
             ours = isinstance(error, IcemirrorError)
             text = f"{error}" if ours else self.formatException(record.exc_info)
             line += "".join(f"\n  {_printable(part)}" for part in redact(text).splitlines())

@@ -103,7 +103,7 @@ def bind(*, table: str | None = None, run: str | None = None, batch: str | None 
         _bound.reset(token)
 
 
-def bound() -> Mapping[str, str]:
+def bound_fields() -> Mapping[str, str]:
     """Return the bound fields, to pass on to another thread or an error report."""
     return _bound.get()
 
@@ -123,9 +123,9 @@ def configure_logs(
     labels = {"project_ref": project_ref, "environment": environment}
     handler = _Stderr()
     handler.setFormatter(
-        JsonFormatter(labels, bound, debug=debug or log_level == "debug")
+        JsonFormatter(labels, bound_fields, debug=debug or log_level == "debug")
         if log_format == "json"
-        else TextFormatter(bound, _colours)
+        else TextFormatter(bound_fields, _colours)
     )
     root = logging.getLogger()
     for old in [old for old in root.handlers if isinstance(old, _Stderr)]:

@@ -1,4 +1,4 @@
-"""The metrics interface. Code that counts receives a `Metrics`; where it is exported is decided at start."""
+"""The metrics interface. Callers record through `Metrics`; `open_metrics` chooses the exporter."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ log = get_log(__name__)
 class Metrics(Protocol):
     """Records and exports metrics."""
 
-    def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
-        """Add `n` to a counter."""
+    def count(self, metric: Metric, amount: int = 1, **labels: str) -> None:
+        """Add `amount` to a counter."""
 
     def observe(self, metric: Metric, value: float, **labels: str) -> None:
         """Record one duration or size in a histogram."""
@@ -32,9 +32,9 @@ class Metrics(Protocol):
 class NoMetrics:
     """Records nothing, but refuses invalid use like the real implementation."""
 
-    def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
+    def count(self, metric: Metric, amount: int = 1, **labels: str) -> None:
         """Only check the use."""
-        check_use(metric, Instrument.COUNTER, n, labels)
+        check_use(metric, Instrument.COUNTER, amount, labels)
 
     def observe(self, metric: Metric, value: float, **labels: str) -> None:
         """Only check the use."""

@@ -72,10 +72,10 @@ class OtelMetrics:
         memory = names.RESIDENT_BYTES
         meter.create_observable_gauge(memory.name, [_observe_memory], memory.unit.value, memory.description)
 
-    def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
-        """Add `n` to a counter."""
-        check_use(metric, Instrument.COUNTER, n, labels)
-        self._record[metric.name](n, labels)
+    def count(self, metric: Metric, amount: int = 1, **labels: str) -> None:
+        """Add `amount` to a counter."""
+        check_use(metric, Instrument.COUNTER, amount, labels)
+        self._record[metric.name](amount, labels)
 
     def observe(self, metric: Metric, value: float, **labels: str) -> None:
         """Record one duration or size in a histogram."""

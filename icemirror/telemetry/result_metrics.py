@@ -19,8 +19,8 @@ def count_result(metrics: Metrics, result: TableResult) -> None:
     metrics.count(names.TABLE_FAILURE if result.outcome == "failed" else names.TABLE_SUCCESS, table=table)
     if result.outcome == "rebuilt":
         metrics.count(names.COMMITS, table=table, outcome="rebuilt")
-    for one in result.slices:
-        _count_slice(metrics, table, one)
+    for slice_ in result.slices:
+        _count_slice(metrics, table, slice_)
     if result.error and result.error.kind in (Kind.CONFLICT, Kind.COMMIT_UNKNOWN):
         metrics.count(names.COMMITS, table=table, outcome=result.error.kind.value)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from icemirror import __version__
 from icemirror.errors import IcemirrorError
-from icemirror.telemetry.logs import bound, get_log
+from icemirror.telemetry.logs import bound_fields, get_log
 from icemirror.telemetry.redaction import redact, redact_tree
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def open_sentry(
 
     def report(error: BaseException) -> None:
         with sentry_sdk.new_scope() as scope:
-            for name, value in bound().items():
+            for name, value in bound_fields().items():
                 scope.set_tag(name, value)
             scope.capture_exception(error)
 

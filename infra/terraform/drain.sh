@@ -11,7 +11,7 @@ set -eu
 
 application=${1:?"usage: drain.sh APPLICATION_ID [--cancel]"}
 cancel=${2:-}
-seconds=${DRAIN_POLL_SECONDS:-10}
+poll_seconds=${DRAIN_POLL_SECONDS:-10}
 
 state() {
     aws emr-serverless get-application --application-id "$application" --query application.state --output text
@@ -39,10 +39,10 @@ while :; do
         fi
     else
         echo "application state: $state" >&2
-        # Repeated in every round, because a job launched meanwhile starts the application again.
+        # Repeated in every round, because a job launched in between starts the application again.
         [ "$state" = STOPPING ] || aws emr-serverless stop-application --application-id "$application" >/dev/null ||
             echo "stop failed, retrying" >&2
     fi
-    sleep "$seconds"
+    sleep "$poll_seconds"
 done
 echo "stopped: terraform can change or destroy $application"

@@ -70,12 +70,12 @@ variable "discover" {
 
   validation {
     condition     = alltrue([for database in var.discover : can([database.namespace, database.mirror_namespace]) && try(length(regexall("\\*", database.match)) == 1, false)])
-    error_message = "Each entry needs namespace, mirror_namespace and match. `match` contains one *, which stands for the mirror's name: *_changelog."
+    error_message = "Each entry needs namespace, mirror_namespace and match. `match` contains one *, which matches the mirror's name: *_changelog."
   }
 
   validation {
     condition     = alltrue([for database in var.discover : try(database.rejects_table, null) == null])
-    error_message = "Remove rejects_table: discovered tables cannot share one. By default each has its own."
+    error_message = "Remove rejects_table: discovered tables cannot share one. By default each table has a separate one."
   }
 
   validation {

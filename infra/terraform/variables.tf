@@ -95,12 +95,12 @@ variable "spark" {
     warm_executors   = optional(number, 0)
     encrypt_disks    = optional(bool, false)
   })
-  description = "EMR Serverless application: release, capacity limits, idle time before it stops, size of drivers and executors, number of warm ones, and whether kms_key_arn encrypts the jobs' disks and the logs that EMR keeps."
+  description = "EMR Serverless application. max_vcpu, max_memory_gb and max_disk_gb limit what runs at once, which caps the cost. It stops after idle_minutes. worker_vcpu and worker_memory_gb are the size of each driver and executor; warm_drivers and warm_executors stay started. encrypt_disks uses kms_key_arn for the jobs' disks and the logs that EMR keeps."
   default     = {}
 
   validation {
     condition     = var.spark.max_vcpu >= 2 * var.spark.worker_vcpu && var.spark.max_memory_gb >= 2 * var.spark.worker_memory_gb && var.spark.max_disk_gb >= 40
-    error_message = "The limits are too low for one driver and one executor: max_vcpu and max_memory_gb must be at least twice the worker's, max_disk_gb at least 40."
+    error_message = "The limits are too low for one driver and one executor. max_vcpu and max_memory_gb must be at least twice the worker's, max_disk_gb at least 40."
   }
 
   validation {
@@ -111,7 +111,7 @@ variable "spark" {
       8  = range(16, 61, 4)
       16 = range(32, 121, 8)
     }[var.spark.worker_vcpu], var.spark.worker_memory_gb), false)
-    error_message = "EMR Serverless has no such worker. Memory in GB by vCPU: 1: 2–8, 2: 4–16, 4: 8–30 (even numbers), 8: 16–60 (steps of 4), 16: 32–120 (steps of 8)."
+    error_message = "worker_vcpu and worker_memory_gb do not match an EMR Serverless worker size. Memory in GB by vCPU: 1: 2–8, 2: 4–16, 4: 8–30 (even numbers), 8: 16–60 (steps of 4), 16: 32–120 (steps of 8)."
   }
 
   validation {
@@ -145,7 +145,7 @@ variable "network" {
     subnet_ids         = list(string)
     security_group_ids = list(string)
   })
-  description = "Private subnets and security groups of the jobs. Null: no VPC, with access to S3, Glue and DynamoDB."
+  description = "Private subnets and security groups of the jobs. Null: jobs run outside a VPC. A VPC needs endpoints for S3, Glue and DynamoDB, and for STS and CloudWatch Logs if it has no NAT gateway."
   default     = null
 
   validation {
@@ -235,7 +235,7 @@ variable "alarms" {
     turn_seconds = optional(number, 3600)
     vcpu         = optional(number)
   })
-  description = "SNS topic and thresholds of the alarms: lag of a mirror, duration of one turn, and vCPUs held for three hours (default: three quarters of spark.max_vcpu)."
+  description = "SNS topic and thresholds of the alarms: lag of a mirror, time that a job spends on one table, and vCPUs held for three hours (default: three quarters of spark.max_vcpu)."
   default     = {}
 }
 
@@ -270,7 +270,7 @@ variable "maintenance_schedule" {
 
 variable "maintenance_principals" {
   type        = list(string)
-  description = "ARNs of the principals that can assume the maintenance role, the only role that can delete files. Empty: the account's IAM policies decide."
+  description = "ARNs of the principals that can assume the maintenance role, the only role that can delete files. Empty: every principal of the account whose IAM policy allows sts:AssumeRole."
   default     = []
 }
 

@@ -47,7 +47,7 @@ _DESCRIPTIONS = {
     RejectReason.NULL_OPERATION: "the operation is NULL",
     RejectReason.UNKNOWN_OPERATION: "the operation is none of operation_values",
     RejectReason.NULL_SEQUENCE: "a sequence column is NULL: the event has no place in the order",
-    RejectReason.UNREADABLE_SEQUENCE: "the sequence is not of the form that its column must have",
+    RejectReason.UNREADABLE_SEQUENCE: "the sequence does not match sequence_format",
 }
 
 

@@ -195,5 +195,8 @@ def require_column(settings: TableSettings, schema: Schema, name: str, setting: 
         return found
     names = [field.name for field in schema.fields]
     near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(names[:20])}"
-    raise Invalid(f"{settings.changelog_id}: has no column {name} ({setting} of {settings.name}){hint}")
+    hint = f"did you mean {near[0]}?" if near else f"its columns are {', '.join(names[:20])}."
+    raise Invalid(
+        f"{settings.name}: {setting} names {name}, but the changelog {settings.changelog_id} has no column {name}; "
+        f"{hint} Correct {setting}."
+    )

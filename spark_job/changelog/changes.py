@@ -33,14 +33,14 @@ class Changes:
         return len(self.keys)
 
     @property
-    def places(self) -> U64:
+    def positions(self) -> U64:
         """Return the position of each event in the slice as one number that orders by (file, row)."""
         return (self.file.astype(np.uint64) << np.uint64(32)) | self.row
 
-    def are(self, move: int) -> Mask:
-        """Return which events have this flag of a key change."""
+    def has_move(self, flag: int) -> Mask:
+        """Return which events have this flag (`OLD_KEY` or `NEW_KEY`)."""
         found: Mask = (
-            np.zeros(len(self), dtype=np.bool_) if self.moves is None else (self.moves & np.uint8(move)) != 0
+            np.zeros(len(self), dtype=np.bool_) if self.moves is None else (self.moves & np.uint8(flag)) != 0
         )
         return found
 
@@ -87,7 +87,7 @@ def keyless_changes(shape: ChangelogShape, ordinal: int, rows: Indices, operatio
 
 def sort_by_position(changes: Changes) -> Changes:
     """Return the events ordered by (file, row)."""
-    position = changes.places
+    position = changes.positions
     if bool((position[1:] >= position[:-1]).all()):
         return changes
     return changes.take(np.argsort(position, kind="stable"))

@@ -88,14 +88,14 @@ def _read(
     )
     columns = dict(zip(wanted, arrays, strict=True))
     for field_id, values in columns.items():
-        expected = shape.forms.get(field_id)
+        expected = shape.arrow_types.get(field_id)
         if expected == pa.large_string() and pa.types.is_large_binary(values.type):
             columns[field_id] = values.cast(expected)  # some writers do not annotate strings in Parquet
         elif expected is not None and not is_comparable(values.type, expected):
             raise Invalid(
-                f"{path}: column {'.'.join(paths[field_id])} holds {values.type}, but is {expected} in "
-                f"{shape.changelog}: its values cannot be compared with others. Roll the changelog back to the "
-                "snapshot before the file, and append its rows with the right type; then `icemirror resume`."
+                f"column {'.'.join(paths[field_id])} holds {values.type}, but is {expected} in {shape.changelog}. Roll "
+                "the changelog back to the snapshot before the file, append its rows with the right type, then "
+                f"`icemirror resume`. The file: {path}"
             )
     count = parquet.metadata.num_rows if rows is None else len(rows)
     return {field_id: columns[field_id] if field_id in columns else pa.nulls(count) for field_id in field_ids}
@@ -105,13 +105,13 @@ def _read(
 class ParsedOperations:
     """The operation of each row.
 
-    `kept`: which rows are events, None if all are. `lowest`: in which rows a NULL sequence is the lowest value, None if
-    in none. `truncations`: which rows report a truncation, None if none does.
+    Masks over the rows; None if all rows are kept, or if no row qualifies. `kept`: the row is an event.
+    `null_is_lowest`: a NULL sequence is the lowest value. `truncations`: the row reports a truncation.
     """
 
     operation: NDArray[np.uint8]
     kept: Mask | None = None
-    lowest: Mask | None = None
+    null_is_lowest: Mask | None = None
     truncations: Mask | None = None
 
 
@@ -130,7 +130,9 @@ def read_operations(columns: EventColumns, shape: ChangelogShape, path: str) -> 
     if kept.all():
         return parsed
     truncations = parsed.operation == _TRUNCATES
-    return ParsedOperations(parsed.operation, kept, parsed.lowest, truncations if truncations.any() else None)
+    return ParsedOperations(
+        parsed.operation, kept, parsed.null_is_lowest, truncations if truncations.any() else None
+    )
 
 
 def _parse_values(
@@ -141,24 +143,26 @@ def _parse_values(
     encoded = pc.dictionary_encode(values, null_encoding="encode")
     indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
     codes = np.empty(len(encoded.dictionary), dtype=np.uint8)
-    lowest = np.zeros(len(encoded.dictionary), dtype=np.bool_)
+    null_is_lowest = np.zeros(len(encoded.dictionary), dtype=np.bool_)
     for number, value in enumerate(encoded.dictionary.to_pylist()):
         if value in shape.operations:
             codes[number] = shape.operations[value]
-        elif value in shape.ignored:
+        elif value in shape.ignored_operations:
             codes[number] = _IGNORED
         elif value is None:
             wrong = (indices == number) & ~_null_records(columns, values, shape)
             if wrong.any():
                 raise _unknown_operation(value, row_numbers(wrong), shape, path)
             codes[number] = _IGNORED
-        elif value in shape.truncates:
+        elif value in shape.truncate_operations:
             codes[number] = _TRUNCATES
         else:
             unknown = [number, *_unknown_values(encoded.dictionary, shape)]
             raise _unknown_operation(value, row_numbers(np.isin(indices, unknown)), shape, path)
-        lowest[number] = value in shape.null_sequence_for
-    return ParsedOperations(codes[indices], lowest=lowest[indices] if lowest.any() else None)
+        null_is_lowest[number] = value in shape.null_sequence_for
+    return ParsedOperations(
+        codes[indices], null_is_lowest=null_is_lowest[indices] if null_is_lowest.any() else None
+    )
 
 
 def _null_records(columns: EventColumns, operation: pa.Array, shape: ChangelogShape) -> Mask:
@@ -170,17 +174,15 @@ def _null_records(columns: EventColumns, operation: pa.Array, shape: ChangelogSh
 
 
 def _unknown_values(values: pa.Array, shape: ChangelogShape) -> list[int]:
-    known = {*shape.operations, *shape.ignored, *shape.truncates, None}
+    known = {*shape.operations, *shape.ignored_operations, *shape.truncate_operations, None}
     return [number for number, value in enumerate(values.to_pylist()) if value not in known]
 
 
 def _unknown_operation(value: str | None, rows: Indices, shape: ChangelogShape, path: str) -> Invalid:
     known = ", ".join(sorted(value for value in shape.operations if value is not None))
-    add = "add it to operation_values, then `icemirror resume`; if not, the row is wrong"
-    advice = "" if value is None else f". If it means one of these, {add}"
     reason = RejectReason.NULL_OPERATION if value is None else RejectReason.UNKNOWN_OPERATION
     return BadRows(
-        f"{path}: unknown operation {quote_operation(value)} in row {int(rows[0])}; known are {known}{advice}",
+        f"unknown operation {quote_operation(value)} in row {int(rows[0])}; known are {known}: {path}",
         reason,
         rows,
     )
@@ -209,8 +211,7 @@ def _deleted_rows(column: pa.Array, path: str) -> Mask:
         if not pc.all(known, min_count=0).as_py():
             rows = row_numbers(~known.to_numpy(zero_copy_only=False))
             raise BadRows(
-                f"{path}: row {int(rows[0])} has a text other than true and false in the column that flags deleted "
-                "rows",
+                f"the delete_column has a text other than true and false in row {int(rows[0])}: {path}",
                 RejectReason.UNKNOWN_OPERATION,
                 rows,
             )

@@ -18,7 +18,6 @@ from icemirror.errors import REBUILD, Corrupt, Invalid, Transient
 from icemirror.tables.cursor import CursorSource
 from spark_job.columns.missing_columns import identity_columns
 from spark_job.iceberg.ancestry import has_files_of_commit, has_files_of_other_commits, walk_ancestors
-from spark_job.iceberg.divergence import CursorExpired
 from spark_job.iceberg.manifests import ManifestList, load_manifest_list
 from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
 from spark_job.storage.immutable_cache import FileCache
@@ -32,7 +31,8 @@ _MAX_CACHED_ENTRIES = 200_000
 class ChangelogFile:
     """A data file. Its ordinal in a slice orders its events by (sequence number of the commit, file).
 
-    `partition`: field id and value of each identity partition column. `place`: the file's index within its commit.
+    `partition`: field id and value of each identity partition column. `index_in_commit`: 0 for
+    the first file of its commit.
     """
 
     path: str
@@ -41,49 +41,76 @@ class ChangelogFile:
     snapshot_id: int
     sequence_number: int
     partition: tuple[tuple[int, Any], ...] = ()  # Any: of the column's type
-    place: int = 0
+    index_in_commit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Snapshots after the cursor, oldest first; `whole`: the first one also covers all expired snapshots before it.
+    """Snapshots after the cursor, oldest first. `covers_expired`: the first one covers all expired ones before it.
 
     `identities`: by partition spec, the index and field id of each identity partition column.
     """
 
     snapshots: tuple[Snapshot, ...]
-    whole: bool
+    covers_expired: bool
     identities: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
-def history_since(table: Table, name: str, source: CursorSource | None) -> History:
-    """Return the history from the cursor (or the beginning) to the head; refuse other commits than appends."""
+@dataclass(frozen=True, slots=True)
+class CursorExpired:
+    """The changelog's history does not reach back to the cursor. `message`: what to do."""
+
+    message: str
+
+
+def whole_history(table: Table, name: str) -> History:
+    """Return the history from the beginning to the head; refuse other commits than appends."""
+    return _history(table, name, all_snapshots(table), None)
+
+
+def history_since(table: Table, name: str, source: CursorSource) -> History | CursorExpired:
+    """Return the history from the cursor to the head; refuse other commits than appends."""
     snapshots = snapshots_since(table, name, source)
-    if source is not None and source.files_done is not None:
+    if isinstance(snapshots, CursorExpired):
+        return snapshots
+    if source.files_done is not None:
         partly_merged = source.snapshot_id
         snapshots.append(
-            next(each for each in reversed(table.metadata.snapshots) if each.snapshot_id == partly_merged)
+            next(
+                snapshot
+                for snapshot in reversed(table.metadata.snapshots)
+                if snapshot.snapshot_id == partly_merged
+            )
         )
-    snapshots.reverse()
-    whole = bool(snapshots) and covers_expired(table, snapshots[0], source)
-    for snapshot in snapshots[1:] if whole else snapshots:
+    return _history(table, name, snapshots, source)
+
+
+def _history(table: Table, name: str, newest_first: list[Snapshot], source: CursorSource | None) -> History:
+    snapshots = newest_first[::-1]
+    covers_expired = bool(snapshots) and has_unmerged_expired_files(table, snapshots[0], source)
+    for snapshot in snapshots[1:] if covers_expired else snapshots:
         require_append(name, snapshot)
-    return History(tuple(snapshots), whole, identity_columns(table.specs()))
+    return History(tuple(snapshots), covers_expired, identity_columns(table.specs()))
 
 
-def snapshots_since(table: Table, name: str, source: CursorSource | None) -> list[Snapshot]:
-    """Return the snapshots after the cursor's, newest first; raise if they do not lead back to it."""
-    snapshots: list[Snapshot] = []
+def all_snapshots(table: Table) -> list[Snapshot]:
+    """Return the snapshots from the head back to the oldest."""
     head = table.current_snapshot()
-    for snapshot in walk_ancestors(table.metadata.snapshots, head.snapshot_id if head else None):
-        if source is not None and snapshot.snapshot_id == source.snapshot_id:
+    return list(walk_ancestors(table.metadata.snapshots, head.snapshot_id if head else None))
+
+
+def snapshots_since(table: Table, name: str, source: CursorSource) -> list[Snapshot] | CursorExpired:
+    """Return the snapshots after the cursor's, newest first; raise `Invalid` if the branch does not contain it."""
+    snapshots: list[Snapshot] = []
+    for snapshot in all_snapshots(table):
+        if snapshot.snapshot_id == source.snapshot_id:
             return snapshots
         snapshots.append(snapshot)
-    if source is None or _begins_after(table.io, snapshots, source):
+    if _begins_after(table.io, snapshots, source):
         return snapshots
     if source.sequence_number >= table.metadata.next_sequence_number():
         raise Transient(
-            f"{name}: the catalog returns a state before its commit {source.sequence_number}, up to which the "
+            f"{name}: the catalog returned a state before commit {source.sequence_number}, up to which the "
             "mirror has merged; a later attempt may return a newer one. If a user reset the changelog to an older "
             f"state for good, {REBUILD}."
         )
@@ -95,7 +122,7 @@ def snapshots_since(table: Table, name: str, source: CursorSource | None) -> lis
             f"{missing}the changelog's head: the changelog was rolled back, or its main branch was moved. Restore the "
             f"branch, then `icemirror resume`; or, to keep it, {REBUILD}."
         )
-    raise CursorExpired(
+    return CursorExpired(
         f"{missing}the changelog (it has expired, together with later snapshots or unmerged files; or the changelog "
         f"was rolled back). Events may be missing: {REBUILD}; with on_expired_cursor: rebuild the next merge does that."
     )
@@ -113,7 +140,7 @@ def _begins_after(io: FileIO, snapshots: Sequence[Snapshot], source: CursorSourc
     return number > 0 and first.sequence_number == number + 1 and has_files_of_commit(io, first, number)
 
 
-def covers_expired(table: Table, first: Snapshot, source: CursorSource | None) -> bool:
+def has_unmerged_expired_files(table: Table, first: Snapshot, source: CursorSource | None) -> bool:
     """Return whether files of expired snapshots before the first one are still unmerged."""
     parent_id, number = first.parent_snapshot_id, first.sequence_number or 0
     if source is not None and source.files_done is None:
@@ -135,16 +162,16 @@ def require_append(name: str, snapshot: Snapshot) -> None:
     if operation not in (Operation.APPEND, Operation.REPLACE):
         raise Invalid(
             f"{name}: snapshot {snapshot.snapshot_id} is of kind {operation.value if operation else 'unknown'}. "
-            f"Rows of a changelog may only be appended. {_way_back(snapshot.parent_snapshot_id)}"
+            f"Rows of a changelog may only be appended. {_rollback_advice(snapshot.parent_snapshot_id)}"
         )
 
 
-def _way_back(before: int | None) -> str:
-    """Return what to do if the changelog itself cannot be followed."""
-    back = "before that" if before is None else str(before)
+def _rollback_advice(parent_id: int | None) -> str:
+    """Return what to do if the changelog cannot be followed."""
+    target = "before that" if parent_id is None else str(parent_id)
     return (
         "Keep the mirror: a rebuilt one stops here as well. Roll the changelog back to the snapshot "
-        f"{back} and append the missing rows, then `icemirror resume`; or recreate the changelog, then {REBUILD}."
+        f"{target} and append the missing rows, then `icemirror resume`; or recreate the changelog, then {REBUILD}."
     )
 
 
@@ -158,7 +185,7 @@ def added_files(io: FileIO, name: str, history: History) -> dict[int, list[Chang
     wanted = {snapshot.snapshot_id: snapshot for snapshot in snapshots if _is_append(snapshot)}
     files: dict[int, list[ChangelogFile]] = {snapshot_id: [] for snapshot_id in wanted}
     replaced = len(wanted) < len(snapshots)
-    if history.whole:
+    if history.covers_expired:
         files[snapshots[0].snapshot_id] = _all_files(io, name, history)
         wanted.pop(snapshots[0].snapshot_id, None)
     listed: dict[int, list[_FileEntry]] = {snapshot_id: [] for snapshot_id in wanted}
@@ -168,14 +195,14 @@ def added_files(io: FileIO, name: str, history: History) -> dict[int, list[Chang
         for entry in entries:
             if entry.snapshot_id in listed:
                 listed[entry.snapshot_id].append(entry)
-    reread = [snapshot for key, snapshot in wanted.items() if replaced or not _in_own_order(listed[key])]
-    listed |= _own_entries(io, name, reread)
+    reread = [snapshot for key, snapshot in wanted.items() if replaced or not _in_commit_order(listed[key])]
+    listed |= _added_entries(io, name, reread)
     for snapshot_id, snapshot in wanted.items():
         entries = listed[snapshot_id]
         _require_all(name, snapshot, len(entries))
         files[snapshot_id] = [
-            _change_file(entry, snapshot.sequence_number or 0, history, place)
-            for place, entry in enumerate(entries)
+            _to_changelog_file(entry, snapshot.sequence_number or 0, history, index)
+            for index, entry in enumerate(entries)
         ]
     return files
 
@@ -204,7 +231,7 @@ class _FileEntry:
     snapshot_id: int
     sequence_number: int
     manifest: str
-    manifest_by: int
+    manifest_snapshot_id: int
     spec_id: int
     partition: tuple[Any, ...]  # Any: of the types of the columns
 
@@ -227,7 +254,7 @@ def _entries(
         if manifest_list.has_deletes:
             raise Invalid(
                 f"{name}: snapshot {snapshot.snapshot_id} contains deletes, its own or earlier ones. "
-                f"Rows of a changelog may only be appended. {_way_back(None)}"
+                f"Rows of a changelog may only be appended. {_rollback_advice(None)}"
             )
         return list(wanted(snapshot, manifest_list))
 
@@ -253,7 +280,7 @@ def _manifest_entries(io: FileIO, manifest: ManifestFile) -> tuple[_FileEntry, .
                 snapshot_id=entry.snapshot_id or 0,
                 sequence_number=entry.sequence_number or 0,
                 manifest=manifest.manifest_path,
-                manifest_by=manifest.added_snapshot_id or 0,
+                manifest_snapshot_id=manifest.added_snapshot_id or 0,
                 spec_id=manifest.partition_spec_id,
                 partition=_values(entry.data_file.partition),
             )
@@ -267,13 +294,13 @@ def _values(record: Record) -> tuple[Any, ...]:
     return tuple(record[number] for number in range(len(record)))
 
 
-def _in_own_order(entries: Sequence[_FileEntry]) -> bool:
+def _in_commit_order(entries: Sequence[_FileEntry]) -> bool:
     """Return whether the files are still in their original order: all in one manifest that their snapshot wrote."""
-    manifests = {(entry.manifest, entry.manifest_by == entry.snapshot_id) for entry in entries}
-    return len(entries) <= 1 or (len(manifests) == 1 and all(own for _, own in manifests))
+    manifests = {(entry.manifest, entry.manifest_snapshot_id == entry.snapshot_id) for entry in entries}
+    return len(entries) <= 1 or (len(manifests) == 1 and all(same for _, same in manifests))
 
 
-def _own_entries(io: FileIO, name: str, snapshots: Sequence[Snapshot]) -> dict[int, list[_FileEntry]]:
+def _added_entries(io: FileIO, name: str, snapshots: Sequence[Snapshot]) -> dict[int, list[_FileEntry]]:
     """Return the files that each snapshot added, from the manifests that it wrote."""
     found = _entries(
         io,
@@ -290,32 +317,34 @@ def _own_entries(io: FileIO, name: str, snapshots: Sequence[Snapshot]) -> dict[i
 
 
 def _all_files(io: FileIO, name: str, history: History) -> list[ChangelogFile]:
-    """Return all files of the first snapshot: those of earlier commits by sequence number, then its own."""
+    """Return all files of the first snapshot: those of earlier commits by sequence number, then those that it added."""
     snapshot = history.snapshots[0]
     number = snapshot.sequence_number or 0
     before: list[tuple[int, _FileEntry]] = []
-    own: list[_FileEntry] = []
+    added: list[_FileEntry] = []
     (entries,) = _entries(io, name, [snapshot], lambda _, listed: listed.manifests)
     for entry in entries:
         if _is_append(snapshot) and entry.snapshot_id == snapshot.snapshot_id:
-            own.append(entry)
+            added.append(entry)
         else:
             before.append((max(0, min(entry.sequence_number, number - 1)), entry))
     before.sort(key=itemgetter(0))
-    commits = groupby([*before, *((number, entry) for entry in own)], itemgetter(0))
+    commits = groupby([*before, *((number, entry) for entry in added)], itemgetter(0))
     return [
-        _change_file(entry, commit, history, place)
+        _to_changelog_file(entry, commit, history, index)
         for commit, entries in commits
-        for place, (_, entry) in enumerate(entries)
+        for index, (_, entry) in enumerate(entries)
     ]
 
 
-def _change_file(entry: _FileEntry, sequence_number: int, history: History, place: int) -> ChangelogFile:
+def _to_changelog_file(
+    entry: _FileEntry, sequence_number: int, history: History, index_in_commit: int
+) -> ChangelogFile:
     partition = tuple(
         (field_id, entry.partition[number])
         for number, field_id in history.identities.get(entry.spec_id, ())
         if number < len(entry.partition)
     )
     return ChangelogFile(
-        entry.path, entry.bytes, entry.events, entry.snapshot_id, sequence_number, partition, place
+        entry.path, entry.bytes, entry.events, entry.snapshot_id, sequence_number, partition, index_in_commit
     )

@@ -1,7 +1,7 @@
 """Bound the memory that the rows of a Parquet file take when they are decoded.
 
-The file size is no bound: a dictionary stores a value once, however many rows have it. A file of some kilobytes may
-decode to gigabytes.
+The file size does not bound it: a dictionary stores each distinct value once. A file of some kilobytes may decode to
+gigabytes.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pyiceberg.io import FileIO
 
 from icemirror.errors import Invalid
 
-_SMALL_BYTES = 256 << 20  # a row group of at most this size is decoded at once …
+_DECODE_WHOLE_BYTES = 256 << 20  # a row group of at most this size is decoded at once …
 _BATCH_BYTES = 64 << 20  # … a larger one in batches of this size
-_PIECE_BYTES = 128 << 20
-_MAX_BYTES = 1 << 30
-_LONG_BYTES = 32 << 10
-_USUAL_RATIO = 16  # of decoded bytes to encoded ones
+_MIN_PIECE_BYTES = 128 << 20
+_MAX_PIECE_BYTES = 1 << 30
+_LONG_VALUE_BYTES = 32 << 10
+_TYPICAL_EXPANSION = 16  # decoded bytes per encoded byte
 _PROBE_ROWS = 1024
 _BUFFER_BYTES = 1 << 18
 
 
 def piece_bytes(encoded_bytes: int) -> int:
     """Return how many bytes of rows are held at once: as many as files of this size usually decode to."""
-    return min(_MAX_BYTES, max(_PIECE_BYTES, _USUAL_RATIO * encoded_bytes))
+    return min(_MAX_PIECE_BYTES, max(_MIN_PIECE_BYTES, _TYPICAL_EXPANSION * encoded_bytes))
 
 
 def batch_rows(
@@ -35,13 +35,16 @@ def batch_rows(
 ) -> int | None:
     """Return how many rows of a row group to decode at once; None: all of them.
 
-    The footer alone decides if even its worst case is small: every value as long as the whole column.
+    If even the worst case in the footer is small (every value as long as the column), nothing is read.
     """
     weight: int = parquet.metadata.row_group(group).total_byte_size
     weight += sum(
-        count * length for _, count, length in _suspects(io, path, parquet, group, columns, _SMALL_BYTES)
+        count * length
+        for _, count, length in _columns_that_may_expand(
+            io, path, parquet, group, columns, _DECODE_WHOLE_BYTES
+        )
     )
-    if weight <= _SMALL_BYTES:
+    if weight <= _DECODE_WHOLE_BYTES:
         return None
     rows: int = parquet.metadata.row_group(group).num_rows
     return max(1, rows * _BATCH_BYTES // weight)
@@ -50,24 +53,26 @@ def batch_rows(
 def refuse_long_values(io: FileIO, path: str, parquet: pq.ParquetFile, columns: Sequence[str]) -> None:
     """Refuse long values in columns that are read as a whole, if they would exhaust the memory."""
     for group in range(parquet.num_row_groups):
-        for name, count, length in _suspects(io, path, parquet, group, columns, _MAX_BYTES):
-            if length > _LONG_BYTES and count * length > _MAX_BYTES:
+        for name, count, length in _columns_that_may_expand(
+            io, path, parquet, group, columns, _MAX_PIECE_BYTES
+        ):
+            if length > _LONG_VALUE_BYTES and count * length > _MAX_PIECE_BYTES:
                 raise Invalid(
-                    f"{path}: column {name} holds values of up to {length} bytes, in a row group of {count} rows. "
-                    "That is too much for a key, operation or sequence column"
+                    f"column {name} has values of up to {length} bytes in a row group of {count} rows, too large for a "
+                    f"key, operation or sequence column: {path}"
                 )
 
 
-def _suspects(
-    io: FileIO, path: str, parquet: pq.ParquetFile, group: int, columns: Sequence[str], small: int
+def _columns_that_may_expand(
+    io: FileIO, path: str, parquet: pq.ParquetFile, group: int, columns: Sequence[str], max_bytes: int
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield columns that may decode to more than `small` bytes: name, approximate count, longest dictionary value.
+    """Yield columns that may decode to more than `max_bytes`: name, approximate count, longest dictionary value.
 
     Only the row group's totals in the footer are used: with a damaged footer, PyArrow's metadata of a single column
     crashes the process.
     """
     described = parquet.metadata.row_group(group)
-    if described.num_rows * described.total_byte_size <= small:
+    if described.num_rows * described.total_byte_size <= max_bytes:
         return
     schema = [parquet.schema.column(number) for number in range(len(parquet.schema))]
     leaves = [

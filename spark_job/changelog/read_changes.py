@@ -1,4 +1,7 @@
-"""Read the events of a changelog file that count. Only key, operation and sequence columns are read."""
+"""Read the events to merge of a changelog file. Only key, operation and sequence columns are read.
+
+Events to merge: all but rejected rows and events before the followed truncation.
+"""
 
 from __future__ import annotations
 
@@ -32,54 +35,61 @@ from spark_job.changelog.event_columns import (
 from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.memory_bounds import refuse_long_values
 from spark_job.changelog.shape import ChangelogShape, Operation
-from spark_job.changelog.truncations import events_before, is_new_truncation, last_truncation, not_followed
+from spark_job.changelog.truncations import (
+    events_before,
+    is_new_truncation,
+    last_truncation,
+    refuse_new_truncation,
+)
 from spark_job.columns.parquet_columns import check_field_ids, column_paths, open_parquet
 from spark_job.index.keys import U64, Indices, Keys, Mask, concat_keys
 from spark_job.index.orders import greatest_order
 
 _FIRST_COMMIT = 1  # sequence number of a table's first commit
+_EVENT_SETTINGS = "primary_keys, operation_column and sequence_column"
+_SETTINGS = {
+    RejectReason.NULL_KEY: "primary_keys",
+    RejectReason.NULL_OPERATION: "operation_column and operation_values",
+    RejectReason.UNKNOWN_OPERATION: "operation_column and operation_values",
+    RejectReason.NULL_SEQUENCE: "sequence_column",
+    RejectReason.UNREADABLE_SEQUENCE: "sequence_column and sequence_format",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class FileEvents:
-    """The events of a file that count, the rejected rows, and how many events precede a truncation.
+    """The events to merge of a file, the rejected rows, and how many events precede the followed truncation.
 
     `truncation`: the last one in the file.
     """
 
     changes: Changes
     bad: RowsByReason = ()
-    outdated: int = 0
+    before_truncation: int = 0
     truncation: Truncation | None = None
 
 
 def read_changes(io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> Changes:
-    """Return the events of a file that count: without those before a truncation, and without rejected rows."""
+    """Return the events to merge of a file."""
     return read_file_events(io, file, ordinal, shape).changes
 
 
 def read_file_events(io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> FileEvents:
-    """Return the events of a file that count, the rejected rows, and its truncation."""
+    """Return the events to merge of a file, the rejected rows, and its last truncation."""
     columns = _read_columns(io, file, shape)
-    with _advice(file, shape):
+    with _add_advice(file, shape):
         return to_file_events(columns, file, ordinal, shape)
 
 
 def validate_file(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> None:
-    """Refuse what a merge of the file refuses, without encoding its keys."""
+    """Raise what a merge of the file would raise. Does not encode keys."""
     columns = _read_columns(io, file, shape)
-    with _advice(file, shape):
-        if shape.rejects:
+    with _add_advice(file, shape):
+        if shape.rejects_bad_rows:
             parsed, rows, _ = convert_good_rows(columns, lambda columns: _parse(columns, file, shape))
         else:
             parsed, rows = _parse(columns, file, shape), None
     refuse_new_truncation(_at_file_row(parsed.truncation, rows), file, shape)
-
-
-def refuse_new_truncation(truncation: Truncation | None, file: ChangelogFile, shape: ChangelogShape) -> None:
-    """Refuse a truncation that the mirror has not followed yet."""
-    if truncation is not None and is_new_truncation(truncation, shape.truncated):
-        raise not_followed(shape, file.path, truncation.row)
 
 
 def _at_file_row(truncation: Truncation | None, rows: Indices | None) -> Truncation | None:
@@ -94,28 +104,34 @@ def _read_columns(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> Eve
         if shape.last_column_id is not None:
             check_field_ids(parquet, file.path, shape.last_column_id)
         paths = column_paths(parquet, file.path, shape.event_column_ids)
-        with _advice(file, shape):
+        with _add_advice(file, shape):
             refuse_long_values(io, file.path, parquet, [".".join(path) for path in paths.values()])
         return read_event_columns(parquet, file.path, shape)
 
 
 @contextmanager
-def _advice(file: ChangelogFile, shape: ChangelogShape) -> Iterator[None]:
-    """Add the changelog and what to do to the message of an `Invalid` error."""
+def _add_advice(file: ChangelogFile, shape: ChangelogShape) -> Iterator[None]:
+    """Add what to do to an `Invalid` error: check the settings, then the rows. Move the path to the end."""
     try:
         yield
     except Invalid as error:
-        reject = " Or set on_bad_row to quarantine, which rejects them." if isinstance(error, BadRows) else ""
+        problem = str(error).removesuffix(f": {file.path}")
+        settings = _SETTINGS[error.reason] if isinstance(error, BadRows) else _EVENT_SETTINGS
+        reject = (
+            "set on_bad_row to quarantine, or "
+            if isinstance(error, BadRows) and not shape.rejects_bad_rows
+            else ""
+        )
         raise Invalid(
-            f"{shape.changelog}: {error}. {_way_out(file)} these rows as they should be; then `icemirror "
-            f"resume`.{reject}"
+            f"{shape.changelog}: {problem}. Check {settings} of the table first. If the rows are wrong, {reject}"
+            f"{_rewrite_advice(file)}; then `icemirror resume`. The file: {file.path}"
         ) from error
 
 
-def _way_out(file: ChangelogFile) -> str:
+def _rewrite_advice(file: ChangelogFile) -> str:
     if file.sequence_number == _FIRST_COMMIT:  # no earlier snapshot to roll back to
-        return "Recreate the changelog, with"
-    return f"Roll the changelog back to the snapshot before {file.snapshot_id} and append"
+        return "recreate the changelog with corrected rows"
+    return f"roll the changelog back to the snapshot before {file.snapshot_id} and append corrected rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,32 +148,32 @@ class _ParsedEvents:
 def _parse(columns: EventColumns, file: ChangelogFile, shape: ChangelogShape) -> _ParsedEvents:
     """Parse operations and sequences; raise `BadRows` for events without key, known operation or sequence."""
     parsed = read_operations(columns, shape, file.path)
-    operation, lowest = parsed.operation, parsed.lowest
+    operation, null_is_lowest = parsed.operation, parsed.null_is_lowest
     row, truncation = np.arange(len(columns)), None
     if parsed.truncations is not None:
         rows = row_numbers(parsed.truncations)
         truncation = last_truncation(columns.filter(parsed.truncations).sequence, rows, file, shape)
     if parsed.kept is not None:
         row, columns, operation = row[parsed.kept], columns.filter(parsed.kept), operation[parsed.kept]
-        lowest = None if lowest is None else lowest[parsed.kept]
+        null_is_lowest = None if null_is_lowest is None else null_is_lowest[parsed.kept]
     for key in columns.keys:
         if key.null_count:
             wrong = row[row_numbers(key.is_null().to_numpy(zero_copy_only=False))]
             raise BadRows(
-                f"{file.path}: the key is NULL in row {int(wrong[0])}: an event without a key cannot be merged",
+                f"the key is NULL in row {int(wrong[0])}, so the event cannot be merged: {file.path}",
                 RejectReason.NULL_KEY,
                 wrong,
             )
-    sequence = shape.sequence.encode(columns.sequence, file.path, lowest, row)
+    sequence = shape.sequence.encode(columns.sequence, file.path, null_is_lowest, row)
     return _ParsedEvents(columns, row, operation, sequence, truncation)
 
 
 def to_file_events(
     columns: EventColumns, file: ChangelogFile, ordinal: int, shape: ChangelogShape
 ) -> FileEvents:
-    """Convert event columns, whose rows are numbered from 0, to the events that count."""
-    if not shape.rejects:
-        return _that_count(_convert(columns, file, ordinal, shape), file, shape)
+    """Convert event columns, whose rows are numbered from 0, to events to merge."""
+    if not shape.rejects_bad_rows:
+        return _drop_truncated_events(_convert(columns, file, ordinal, shape), file, shape)
 
     def convert(columns: EventColumns) -> FileEvents:
         if not len(columns):
@@ -168,16 +184,16 @@ def to_file_events(
     if rows is not None:
         changes = replace(events.changes, row=rows[events.changes.row].astype(np.uint32))
         events = FileEvents(changes, truncation=_at_file_row(events.truncation, rows))
-    return _that_count(replace(events, bad=bad), file, shape)
+    return _drop_truncated_events(replace(events, bad=bad), file, shape)
 
 
-def _that_count(events: FileEvents, file: ChangelogFile, shape: ChangelogShape) -> FileEvents:
+def _drop_truncated_events(events: FileEvents, file: ChangelogFile, shape: ChangelogShape) -> FileEvents:
     """Drop events before the truncation that the mirror follows.
 
     Compaction moves a truncation to a later commit, together with events before it that have the same sequence: there
     its row decides.
     """
-    truncation, moved, changes = shape.truncated, events.truncation, events.changes
+    truncation, moved, changes = shape.followed_truncation, events.truncation, events.changes
     if truncation is None:
         return events
     if moved is not None and moved.sequence == truncation.sequence and is_new_truncation(moved, truncation):
@@ -185,8 +201,8 @@ def _that_count(events: FileEvents, file: ChangelogFile, shape: ChangelogShape) 
     before = events_before(truncation, changes.sequence, changes.row, file)
     if not before.any():
         return events
-    outdated = int((before & ~changes.are(OLD_KEY)).sum())
-    return replace(events, changes=changes.take(~before), outdated=outdated)
+    count = int((before & ~changes.has_move(OLD_KEY)).sum())
+    return replace(events, changes=changes.take(~before), before_truncation=count)
 
 
 def _convert(columns: EventColumns, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> FileEvents:
@@ -244,11 +260,11 @@ def _with_old_keys(changes: Changes, columns: EventColumns, shape: ChangelogShap
 
 
 def read_sequences(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> U64:
-    """Return the sequences of the events that count, one row of parts each.
+    """Return the sequences of the events to merge, one row of parts each.
 
     Other event columns are read only if rows may be rejected.
     """
-    if shape.rejects:
+    if shape.rejects_bad_rows:
         return read_changes(io, file, 0, shape).sequence
     with open_parquet(io, file.path, file.events) as parquet:
         columns = read_sequence_columns(parquet, file.path, shape)
@@ -270,8 +286,8 @@ def refuse_collisions(codes: Keys, keys: Sequence[pa.Array], path: str) -> None:
     differ = np.flatnonzero(~equal_values(keys, left, right))
     if len(differ):
         raise Corrupt(
-            f"{path}: rows {int(left[differ[0]])} and {int(right[differ[0]])} have different keys with the same hash; "
-            f"nothing was committed. A new mirror hashes them differently: {RECREATE}."
+            f"rows {int(left[differ[0]])} and {int(right[differ[0]])} have different keys with the same hash; nothing "
+            f"was committed. A new mirror uses another salt: {RECREATE}. The file: {path}"
         )
 
 

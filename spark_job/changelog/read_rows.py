@@ -34,12 +34,12 @@ def read_rows(
     ids: FieldMap,
     mirror: Schema,
     defaults: MissingValues | None = None,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
 ) -> pa.Table:
     """Return the rows at (file, row), which must be ascending.
 
     `defaults`: values of columns that a file does not have, by the changelog's field ids. Raise `RowsExceedMemory` if
-    more than one row is requested and they take more than `most_bytes`.
+    more than one row is requested and they take more than `max_bytes`.
     """
     target = schema_to_pyarrow(mirror)
     tables: list[pa.Table] = []
@@ -53,7 +53,7 @@ def read_rows(
             ):
                 tables.append(table)
                 held += table.nbytes
-                if most_bytes is not None and held > most_bytes and len(row) > 1:
+                if max_bytes is not None and held > max_bytes and len(row) > 1:
                     raise RowsExceedMemory
     return pa.concat_tables(tables)
 
@@ -66,14 +66,14 @@ def file_projection(file: ChangelogFile, ids: FieldMap, defaults: MissingValues 
 
 
 def read_selected_rows(
-    io: FileIO, parquet: pq.ParquetFile, rows: NDArray[np.int64], by: Projection, target: pa.Schema
+    io: FileIO, parquet: pq.ParquetFile, rows: NDArray[np.int64], projection: Projection, target: pa.Schema
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file at these ascending positions, by row group; row groups without any are not read."""
-    path = by.path
-    sources = source_columns(parquet, by)
+    path = projection.path
+    sources = source_columns(parquet, projection)
     starts = row_group_starts(parquet)
     if int(rows[-1]) >= starts[-1]:
-        raise Corrupt(f"{path}: has {starts[-1]} rows, but row {int(rows[-1])} was requested")
+        raise Corrupt(f"the file has {starts[-1]} rows, but row {int(rows[-1])} was requested: {path}")
     bounds = np.searchsorted(rows, starts)
     for group in range(parquet.num_row_groups):
         wanted = rows[bounds[group] : bounds[group + 1]] - starts[group]
@@ -81,23 +81,23 @@ def read_selected_rows(
             continue
         columns = list(sources.values())
         if not columns:
-            yield project_rows(pa.table({}), len(wanted), sources, by, target)
+            yield project_rows(pa.table({}), len(wanted), sources, projection, target)
             continue
-        most = batch_rows(io, path, parquet, group, columns)
-        if most is None:
+        max_rows = batch_rows(io, path, parquet, group, columns)
+        if max_rows is None:
             table = read_groups(parquet, path, [group], columns)
-            yield project_rows(_take(table, wanted), len(wanted), sources, by, target)
+            yield project_rows(_take(table, wanted), len(wanted), sources, projection, target)
             continue
         first = 0
-        for batch in parquet.iter_batches(most, row_groups=[group], columns=columns):
+        for batch in parquet.iter_batches(max_rows, row_groups=[group], columns=columns):
             start, end = np.searchsorted(wanted, [first, first + len(batch)])
             if start < end:
                 table = pa.Table.from_batches([batch])
                 selected = _take(table, wanted[start:end] - first)
-                yield project_rows(selected, selected.num_rows, sources, by, target)
+                yield project_rows(selected, selected.num_rows, sources, projection, target)
             first += len(batch)
         if first != starts[group + 1] - starts[group]:
-            raise Corrupt(f"{path}: the Parquet file is damaged: a row group has only {first} rows")
+            raise Corrupt(f"the Parquet file is damaged: a row group has only {first} rows: {path}")
 
 
 def _take(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
@@ -106,23 +106,23 @@ def _take(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
     return table if whole else table.take(pa.array(rows))
 
 
-def source_columns(parquet: pq.ParquetFile, by: Projection) -> dict[int, str]:
+def source_columns(parquet: pq.ParquetFile, projection: Projection) -> dict[int, str]:
     """Return the names of the file's columns by the mirror's field ids."""
-    names = column_names(parquet, by.path)
-    return {by.ids[field_id]: name for field_id, name in names.items() if field_id in by.ids}
+    names = column_names(parquet, projection.path)
+    return {projection.ids[field_id]: name for field_id, name in names.items() if field_id in projection.ids}
 
 
 def project_rows(
-    table: pa.Table, rows: int, sources: Mapping[int, str], by: Projection, target: pa.Schema
+    table: pa.Table, rows: int, sources: Mapping[int, str], projection: Projection, target: pa.Schema
 ) -> pa.Table:
     """Return the mirror's columns by field id; `rows` is the row count, which a table without columns lacks."""
     columns: list[pa.ChunkedArray] = []
     for field in target:
-        field_id = field_id_of(field, by.path)
+        field_id = field_id_of(field, projection.path)
         name = sources.get(field_id)
         if name is None:
-            values = fill_missing_column(field, rows, field_id, by.absent, by.path)
+            values = fill_missing_column(field, rows, field_id, projection.missing_values, projection.path)
             columns.append(pa.chunked_array([values], field.type))
         else:
-            columns.append(project_column(table[name], field.type, by))
+            columns.append(project_column(table[name], field.type, projection))
     return pa.table(columns, schema=target)

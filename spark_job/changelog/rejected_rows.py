@@ -1,6 +1,7 @@
-"""Events that are not merged, carried through a slice as events without a key.
+"""Encode rejected rows and truncated events as keyless events, so that they pass through the shuffle.
 
-operation   0, 1: upsert, delete        127: `row` is the number of events before a truncation
+operation   0, 1: upsert, delete        126: a truncation that the mirror has not followed
+                                        127: `row` is the number of events before a followed truncation
                                         128 + n: rejected for the n-th reason
 """
 
@@ -16,11 +17,13 @@ from pyiceberg.io import FileIO
 from spark_job.changelog.bad_rows import RejectReason
 from spark_job.changelog.changes import Changes, concat_changes, keyless_changes
 from spark_job.changelog.history import ChangelogFile
-from spark_job.changelog.read_changes import read_file_events, refuse_new_truncation
+from spark_job.changelog.read_changes import read_file_events
 from spark_job.changelog.shape import ChangelogShape
+from spark_job.changelog.truncations import is_new_truncation
 from spark_job.index.keys import Indices, Mask
 
-_OUTDATED = 127
+_NEW_TRUNCATION = 126
+_BEFORE_TRUNCATION = 127
 _FIRST_REASON = 128
 _REASONS = tuple(RejectReason)
 
@@ -62,25 +65,38 @@ def concat_rejected(parts: Sequence[RejectedRows]) -> RejectedRows:
     return rows.take(np.lexsort((rows.row, rows.file)))
 
 
-def read_events(io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> Changes:
-    """Return the events of a changelog file, rejected ones included; refuse a truncation not followed yet."""
+def read_events_with_rejects(io: FileIO, file: ChangelogFile, ordinal: int, shape: ChangelogShape) -> Changes:
+    """Return the events of a changelog file, with rejected ones and a truncation that the mirror has not followed."""
     found = read_file_events(io, file, ordinal, shape)
-    refuse_new_truncation(found.truncation, file, shape)
     marked = [
         keyless_changes(shape, ordinal, rows, operation=_FIRST_REASON + _REASONS.index(reason))
         for reason, rows in found.bad
     ]
-    if found.outdated:
-        marked.append(keyless_changes(shape, ordinal, np.array([found.outdated]), operation=_OUTDATED))
+    if found.before_truncation:
+        marked.append(
+            keyless_changes(shape, ordinal, np.array([found.before_truncation]), operation=_BEFORE_TRUNCATION)
+        )
+    if found.truncation is not None and is_new_truncation(found.truncation, shape.followed_truncation):
+        row = np.array([found.truncation.row])
+        marked.append(keyless_changes(shape, ordinal, row, operation=_NEW_TRUNCATION))
     return concat_changes([found.changes, *marked]) if marked else found.changes
+
+
+def find_new_truncation(events: Changes) -> tuple[int, int] | None:
+    """Return file ordinal and row of the first truncation that the mirror has not followed."""
+    found = np.flatnonzero(events.operation == _NEW_TRUNCATION)
+    if not len(found):
+        return None
+    first = found[np.argmin(events.positions[found])]
+    return int(events.file[first]), int(events.row[first])
 
 
 def split_before_truncation(events: Changes) -> tuple[Changes, int]:
     """Return the other events, and the number of events before a truncation."""
-    outdated: Mask = events.operation == _OUTDATED
-    if not outdated.any():
+    truncated: Mask = events.operation == _BEFORE_TRUNCATION
+    if not truncated.any():
         return events, 0
-    return events.take(~outdated), int(events.row[outdated].sum())
+    return events.take(~truncated), int(events.row[truncated].sum())
 
 
 def split_rejected(events: Changes) -> tuple[Changes, RejectedRows]:

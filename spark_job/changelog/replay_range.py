@@ -15,9 +15,9 @@ from spark_job.changelog.history import (
     ChangelogFile,
     History,
     added_files,
-    covers_expired,
+    all_snapshots,
+    has_unmerged_expired_files,
     require_append,
-    snapshots_since,
 )
 
 
@@ -31,7 +31,7 @@ class ReplayRange:
 
 def find_replay_range(changelog: Table, name: str, replay: Replay, unmerged: Set[str]) -> ReplayRange:
     """Return the requested range without unmerged files; refuse a range that has expired."""
-    history = snapshots_since(changelog, name, None)[::-1]
+    history = all_snapshots(changelog)[::-1]
     if not history:
         raise Invalid(f"{name}: has no snapshot, so there is nothing to replay.")
     if replay.from_snapshot is not None:
@@ -47,7 +47,7 @@ def find_replay_range(changelog: Table, name: str, replay: Replay, unmerged: Set
     requested = tuple(history[first : last + 1])
     for snapshot in requested[1:]:
         require_append(name, snapshot)
-    files = added_files(changelog.io, name, History(requested, whole=False))
+    files = added_files(changelog.io, name, History(requested, covers_expired=False))
     listed = [file for snapshot in requested for file in files.get(snapshot.snapshot_id, ())]
     return ReplayRange(requested, tuple(file for file in listed if file.path not in unmerged))
 
@@ -70,7 +70,7 @@ def _first_since(changelog: Table, history: Sequence[Snapshot], name: str, since
         raise Invalid(
             f"{name}: nothing was committed since {_time(since_ms)}; its newest snapshot is {_described(history[-1])}."
         )
-    if index == 0 and covers_expired(changelog, history[0], None):
+    if index == 0 and has_unmerged_expired_files(changelog, history[0], None):
         raise Invalid(
             f"{name}: snapshots since {_time(since_ms)} may have expired; the oldest snapshot is "
             f"{_described(history[0])}. Start there (--from-snapshot), or rebuild the mirror from the whole changelog: "

@@ -29,7 +29,7 @@ from spark_job.index.keys import U64
 _PARTS = {
     SequenceEncoding.NUMBER: 1,
     SequenceEncoding.DECIMAL: 2,
-    **{form: of.parts for form, of in TEXT_ENCODINGS.items()},
+    **{encoding: text.parts for encoding, text in TEXT_ENCODINGS.items()},
 }
 
 
@@ -39,12 +39,12 @@ class SequenceColumn:
 
     field_id: int
     name: str
-    form: SequenceEncoding
+    encoding: SequenceEncoding
 
     @property
     def parts(self) -> int:
         """Return how many unsigned parts a value has."""
-        return _PARTS[self.form]
+        return _PARTS[self.encoding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,84 +67,83 @@ class SequenceCodec:
         self,
         arrays: Sequence[pa.Array],
         file: str,
-        lowest: NDArray[np.bool_] | None = None,
+        null_is_lowest: NDArray[np.bool_] | None = None,
         rows: NDArray[np.int64] | None = None,
     ) -> U64:
         """Return one row of parts per event; error messages name `file`.
 
-        `lowest`: events for which NULL is the lowest value instead of an error. `rows`: the rows of the events in the
-        file.
+        `null_is_lowest`: events for which NULL is the lowest value instead of an error. `rows`: their rows in the file.
         """
         parts: list[U64] = []
         for column, array in zip(self.columns, arrays, strict=True):
             if array.null_count:
-                parts.extend(_with_nulls(column, array, file, lowest, rows))
+                parts.extend(_encode_with_nulls(column, array, file, null_is_lowest, rows))
             else:
-                parts.extend(_decode(column, array, file, rows))
+                parts.extend(_encode_column(column, array, file, rows))
         return np.stack(parts, axis=1) if parts else np.empty((0, 0), dtype=np.uint64)
 
 
 def choose_sequence(
-    columns: Sequence[NestedField], text_forms: Mapping[str, SequenceEncoding] | None = None
+    columns: Sequence[NestedField], text_encodings: Mapping[str, SequenceEncoding] | None = None
 ) -> SequenceCodec:
-    """Return the codec for sequence columns; text has the encoding of Supabase ETL, if `text_forms` has no other."""
+    """Return the codec for sequence columns; the default of text is the encoding of Supabase ETL."""
     chosen: list[SequenceColumn] = []
     for column in columns:
         match column.field_type:
             case IntegerType() | LongType() | DateType():
-                form = SequenceEncoding.NUMBER
+                encoding = SequenceEncoding.NUMBER
             case TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
-                form = SequenceEncoding.NUMBER
+                encoding = SequenceEncoding.NUMBER
             case DecimalType():
-                form = SequenceEncoding.DECIMAL
+                encoding = SequenceEncoding.DECIMAL
             case StringType():
-                form = (text_forms or {}).get(column.name, SequenceEncoding.HEX_PAIR)
+                encoding = (text_encodings or {}).get(column.name, SequenceEncoding.HEX_PAIR)
             case other:
                 raise Invalid(
                     f"column {column.name} of type {other} cannot be a sequence: "
                     "use integers, decimals, dates, timestamps, or strings of 16 hex digits, slash, 16 hex digits, or "
                     "of another sequence_format"
                 )
-        chosen.append(SequenceColumn(column.field_id, column.name, form))
+        chosen.append(SequenceColumn(column.field_id, column.name, encoding))
     return SequenceCodec(tuple(chosen))
 
 
-def _with_nulls(
+def _encode_with_nulls(
     column: SequenceColumn,
     array: pa.Array,
     file: str,
-    lowest: NDArray[np.bool_] | None,
+    null_is_lowest: NDArray[np.bool_] | None,
     rows: NDArray[np.int64] | None,
 ) -> list[U64]:
     null: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(null if lowest is None else null & ~lowest)
+    wrong = np.flatnonzero(null if null_is_lowest is None else null & ~null_is_lowest)
     if len(wrong):
         wrong = wrong if rows is None else rows[wrong]
         raise BadRows(
-            f"{file}: {column.name} is NULL in row {int(wrong[0])}: an event without a sequence has no order",
+            f"{column.name} is NULL in row {int(wrong[0])}, so the event has no order: {file}",
             RejectReason.NULL_SEQUENCE,
             wrong,
         )
     valid = np.flatnonzero(~null)
-    decoded = _decode(column, array.drop_null(), file, valid if rows is None else rows[valid])
+    encoded = _encode_column(column, array.drop_null(), file, valid if rows is None else rows[valid])
     parts: list[U64] = []
-    for values in decoded:
+    for values in encoded:
         parts.append(np.zeros(len(array), dtype=np.uint64))
         parts[-1][valid] = values
     return parts
 
 
-def _decode(
+def _encode_column(
     column: SequenceColumn, array: pa.Array, file: str, rows: NDArray[np.int64] | None
 ) -> tuple[U64, ...]:
-    match column.form:
+    match column.encoding:
         case SequenceEncoding.NUMBER:
             return (_numbers(array),)
         case SequenceEncoding.DECIMAL:
             return _decimals(array)
-        case form:
+        case encoding:
             return decode_text(
-                array, form, column.name, file, np.arange(len(array)) if rows is None else rows
+                array, encoding, column.name, file, np.arange(len(array)) if rows is None else rows
             )
 
 

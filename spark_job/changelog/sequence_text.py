@@ -24,8 +24,8 @@ _NOT_HEX = 0xFF
 _NIBBLE = np.full(256, _NOT_HEX, dtype=np.uint8)
 _NIBBLE[np.frombuffer(b"0123456789abcdef", dtype=np.uint8)] = np.arange(16, dtype=np.uint8)
 _NIBBLE[np.frombuffer(b"ABCDEF", dtype=np.uint8)] = np.arange(10, 16, dtype=np.uint8)
-_HALF = 19  # decimal digits that fit into one part
-TEN_TO_HALF = 10**_HALF
+_DIGITS_PER_PART = 19  # decimal digits that fit into one part
+PART_BASE = 10**_DIGITS_PER_PART
 
 
 class SequenceEncoding(StrEnum):
@@ -107,17 +107,17 @@ def _characters(array: pa.Array) -> NDArray[np.uint8]:
     return np.frombuffer(array.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]].reshape(count, -1)
 
 
-def _whole(digits: pa.Array) -> U64:
+def _to_uint64(digits: pa.Array) -> U64:
     numbers: U64 = digits.cast(pa.uint64()).to_numpy(zero_copy_only=False)
     return numbers
 
 
 def _digits(array: pa.Array) -> tuple[U64, ...]:
     """Up to 38 decimal digits: Oracle's SCN, AR_H_CHANGE_SEQ of DMS."""
-    padded = pc.utf8_lpad(_match(array, r"(?P<n>[0-9]{1,38})").field("n"), 2 * _HALF, "0")
+    padded = pc.utf8_lpad(_match(array, r"(?P<n>[0-9]{1,38})").field("n"), 2 * _DIGITS_PER_PART, "0")
     return (
-        _whole(pc.utf8_slice_codeunits(padded, 0, _HALF)),
-        _whole(pc.utf8_slice_codeunits(padded, _HALF, 2 * _HALF)),
+        _to_uint64(pc.utf8_slice_codeunits(padded, 0, _DIGITS_PER_PART)),
+        _to_uint64(pc.utf8_slice_codeunits(padded, _DIGITS_PER_PART, 2 * _DIGITS_PER_PART)),
     )
 
 
@@ -155,7 +155,7 @@ def _postgres_sequences(array: pa.Array) -> tuple[U64, ...]:
     """`["24023119","24023128"]`: LSNs of the last commit, which may be null, and of the change."""
     found = _match(array, r'\[ *(?:"(?P<commit>[0-9]{1,19})"|null) *, *"(?P<change>[0-9]{1,19})" *\]')
     commit = found.field("commit")
-    return _whole(pc.if_else(pc.equal(commit, ""), "0", commit)), _whole(found.field("change"))
+    return _to_uint64(pc.if_else(pc.equal(commit, ""), "0", commit)), _to_uint64(found.field("change"))
 
 
 def _binlog_files(array: pa.Array) -> tuple[U64, ...]:
@@ -164,7 +164,7 @@ def _binlog_files(array: pa.Array) -> tuple[U64, ...]:
     bases = pc.dictionary_encode(found.field("base")).indices.to_numpy(zero_copy_only=False)
     if len(bases) and bases.max():
         raise MalformedText(bases > 0)
-    return (_whole(found.field("number")),)
+    return (_to_uint64(found.field("number")),)
 
 
 def _sqlserver_lsns(array: pa.Array) -> tuple[U64, ...]:
@@ -175,8 +175,7 @@ def _sqlserver_lsns(array: pa.Array) -> tuple[U64, ...]:
 
 TEXT_ENCODINGS: Mapping[SequenceEncoding, TextEncoding] = {
     SequenceEncoding.HEX_PAIR: TextEncoding(
-        "16 hex digits, slash, 16 hex digits, as every sequence in a string column must be unless "
-        "sequence_format states another format",
+        "16 hex digits, slash, 16 hex digits",
         2,
         _hex_pairs,
     ),
@@ -198,16 +197,16 @@ TEXT_ENCODINGS: Mapping[SequenceEncoding, TextEncoding] = {
 
 
 def decode_text(
-    array: pa.Array, form: SequenceEncoding, name: str, file: str, rows: NDArray[np.int64]
+    array: pa.Array, encoding: SequenceEncoding, name: str, file: str, rows: NDArray[np.int64]
 ) -> tuple[U64, ...]:
     """Return the parts of text values; `rows`: their rows in the file, for error messages."""
-    encoding = TEXT_ENCODINGS[form]
+    text_encoding = TEXT_ENCODINGS[encoding]
     try:
-        return encoding.decode(array.cast(pa.large_string()))
+        return text_encoding.decode(array.cast(pa.large_string()))
     except MalformedText as bad:
         wrong = rows[bad.indices]
         raise BadRows(
-            f"{file}: {name} in row {int(wrong[0])} is not of the form {encoding.expected}",
+            f"column {name} does not hold a sequence in row {int(wrong[0])}; expected {text_encoding.expected}: {file}",
             RejectReason.UNREADABLE_SEQUENCE,
             wrong,
         ) from None

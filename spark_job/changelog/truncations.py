@@ -1,6 +1,6 @@
 """Truncations of the source among the events: find the last one, and the events before it.
 
-A truncation has an order (sequence, commit, file, row) like every event, but no key. No event before it counts.
+A truncation has an order (sequence, commit, file, row) like every event, but no key. Events before it are not merged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.errors import REBUILD
+from icemirror.errors import REBUILD, Invalid
 from icemirror.tables.cursor import Truncation
 from spark_job.changelog.bad_rows import convert_good_rows
 from spark_job.changelog.event_columns import read_sequence_columns
@@ -22,7 +22,6 @@ from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.memory_bounds import refuse_long_values
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.parquet_columns import check_field_ids, column_paths, iter_column, open_parquet
-from spark_job.iceberg.divergence import SourceTruncated
 from spark_job.index.keys import U64, Indices, Mask
 from spark_job.index.orders import compare_orders
 from spark_job.storage.immutable_cache import FileCache
@@ -58,10 +57,10 @@ def last_truncation(
 ) -> Truncation:
     """Return the last truncation among these rows of a file; raise `BadRows` if one has no sequence."""
     parts = shape.sequence.encode(sequence, file.path, None, rows)
-    return truncation_at(_last(parts, rows), file, shape)
+    return truncation_at(_greatest_position(parts, rows), file, shape)
 
 
-def _last(parts: U64, rows: Indices) -> tuple[int, ...]:
+def _greatest_position(parts: U64, rows: Indices) -> tuple[int, ...]:
     """Return the greatest sequence, followed by the last row that has it."""
     return max((*sequence, row) for sequence, row in zip(parts.tolist(), rows.tolist(), strict=True))
 
@@ -73,7 +72,7 @@ def truncation_at(position: Sequence[int], file: ChangelogFile, shape: Changelog
         columns=shape.sequence.field_ids,
         sequence=tuple(sequence),
         commit=file.sequence_number,
-        file=file.place,
+        file=file.index_in_commit,
         row=row,
     )
 
@@ -84,7 +83,10 @@ def events_before(
     """Return which events of a file come before a truncation."""
     truncated = np.broadcast_to(np.array(truncation.sequence, dtype=np.uint64), sequence.shape)
     compared = compare_orders(sequence, truncated)
-    position, truncated_at = (file.sequence_number, file.place), (truncation.commit, truncation.file)
+    position, truncated_at = (
+        (file.sequence_number, file.index_in_commit),
+        (truncation.commit, truncation.file),
+    )
     ties: Mask = (
         row < truncation.row if position == truncated_at else np.full(len(row), position < truncated_at)
     )
@@ -92,15 +94,21 @@ def events_before(
     return before
 
 
-def not_followed(shape: ChangelogShape, path: str, row: int) -> SourceTruncated:
-    """Return the error for a truncation that the mirror has not followed yet."""
-    values = ", ".join(repr(value) for value in sorted(filter(None, shape.truncates)))
-    return SourceTruncated(
-        f"{shape.changelog}: {path}: row {row} says that the source table was truncated ({values}). To follow that, "
-        f"{REBUILD}; with on_truncate: rebuild a merge that comes to it does that. To pass over such rows instead, and "
-        "keep all others, name the operation in ignore of operation_values (or have the connector write none: "
-        "skipped.operations of Debezium), then `icemirror resume`."
+def describe_truncation(shape: ChangelogShape, path: str, row: int) -> str:
+    """Return what a truncation that the mirror has not followed means, and what to do."""
+    values = ", ".join(repr(value) for value in sorted(filter(None, shape.truncate_operations)))
+    return (
+        f"{shape.changelog}: row {row} reports a truncation of the source ({values}). To apply it, {REBUILD}; "
+        "`on_truncate: rebuild` does this when a merge reaches it. To ignore truncations, add the operation to "
+        "`operation_values.ignore` (Debezium: `skipped.operations`), then `icemirror resume`. "
+        f"The file: {path}"
     )
+
+
+def refuse_new_truncation(truncation: Truncation | None, file: ChangelogFile, shape: ChangelogShape) -> None:
+    """Raise `Invalid` at a truncation that the mirror has not followed yet."""
+    if truncation is not None and is_new_truncation(truncation, shape.followed_truncation):
+        raise Invalid(describe_truncation(shape, file.path, truncation.row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +134,20 @@ def find_truncation(
 
     A truncation without a valid sequence is skipped here; the merge reports it.
     """
-    if not shape.truncates or shape.is_keyless or not files:
+    if not shape.truncate_operations or shape.is_keyless or not files:
         return None
-    found = map_parallel(lambda file: _read_once(io, file, shape), files, files[0].path, heavy=True)
-    return _last_of(zip(files, found, strict=True), shape)
+    found = map_parallel(lambda file: _read_cached(io, file, shape), files, files[0].path, cpu_bound=True)
+    return _latest(zip(files, found, strict=True), shape)
 
 
 def cached_truncation(files: Sequence[ChangelogFile], shape: ChangelogShape) -> LocatedTruncation | None:
     """Return the last truncation in those of the files that this process has read before."""
-    if not shape.truncates:
+    if not shape.truncate_operations:
         return None
-    return _last_of(((file, _cache.find(_cache_key(file, shape)) or ()) for file in files), shape)
+    return _latest(((file, _cache.find(_cache_key(file, shape)) or ()) for file in files), shape)
 
 
-def _last_of(
+def _latest(
     positions: Iterable[tuple[ChangelogFile, tuple[int, ...]]], shape: ChangelogShape
 ) -> LocatedTruncation | None:
     found = [
@@ -152,16 +160,16 @@ def _last_of(
 
 def _cache_key(file: ChangelogFile, shape: ChangelogShape) -> str:
     """Return a cache key of the file and of the columns and values that were searched."""
-    searched = shape.operation_id, sorted(filter(None, shape.truncates)), shape.sequence
+    searched = shape.operation_id, sorted(filter(None, shape.truncate_operations)), shape.sequence
     return f"{file.path} {searched}"
 
 
-def _read_once(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> tuple[int, ...]:
+def _read_cached(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> tuple[int, ...]:
     """Return sequence and row of the last truncation in a file; empty if there is none."""
-    return _cache.get(_cache_key(file, shape), lambda: _read(io, file, shape))
+    return _cache.get(_cache_key(file, shape), lambda: _read_last_truncation(io, file, shape))
 
 
-def _read(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> tuple[int, ...]:
+def _read_last_truncation(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> tuple[int, ...]:
     if shape.operation_id is None or not file.events:
         return ()
     with open_parquet(io, file.path, file.events) as parquet:
@@ -182,7 +190,7 @@ def _read(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> tuple[int, 
             return ()
         # Rows numbered from 0, as `convert_good_rows` requires.
         parts = shape.sequence.encode(truncations.columns, file.path, None, np.arange(len(truncations)))
-        return _last(parts, truncations.rows)
+        return _greatest_position(parts, truncations.rows)
 
     last, _, _ = convert_good_rows(_Sequences(tuple(columns), rows), convert)
     return last
@@ -193,7 +201,7 @@ def _truncating_rows(parquet: pq.ParquetFile, path: str, operation_id: int, shap
 
     Reads in batches: many files are read in parallel, and each may have millions of events.
     """
-    values = pa.array(sorted(filter(None, shape.truncates)), pa.large_string())
+    values = pa.array(sorted(filter(None, shape.truncate_operations)), pa.large_string())
     found: list[Indices] = [np.empty(0, dtype=np.intp)]
     first = 0
     for operations in iter_column(parquet, path, operation_id):

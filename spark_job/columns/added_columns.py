@@ -13,7 +13,7 @@ from icemirror.settings import TableSettings
 
 SYNCED_AT, SOURCE_SEQUENCE, CREATED_AT = "synced_at", "source_sequence", "created_at"
 DELETED = "deleted"
-_KINDS: dict[str, IcebergType] = {
+_TYPES: dict[str, IcebergType] = {
     SYNCED_AT: TimestamptzType(),
     SOURCE_SEQUENCE: StringType(),
     CREATED_AT: TimestamptzType(),
@@ -35,11 +35,24 @@ class AddedColumns:
 
 
 def added_column_names(settings: TableSettings) -> dict[str, str]:
-    """Return role → column name for the columns that the settings ask for."""
+    """Return role → column name for the columns that the settings request."""
     flag = {DELETED: settings.deleted_column} if settings.delete_mode == "soft" else {}
     named = {**settings.metadata_columns.named, **flag}
     lower = settings.name_case == "lower"
     return {role: name.lower() if lower else name for role, name in named.items()}
+
+
+def added_name_conflict(settings: TableSettings, row: Schema) -> str | None:
+    """Return why an added column cannot have its name; None if no column of the changelog's rows has it."""
+    taken = {field.name for field in row.fields}
+    for role, name in added_column_names(settings).items():
+        if name in taken:
+            setting = "deleted_column" if role == DELETED else f"metadata_columns.{role}"
+            return (
+                f"{settings.name}: the changelog already has a column {name}, so icemirror cannot add one of that "
+                f"name; nothing was merged. Set {setting} to another name. Changelog: {settings.changelog_id}."
+            )
+    return None
 
 
 def arrange_added_columns(
@@ -66,12 +79,12 @@ def arrange_added_columns(
         for role, name in names.items()
         if name in taken
     ]
-    for role, kind in _KINDS.items():
+    for role, kind in _TYPES.items():
         old = existing.get(known.get(role, -1))
         if role not in names:
             if old is not None and old.field_id in pinned:
                 refused.append(
-                    f"column {old.name} is left out, but the mirror is partitioned or sorted by it"
+                    f"column {old.name} is removed by the settings, but the mirror is partitioned or sorted by it"
                 )
             continue
         if old is None:

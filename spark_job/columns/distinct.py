@@ -18,6 +18,6 @@ def distinct(values: NDArray[T]) -> NDArray[T]:
     return ordered[is_first]
 
 
-def distinct_union(one: NDArray[T], other: NDArray[T]) -> NDArray[T]:
+def distinct_union(left: NDArray[T], right: NDArray[T]) -> NDArray[T]:
     """Return each value of either array once, ascending."""
-    return distinct(np.concatenate([one, other]))
+    return distinct(np.concatenate([left, right]))

@@ -78,10 +78,10 @@ def schema_changes(
         if mirrored.name != field.name:
             changes.append(f"column {mirrored.name} renamed to {field.name}")
         same = {target: target for target in ids.values()}
-        if _outline(mirrored.field_type, same) != _outline(field.field_type, ids):
+        if _comparable_type(mirrored.field_type, same) != _comparable_type(field.field_type, ids):
             changes.append(f"column {field.name} changed from {mirrored.field_type} to {field.field_type}")
         is_key = mirrored.field_id in mirror.identifier_field_ids  # always required in the mirror
-        if not is_key and _is_loosened(mirrored, field):
+        if not is_key and _became_optional(mirrored, field):
             changes.append(f"column {field.name} may now be NULL, or a part of it")
     present = {field.field_id for field in changelog.fields}
     dropped = [fields.get(target) for source, target in ids.items() if source not in present]
@@ -89,28 +89,28 @@ def schema_changes(
     return tuple(changes)
 
 
-def _outline(kind: IcebergType, ids: FieldMap) -> object:
+def _comparable_type(kind: IcebergType, ids: FieldMap) -> object:
     """Return a comparable form of a type, with the mirror's ids: a field that was dropped and recreated differs."""
     match kind:
         case StructType():
             return [
-                (ids.get(field.field_id), field.name, _outline(field.field_type, ids))
+                (ids.get(field.field_id), field.name, _comparable_type(field.field_type, ids))
                 for field in kind.fields
             ]
         case ListType():
-            return ("list", _outline(kind.element_type, ids))
+            return ("list", _comparable_type(kind.element_type, ids))
         case MapType():
-            return ("map", _outline(kind.key_type, ids), _outline(kind.value_type, ids))
+            return ("map", _comparable_type(kind.key_type, ids), _comparable_type(kind.value_type, ids))
         case _:
             return str(kind)
 
 
-def _is_loosened(mirrored: NestedField, source: NestedField) -> bool:
+def _became_optional(mirrored: NestedField, source: NestedField) -> bool:
     """Whether a field that the mirror requires, at any depth, is optional in the changelog."""
     if mirrored.required and not source.required:
         return True
     pairs = zip(_children(mirrored), _children(source), strict=False)
-    return any(_is_loosened(one, other) for one, other in pairs)
+    return any(_became_optional(mirrored_child, source_child) for mirrored_child, source_child in pairs)
 
 
 def _children(field: NestedField) -> tuple[NestedField, ...]:

@@ -32,19 +32,22 @@ def value_as_json(value: pa.Scalar) -> Json:
         return {name: value_as_json(value[name]) for name in value}
     if pa.types.is_map(kind):
         pairs = list(value.values)
-        return {"keys": _all(pair[0] for pair in pairs), "values": _all(pair[1] for pair in pairs)}
+        return {
+            "keys": _list_as_json(pair[0] for pair in pairs),
+            "values": _list_as_json(pair[1] for pair in pairs),
+        }
     if pa.types.is_nested(kind):
-        return _all(value.values)
+        return _list_as_json(value.values)
     if pa.types.is_temporal(kind):
         return temporal_text(value.value, kind)
-    return _plain(value.as_py())
+    return _primitive_as_json(value.as_py())
 
 
-def _all(values: Iterable[pa.Scalar]) -> list[Json]:
+def _list_as_json(values: Iterable[pa.Scalar]) -> list[Json]:
     return [value_as_json(value) for value in values]
 
 
-def _plain(value: Json) -> Json:
+def _primitive_as_json(value: Json) -> Json:
     match value:
         case bool() | int() | str():
             return value

@@ -35,9 +35,9 @@ def identity_columns(specs: Mapping[int, PartitionSpec]) -> dict[int, tuple[tupl
     """Return for each spec id the (position in the partition, field id) of columns with an identity transform."""
     return {
         spec_id: tuple(
-            (position, one.source_id)
-            for position, one in enumerate(spec.fields)
-            if isinstance(one.transform, IdentityTransform)
+            (position, field.source_id)
+            for position, field in enumerate(spec.fields)
+            if isinstance(field.transform, IdentityTransform)
         )
         for spec_id, spec in specs.items()
     }
@@ -49,17 +49,17 @@ class MissingColumns:
     def __init__(self, schema: Schema, specs: Mapping[int, PartitionSpec]) -> None:
         self.defaults, self._identities = initial_defaults(schema), identity_columns(specs)
 
-    def of(self, spec_id: int, partition: Record) -> MissingValues:
+    def values_in_file(self, spec_id: int, partition: Record) -> MissingValues:
         """Return the values in a file of this partition."""
         identities = self._identities[spec_id]
         return {**self.defaults, **{field_id: partition[position] for position, field_id in identities}}
 
 
 def fill_missing_column(
-    field: pa.Field, rows: int, field_id: int, absent: MissingValues, path: str
+    field: pa.Field, rows: int, field_id: int, missing_values: MissingValues, path: str
 ) -> pa.Array:
     """Return a column of `rows` values for a field that the file does not contain."""
-    value = absent.get(field_id)
+    value = missing_values.get(field_id)
     if value is None:
         return pa.nulls(rows, field.type)
     kind = field.type

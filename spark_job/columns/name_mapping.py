@@ -106,7 +106,9 @@ def _with_ids(fields: Any, names: Sequence[MappedField]) -> pa.Schema:  # noqa: 
 
 
 def _mapped(field: pa.Field, names: Sequence[MappedField]) -> pa.Field | None:
-    known = next((one for one in names if field.name in one.names and one.field_id is not None), None)
+    known = next(
+        (mapped for mapped in names if field.name in mapped.names and mapped.field_id is not None), None
+    )
     if known is None:
         return None
     kind = _mapped_type(field.type, known.fields)

@@ -1,4 +1,4 @@
-"""Normalizes Arrow types: equal values get one type, whatever type and width the writer of a file used."""
+"""Normalizes Arrow types: equal values have one Arrow type, independent of the writer."""
 
 from __future__ import annotations
 

@@ -59,10 +59,10 @@ def open_parquet(
     except _DAMAGED as error:
         raise Corrupt(f"not a readable Parquet file ({type(error).__name__}): {path}") from error
     except MemoryError as error:
-        raise _too_large(path, parquet) from error
+        raise _classify_memory_error(path, parquet) from error
     except OSError as error:
         if error.errno is None and type(error) is OSError:
-            raise _diagnose(io, path) from error
+            raise _classify_read_error(io, path) from error
         raise
 
 
@@ -85,14 +85,14 @@ def _check_rows(footer: pq.FileMetaData, path: str, rows: int | None) -> None:
     groups = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
     if sum(groups) != footer.num_rows or min(groups, default=0) < 0:
         raise Corrupt(
-            f"the row groups have {sum(groups)} rows, but the footer says {footer.num_rows}: {path}"
+            f"the row groups have {sum(groups)} rows, but the footer states {footer.num_rows}: {path}"
         )
     if rows is not None and rows != footer.num_rows:
-        raise Corrupt(f"the file has {footer.num_rows} rows, although the table says {rows}: {path}")
+        raise Corrupt(f"the file has {footer.num_rows} rows, although the table states {rows}: {path}")
 
 
-def _too_large(path: str, parquet: pq.ParquetFile | None) -> Corrupt | Transient:
-    """Classify a MemoryError: if the footer says that the row groups are small, a page header is damaged."""
+def _classify_memory_error(path: str, parquet: pq.ParquetFile | None) -> Corrupt | Transient:
+    """Classify a MemoryError: if the row groups are small by the footer, a page header is damaged."""
     footer: Any = parquet.metadata if parquet else None
     groups = range(footer.num_row_groups if parquet else 0)
     most = max((footer.row_group(group).total_byte_size for group in groups), default=0)
@@ -101,7 +101,7 @@ def _too_large(path: str, parquet: pq.ParquetFile | None) -> Corrupt | Transient
     return Transient(f"not enough memory for a row group of {most} bytes: {path}")
 
 
-def _diagnose(io: FileIO, path: str) -> Corrupt | Transient:
+def _classify_read_error(io: FileIO, path: str) -> Corrupt | Transient:
     """Read the whole file again: Arrow raises the same error for a damaged page and for a storage failure."""
     try:
         source = io.new_input(path)
@@ -124,7 +124,9 @@ def _diagnose(io: FileIO, path: str) -> Corrupt | Transient:
 def check_field_ids(parquet: pq.ParquetFile, path: str, last_id: int) -> None:
     """Reject field ids that the table never had: with a damaged footer, existing values would be read as NULL."""
     ids = list(nested_ids(parquet.schema_arrow))
-    if len(set(ids)) < len(ids) or any(not (1 <= one <= last_id or one >= _FIRST_RESERVED) for one in ids):
+    if len(set(ids)) < len(ids) or any(
+        not (1 <= field_id <= last_id or field_id >= _FIRST_RESERVED) for field_id in ids
+    ):
         raise Corrupt(
             f"the file has columns with field ids that its table does not have, or has twice: {path}"
         )
@@ -208,7 +210,7 @@ def _pick(table: pa.Table, name: tuple[str, ...]) -> pa.ChunkedArray:
 
 
 def read_groups(parquet: pq.ParquetFile, path: str, groups: list[int], columns: list[str]) -> pa.Table:
-    """Return these columns of some row groups, with as many rows as the footer says."""
+    """Return these columns of some row groups, with as many rows as the footer states."""
     table = parquet.read_row_groups(groups, columns=columns)
     rows = sum(parquet.metadata.row_group(group).num_rows for group in groups)
     if table.num_rows != rows or any(len(column) != rows for column in table.columns):

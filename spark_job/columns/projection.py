@@ -21,12 +21,13 @@ FIELD_ID = b"PARQUET:field_id"
 class Projection:
     """How a file's columns become the table's.
 
-    `ids`: the file's field ids → the table's. `absent`: values of columns that the file lacks, by the table's field id.
+    `ids`: the file's field ids → the table's. `missing_values`: the table's field id → value of columns that the file
+    lacks.
     """
 
     path: str
     ids: FieldMap
-    absent: MissingValues = dataclasses.field(default_factory=dict)
+    missing_values: MissingValues = dataclasses.field(default_factory=dict)
 
 
 def field_id_of(field: pa.Field, path: str) -> int:
@@ -49,23 +50,23 @@ def nested_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
         yield from nested_ids(kind.field(at) for at in range(kind.num_fields))
 
 
-def project_column(column: pa.ChunkedArray, target: pa.DataType, by: Projection) -> pa.ChunkedArray:
+def project_column(column: pa.ChunkedArray, target: pa.DataType, projection: Projection) -> pa.ChunkedArray:
     """Return the column as `target`, whose field ids are the table's."""
     if not pa.types.is_nested(target):
-        _check_scale(column.type, target, by.path)
+        _check_scale(column.type, target, projection.path)
         return column.cast(target)
-    return pa.chunked_array([_project(chunk, target, by) for chunk in column.chunks], target)
+    return pa.chunked_array([_project(chunk, target, projection) for chunk in column.chunks], target)
 
 
-def _project(array: pa.Array, target: pa.DataType, by: Projection) -> pa.Array:
+def _project(array: pa.Array, target: pa.DataType, projection: Projection) -> pa.Array:
     kind = array.type
     if pa.types.is_struct(target) and pa.types.is_struct(kind):
-        return _struct(array, target, by)
+        return _struct(array, target, projection)
     if pa.types.is_map(target) and pa.types.is_map(kind):
         entries = pa.StructArray.from_arrays(
             [
-                _project(array.keys, target.key_type, by),
-                _project(array.items, target.item_type, by),
+                _project(array.keys, target.key_type, projection),
+                _project(array.items, target.item_type, projection),
             ],
             fields=[target.key_field, target.item_field],
         )
@@ -73,8 +74,8 @@ def _project(array: pa.Array, target: pa.DataType, by: Projection) -> pa.Array:
     if pa.types.is_large_list(target) and not pa.types.is_large_list(kind) and pa.types.is_nested(kind):
         array = array.cast(pa.large_list(kind.value_field))
     if pa.types.is_large_list(target) and pa.types.is_large_list(array.type):
-        return _with_values(array, target, _project(array.values, target.value_type, by))
-    _check_scale(kind, target, by.path)
+        return _with_values(array, target, _project(array.values, target.value_type, projection))
+    _check_scale(kind, target, projection.path)
     return array.cast(target)
 
 
@@ -84,16 +85,20 @@ def _check_scale(kind: pa.DataType, target: pa.DataType, path: str) -> None:
         raise Corrupt(f"decimals have scale {kind.scale}, not {target.scale}: {path}")
 
 
-def _struct(array: pa.Array, target: pa.DataType, by: Projection) -> pa.Array:
-    positions = {by.ids.get(field_id_of(child, by.path)): at for at, child in enumerate(array.type)}
+def _struct(array: pa.Array, target: pa.DataType, projection: Projection) -> pa.Array:
+    positions = {
+        projection.ids.get(field_id_of(child, projection.path)): at for at, child in enumerate(array.type)
+    }
     children = []
     for child in target:
-        child_id = field_id_of(child, by.path)
+        child_id = field_id_of(child, projection.path)
         at = positions.get(child_id)
         if at is None:
-            children.append(fill_missing_column(child, len(array), child_id, by.absent, by.path))
+            children.append(
+                fill_missing_column(child, len(array), child_id, projection.missing_values, projection.path)
+            )
         else:
-            children.append(_project(array.field(at), child.type, by))
+            children.append(_project(array.field(at), child.type, projection))
     return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
 
 

@@ -27,14 +27,14 @@ from spark_job.write.position_deletes import Positions
 class FileChanges:
     """The files that a snapshot adds to the table and removes from it.
 
-    `same_rows`: rows only move from removed files to added files.
+    `only_moves_rows`: rows only move from removed files to added files.
     """
 
     data_files: Sequence[DataFile] = ()
     delete_files: Sequence[DataFile] = ()
     replaced: Sequence[LiveDelete] = ()
     removed: Sequence[LiveFile] = ()
-    same_rows: bool = False
+    only_moves_rows: bool = False
 
 
 class CommitCrashPoints(NamedTuple):
@@ -56,7 +56,7 @@ class CommittedRoot:
     seconds: Mapping[str, float]
 
 
-def check_counts(
+def check_live_row_counts(
     root: Root,
     live: Mapping[str, LiveFile],
     added: Iterable[DataFile],
@@ -65,12 +65,12 @@ def check_counts(
     """Check that the index counts as many live rows in each data file as the table has after this commit."""
     expected = {path: file.rows - file.deleted - len(removed.get(path, ())) for path, file in live.items()}
     expected.update((file.file_path, file.record_count) for file in added)
-    indexed = {file.path: file.live for file in root.files if not file.gone}
+    indexed = {file.path: file.live for file in root.files if not file.removed}
     for path in expected.keys() | indexed.keys():
         if expected.get(path) != indexed.get(path):
             raise Corrupt(
-                f"{path}: the table has {expected.get(path)} live rows there, the key index {indexed.get(path)}; "
-                f"nothing was committed. To go on, {REBUILD}."
+                f"the table has {expected.get(path)} live rows in a data file, but the key index counts "
+                f"{indexed.get(path)}; nothing was committed. To continue, {REBUILD}. The data file: {path}"
             )
 
 
@@ -103,7 +103,7 @@ def commit_root(
         removed=files.removed,
         expired=expiry.snapshot_ids,
         schema=evolution.schema if evolution else None,
-        same_rows=files.same_rows,
+        only_moves_rows=files.only_moves_rows,
     )
     after, root_bytes = commit_with_root(delta, root, cursor, run_id, index_location)
     committed = time.perf_counter()
@@ -130,7 +130,7 @@ def commit_with_root(
     with discard_unless_committed(table.io, [path]) as paths:
         root_bytes = write_root(table.io, path, root)
         reach(crash_points.root_written)
-        stamped = commit_properties(
+        snapshot_properties = commit_properties(
             table,
             root,
             path,
@@ -141,8 +141,8 @@ def commit_with_root(
         )
         delta = replace(
             delta,
-            summary={**stamped.summary, **delta.summary},
-            properties={**delta.properties, **stamped.properties},
+            summary={**snapshot_properties.summary, **delta.summary},
+            properties={**delta.properties, **snapshot_properties.properties},
             written=paths,
         )
         reach(crash_points.commit)

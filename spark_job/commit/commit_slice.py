@@ -13,13 +13,13 @@ from pyiceberg.manifest import DataFile
 
 from icemirror.errors import REBUILD, Corrupt
 from icemirror.processes.crash_points import reach
-from spark_job.commit.commit_root import FileChanges, check_counts, commit_root
+from spark_job.commit.commit_root import FileChanges, check_live_row_counts, commit_root
 from spark_job.iceberg.live_files import LiveFile, live_files
 from spark_job.iceberg.mirror import REJECTED, Mirror
 from spark_job.index.index_merge import MergedIndex
 from spark_job.index.root import IndexedFile, Root, drop_unreferenced_files
 from spark_job.index.segment import SegmentInfo
-from spark_job.merge.shard import ShardResult
+from spark_job.merge.shard_result import ShardResult
 from spark_job.plan.schema_evolution import SchemaEvolution
 from spark_job.plan.slices import Slice
 from spark_job.storage.discard import discard, discard_unless_committed
@@ -31,7 +31,7 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeCounts:
+class EventCounts:
     """What the events of a slice did, summed over its shards."""
 
     inserted: int = 0
@@ -43,11 +43,21 @@ class ChangeCounts:
 
 
 @dataclass(frozen=True)
+class UncommittedSlice:
+    """A slice with what its shards and the index merge wrote, ready to commit on the mirror's head."""
+
+    mirror: Mirror
+    slice: Slice
+    shards: Sequence[ShardResult]
+    index: MergedIndex
+
+
+@dataclass(frozen=True)
 class CommittedSlice:
     """The snapshot, files, index and timings of a committed slice."""
 
     snapshot_id: int
-    tally: ChangeCounts
+    counts: EventCounts
     data_files: Sequence[DataFile]
     delete_files: Sequence[DataFile]
     root: Root
@@ -56,10 +66,7 @@ class CommittedSlice:
 
 
 def commit_slice(
-    mirror: Mirror,
-    slice_: Slice,
-    shards: Sequence[ShardResult],
-    merged: MergedIndex,
+    uncommitted: UncommittedSlice,
     run_id: str,
     index_location: str,
     labels: Mapping[str, str] = NO_LABELS,
@@ -69,6 +76,7 @@ def commit_slice(
 
     `labels` are added to the snapshot's summary. `evolution` changes the mirror's columns in the same commit.
     """
+    mirror, shards, merged = uncommitted.mirror, uncommitted.shards, uncommitted.index
     table, io = mirror.table, mirror.table.io
     paths = [path for shard in shards for path in shard.paths]
     paths.extend(segment.path for segment in merged.added)
@@ -77,9 +85,9 @@ def commit_slice(
         began = time.perf_counter()
         live = recount_deleted_rows(io, live_files(io, mirror.head), mirror.root)
         removed = _removed_positions(mirror, shards)
-        _check_known(removed, live)
+        _check_located_files(removed, live)
         _check_shards(mirror, shards)
-        data_files = _data_files(shards)
+        data_files = _collect_data_files(shards)
         empty = choose_empty_files(removed, live, adds_rows=bool(data_files))
         reach("write-deletes")
         kept = {path: file for path, file in live.items() if path not in empty} if empty else live
@@ -87,8 +95,8 @@ def commit_slice(
         deletes = plan_deletes(io, table.metadata, deleted, kept)
         delete_files = write_deletes(io, table.metadata, deletes.positions, kept, written)
         reach("deletes-written")
-        root = next_root(mirror, shards, merged, removed, empty.keys(), snapshot_id)
-        check_counts(root, kept, data_files, deleted)
+        root = root_after_slice(mirror, shards, merged, removed, empty.keys(), snapshot_id)
+        check_live_row_counts(root, kept, data_files, deleted)
         files = FileChanges(
             data_files,
             delete_files,
@@ -96,23 +104,23 @@ def commit_slice(
             removed=tuple(empty.values()),
         )
         prepared = time.perf_counter()
-        summary = {**_summary_counts(_count_changes(shards)), **labels}
+        summary = {**_summary_counts(_count_events(shards)), **labels}
         committed = commit_root(
-            mirror, root, files, slice_.cursor, run_id, index_location, summary, evolution
+            mirror, root, files, uncommitted.slice.cursor, run_id, index_location, summary, evolution
         )
     discard(io, _superseded_segments(merged, root))
     return CommittedSlice(
         snapshot_id=snapshot_id,
-        tally=_count_changes(shards),
+        counts=_count_events(shards),
         data_files=data_files,
         delete_files=delete_files,
         root=root,
         index_bytes=committed.root_bytes + sum(segment.bytes for segment in _new_segments(shards, merged)),
-        seconds={**_slowest(shards), "deletes": prepared - began, **committed.seconds},
+        seconds={**_slowest_shard_seconds(shards), "deletes": prepared - began, **committed.seconds},
     )
 
 
-def next_root(
+def root_after_slice(
     mirror: Mirror,
     shards: Sequence[ShardResult],
     merged: MergedIndex,
@@ -120,10 +128,10 @@ def next_root(
     empty: Set[str],
     snapshot_id: int,
 ) -> Root:
-    """Return the root after this slice: new segments first, row counts updated, empty data files marked as gone."""
+    """Return the root after this slice: new segments first, row counts updated, empty data files flagged as removed."""
     before = mirror.root
     files = [
-        _without_rows(file, len(removed.get(file.path, ())), gone=file.path in empty)
+        _subtract_rows(file, len(removed.get(file.path, ())), removed=file.path in empty)
         if file.path in removed or file.path in empty
         else file
         for file in (before.files if before else ())
@@ -143,13 +151,13 @@ def next_root(
         files=tuple(files),
         next_run=merged.next_run + 1,
         merging=merged.merging,
-        expired=merged.expired,
+        newest_expired_order=merged.newest_expired_order,
     )
     return drop_unreferenced_files(root)
 
 
-def _without_rows(file: IndexedFile, rows: int, *, gone: bool) -> IndexedFile:
-    return file.model_copy(update={"live": file.live - rows, "gone": file.gone or gone})
+def _subtract_rows(file: IndexedFile, rows: int, *, removed: bool) -> IndexedFile:
+    return file.model_copy(update={"live": file.live - rows, "removed": file.removed or removed})
 
 
 def _removed_positions(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[str, NDArray[np.int64]]:
@@ -162,8 +170,8 @@ def _removed_positions(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[st
     file, pos = file[order], pos[order]
     if bool(((file[1:] == file[:-1]) & (pos[1:] == pos[:-1])).any()):
         raise Corrupt(
-            f"{'.'.join(mirror.table.name())}: two keys were located at one row; nothing was committed. To go on, "
-            f"{REBUILD}."
+            f"{'.'.join(mirror.table.name())}: two keys were located at one row; nothing was committed. To "
+            f"continue, {REBUILD}."
         )
     ordinals, starts = np.unique(file, return_index=True)
     by_file = np.split(pos, starts[1:])
@@ -173,24 +181,24 @@ def _removed_positions(mirror: Mirror, shards: Sequence[ShardResult]) -> dict[st
     }
 
 
-def _check_known(removed: Mapping[str, NDArray[np.int64]], live: Mapping[str, LiveFile]) -> None:
+def _check_located_files(removed: Mapping[str, NDArray[np.int64]], live: Mapping[str, LiveFile]) -> None:
     """Check that the table has all data files in which the index located rows."""
     for path in removed.keys() - live.keys():
         raise Corrupt(
-            f"{path}: the key index has rows there, but the table has no such file; nothing was committed. "
-            f"If the table's manifests are damaged, restore them; else {REBUILD}."
+            "the key index points at a data file that the table does not have; nothing was committed. If the table's "
+            f"manifests are damaged, restore them; else {REBUILD}. The data file: {path}"
         )
 
 
 def _check_shards(mirror: Mirror, shards: Sequence[ShardResult]) -> None:
     """Check that each shard wrote and indexed the rows of its changes, and removes the rows that they replace."""
     for shard in shards:
-        writes, tombstones = int(shard.fate.writes.sum()), int(shard.fate.tombstones.sum())
+        writes, tombstones = int(shard.effects.writes.sum()), int(shard.effects.tombstones.sum())
         expected = {
             "rows": writes,
             "entries": writes + tombstones if shard.indexed else 0,
             "tombstones": tombstones,
-            "removals": int(shard.fate.removes.sum()),
+            "removals": int(shard.effects.removes.sum()),
         }
         found = {
             "rows": sum(file.record_count for file in shard.data_files),
@@ -200,12 +208,13 @@ def _check_shards(mirror: Mirror, shards: Sequence[ShardResult]) -> None:
         }
         if found != expected:
             raise Corrupt(
-                f"{'.'.join(mirror.table.name())}: a shard should have {expected}, but has {found}; "
+                f"{'.'.join(mirror.table.name())}: the shard wrote {found}, expected {expected}; "
                 f"nothing was committed. If it happens again, {REBUILD}."
             )
 
 
-def _data_files(shards: Sequence[ShardResult]) -> list[DataFile]:
+def _collect_data_files(shards: Sequence[ShardResult]) -> list[DataFile]:
+    """Return the shards' data files, with their spec ids set."""
     files: list[DataFile] = []
     for shard in shards:
         for file, spec_id in zip(shard.data_files, shard.spec_ids, strict=True):
@@ -224,29 +233,29 @@ def _new_segments(shards: Sequence[ShardResult], merged: MergedIndex) -> list[Se
     return [*(shard.segment for shard in shards if shard.segment), *merged.added]
 
 
-def _count_changes(shards: Sequence[ShardResult]) -> ChangeCounts:
-    fates = [shard.fate for shard in shards]
-    return ChangeCounts(
-        inserted=sum(fate.inserted for fate in fates),
-        updated=sum(fate.updated for fate in fates),
-        deleted=sum(fate.deleted for fate in fates),
-        stale=sum(fate.stale for fate in fates),
-        unchanged=sum(fate.unchanged for fate in fates),
+def _count_events(shards: Sequence[ShardResult]) -> EventCounts:
+    effects = [shard.effects for shard in shards]
+    return EventCounts(
+        inserted=sum(effect.inserted for effect in effects),
+        updated=sum(effect.updated for effect in effects),
+        deleted=sum(effect.deleted for effect in effects),
+        stale=sum(effect.stale for effect in effects),
+        unchanged=sum(effect.unchanged for effect in effects),
         rejected=sum(len(shard.rejected) for shard in shards),
     )
 
 
-def _summary_counts(tally: ChangeCounts) -> dict[str, str]:
+def _summary_counts(counts: EventCounts) -> dict[str, str]:
     return {
-        "icemirror.inserted": str(tally.inserted),
-        "icemirror.updated": str(tally.updated),
-        "icemirror.deleted": str(tally.deleted),
-        "icemirror.stale": str(tally.stale),
-        REJECTED: str(tally.rejected),
+        "icemirror.inserted": str(counts.inserted),
+        "icemirror.updated": str(counts.updated),
+        "icemirror.deleted": str(counts.deleted),
+        "icemirror.stale": str(counts.stale),
+        REJECTED: str(counts.rejected),
     }
 
 
-def _slowest(shards: Sequence[ShardResult]) -> dict[str, float]:
+def _slowest_shard_seconds(shards: Sequence[ShardResult]) -> dict[str, float]:
     """Return the seconds of the slowest shard for each step: shards run in parallel."""
     steps: dict[str, float] = {}
     for shard in shards:

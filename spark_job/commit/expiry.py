@@ -1,4 +1,7 @@
-"""Expire snapshots within the commit of a merge: chosen before it, files deleted after it. Neither may fail it."""
+"""Expire snapshots within the commit of a merge: chosen before it, files deleted after it.
+
+An error in either does not fail the merge.
+"""
 
 from __future__ import annotations
 
@@ -43,37 +46,39 @@ def choose_expired(table: Table) -> Expiry:
     """
     nothing = Expiry(table.metadata)
     with _log_errors("expiry skipped"):
-        if not _due(table.metadata):
+        if not _due_snapshots(table.metadata):
             return nothing
         fresh = table.catalog.load_table(table.name()).metadata
         if main_head(fresh) == main_head(table.metadata):
-            return Expiry(fresh, _due(fresh))
+            return Expiry(fresh, _due_snapshots(fresh))
     return nothing
 
 
-def _due(metadata: TableMetadata) -> tuple[Snapshot, ...]:
+def _due_snapshots(metadata: TableMetadata) -> tuple[Snapshot, ...]:
     now_ms = int(time.time() * 1000)
-    if not gc_enabled(metadata) or not is_worth_expiring(metadata, max_due(metadata, now_ms, coming=1)):
+    if not gc_enabled(metadata) or not is_worth_expiring(
+        metadata, max_due(metadata, now_ms, added_snapshots=1)
+    ):
         return ()
-    due = due_snapshots(metadata, now_ms, coming=1)
+    due = due_snapshots(metadata, now_ms, added_snapshots=1)
     return due if is_worth_expiring(metadata, len(due)) else ()
 
 
 def delete_expired_files(table: Table, expiry: Expiry, after: TableMetadata, index_path: str) -> Discarded:
     """After the commit succeeded, delete files that only expired snapshots reached, and old metadata files."""
-    done = Discarded()
+    discarded = Discarded()
     with _log_errors("expired files not deleted"):
         files = find_expired_files(table, expiry, after, index_path)
-        done = delete_unreferenced_files(table, files)
-        if expiry.snapshots or done.left:
+        discarded = delete_unreferenced_files(table, files)
+        if expiry.snapshots or discarded.not_deleted:
             log.info(
                 "snapshots expired",
                 snapshots=len(expiry.snapshots),
-                files_deleted=done.deleted,
-                files_left=done.left,
-                reason=done.reason,
+                files_deleted=discarded.deleted,
+                files_left=discarded.not_deleted,
+                reason=discarded.reason,
             )
-    return done
+    return discarded
 
 
 def find_expired_files(
@@ -95,11 +100,16 @@ def delete_unreferenced_files(table: Table, files: UnreferencedFiles) -> Discard
     reach("expired-half-deleted")
     second = discard(table.io, files.metadata)
     reach("expired-deleted")
-    return Discarded(first.deleted + second.deleted, first.left + second.left, first.reason or second.reason)
+    return Discarded(
+        first.deleted + second.deleted, first.not_deleted + second.not_deleted, first.reason or second.reason
+    )
 
 
 def _old_metadata(before: TableMetadata, after: TableMetadata) -> set[str]:
-    """Return metadata files that left the log. PyIceberg's `Table` deletes them, `commit_table` does not."""
+    """Return metadata files that are no longer in the metadata log.
+
+    PyIceberg's `Table` deletes them, `commit_table` does not.
+    """
     if after.properties.get(_DELETE_METADATA, "false").lower() != "true":
         return set()
     return {entry.metadata_file for entry in before.metadata_log} - {

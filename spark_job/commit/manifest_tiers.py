@@ -22,32 +22,37 @@ def choose_rewritten_manifests(
 ) -> dict[ManifestKind, list[list[ManifestFile]]]:
     """Return the groups of manifests that are rewritten as one manifest each, by kind.
 
-    Small manifests are merged once there are many, so that planning a read stays flat. Manifests with removed entries
+    Small manifests are merged once there are many, so that scan planning stays fast. Manifests with removed entries
     (`changed` paths) are always rewritten. Deletes are removed all the time, so their manifests are kept short.
     """
-    least = read_number(properties, MIN_MANIFESTS_TO_MERGE)
+    min_manifests = read_number(properties, MIN_MANIFESTS_TO_MERGE)
     target_bytes = read_number(properties, TARGET_MANIFEST_BYTES)
     kinds: dict[ManifestKind, list[ManifestFile]] = defaultdict(list)
     for manifest in manifests:
         kinds[manifest.content, manifest.partition_spec_id].append(manifest)
     rewritten: dict[ManifestKind, list[list[ManifestFile]]] = {}
     for kind, group in kinds.items():
-        most = max_entries(kind[0])
-        small = [each for each in group if each.manifest_length < target_bytes and live_entries(each) < most]
-        due = choose_manifests_to_merge(small, least)
-        merged = [each for each in small if each in due or each.manifest_path in changed]
-        alone = [[each] for each in group if each.manifest_path in changed and each not in small]
-        rewritten[kind] = [*group_manifests(merged, most), *alone]
+        max_entries_per_manifest = max_entries(kind[0])
+        small = [
+            manifest
+            for manifest in group
+            if manifest.manifest_length < target_bytes and live_entries(manifest) < max_entries_per_manifest
+        ]
+        due = choose_manifests_to_merge(small, min_manifests)
+        merged = [manifest for manifest in small if manifest in due or manifest.manifest_path in changed]
+        rewritten_alone = [
+            [manifest] for manifest in group if manifest.manifest_path in changed and manifest not in small
+        ]
+        rewritten[kind] = [*group_manifests(merged, max_entries_per_manifest), *rewritten_alone]
     return rewritten
 
 
-def choose_manifests_to_merge(manifests: Sequence[ManifestFile], least: int) -> set[ManifestFile]:
-    """Choose which of these small manifests to merge, once there are `least`: at least half, the smallest first.
+def choose_manifests_to_merge(manifests: Sequence[ManifestFile], min_manifests: int) -> set[ManifestFile]:
+    """Choose small manifests to merge, once there are `min_manifests`: at least half, the smallest first.
 
-    A manifest that is larger than all smaller ones together waits: an entry is rewritten only a few times, however many
-    commits there are.
+    Skip a manifest larger than all smaller ones together. So each entry is rewritten only a few times.
     """
-    if len(manifests) < least:
+    if len(manifests) < min_manifests:
         return set()
     due: set[ManifestFile] = set()
     entries = 0
@@ -59,7 +64,9 @@ def choose_manifests_to_merge(manifests: Sequence[ManifestFile], least: int) -> 
     return due
 
 
-def group_manifests(manifests: Sequence[ManifestFile], most: int) -> list[list[ManifestFile]]:
+def group_manifests(
+    manifests: Sequence[ManifestFile], max_entries_per_manifest: int
+) -> list[list[ManifestFile]]:
     """Group neighbours with at most `most` entries in total; a larger manifest is alone."""
     groups: list[list[ManifestFile]] = []
     room = 0
@@ -67,7 +74,7 @@ def group_manifests(manifests: Sequence[ManifestFile], most: int) -> list[list[M
         room -= live_entries(manifest)
         if room < 0:
             groups.append([])
-            room = most - live_entries(manifest)
+            room = max_entries_per_manifest - live_entries(manifest)
         groups[-1].append(manifest)
     return groups
 

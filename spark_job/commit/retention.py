@@ -15,29 +15,29 @@ from spark_job.iceberg.mirror import CURSOR
 from spark_job.iceberg.write_properties import read_number
 
 _GC_ENABLED = "gc.enabled"
-# Expiry costs a few requests for any number of snapshots, so a tenth of them expires at a time.
-_BATCHES = 10
-_MAX_BATCH = 100
+# Expiry costs a few requests for any number of snapshots, so snapshots expire in batches of a tenth.
+_SHARE_DIVISOR = 10
+_MAX_BATCH_SNAPSHOTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The newest `least` snapshots always stay; the oldest expire beyond `most`, and past the age."""
+    """The newest `min_snapshots` always stay; the oldest expire beyond `max_snapshots`, and past the age."""
 
-    least: int
-    most: int
+    min_snapshots: int
+    max_snapshots: int
     age_ms: int
 
 
 def read_retention(metadata: TableMetadata) -> Retention:
     """Read the retention from the table's properties; that of its main branch takes precedence."""
     properties = metadata.properties
-    least = read_number(properties, MIN_SNAPSHOTS)
+    min_snapshots = read_number(properties, MIN_SNAPSHOTS)
     age_ms = read_number(properties, MAX_SNAPSHOT_AGE_MS)
     if main := metadata.refs.get(MAIN_BRANCH):
-        least = main.min_snapshots_to_keep or least
+        min_snapshots = main.min_snapshots_to_keep or min_snapshots
         age_ms = main.max_snapshot_age_ms or age_ms
-    return Retention(least, max(least, read_number(properties, MAX_SNAPSHOTS)), age_ms)
+    return Retention(min_snapshots, max(min_snapshots, read_number(properties, MAX_SNAPSHOTS)), age_ms)
 
 
 def gc_enabled(metadata: TableMetadata) -> bool:
@@ -45,18 +45,18 @@ def gc_enabled(metadata: TableMetadata) -> bool:
     return metadata.properties.get(_GC_ENABLED, "true").lower() != "false"
 
 
-def due_snapshots(metadata: TableMetadata, now_ms: int, coming: int = 0) -> tuple[Snapshot, ...]:
+def due_snapshots(metadata: TableMetadata, now_ms: int, added_snapshots: int = 0) -> tuple[Snapshot, ...]:
     """Return the snapshots that may expire, oldest first, as many as one commit should remove.
 
-    The same commit adds `coming` more. Branches and tags keep their snapshots; those from the newest with a cursor to
-    the head stay.
+    `added_snapshots`: snapshots that the same commit adds. Snapshots of branches and tags are retained, and those from
+    the newest one with a cursor up to the head.
     """
     retention = read_retention(metadata)
     main = list(walk_ancestors(metadata.snapshots, main_head(metadata)))
-    kept = _kept(metadata, main)
+    kept = _protected_snapshot_ids(metadata, main)
     oldest_first = main[::-1]
-    room = max(0, len(main) + coming - max(1, retention.least))
-    too_many = max(0, len(main) + coming - retention.most)
+    room = max(0, len(main) + added_snapshots - max(1, retention.min_snapshots))
+    too_many = max(0, len(main) + added_snapshots - retention.max_snapshots)
     due: list[Snapshot] = []
     for number, snapshot in enumerate(oldest_first[:room]):
         if number >= too_many and now_ms - snapshot.timestamp_ms <= retention.age_ms:
@@ -69,19 +69,19 @@ def due_snapshots(metadata: TableMetadata, now_ms: int, coming: int = 0) -> tupl
         for snapshot in metadata.snapshots
         if snapshot.snapshot_id not in on_main and now_ms - snapshot.timestamp_ms > retention.age_ms
     )
-    return tuple(snapshot for snapshot in due if snapshot.snapshot_id not in kept)[:_MAX_BATCH]
+    return tuple(snapshot for snapshot in due if snapshot.snapshot_id not in kept)[:_MAX_BATCH_SNAPSHOTS]
 
 
 def is_worth_expiring(metadata: TableMetadata, due: int) -> bool:
     """Return whether a merge should remove this many now, or wait for more."""
-    return due >= min(_MAX_BATCH, max(1, len(metadata.snapshots) // _BATCHES))
+    return due >= min(_MAX_BATCH_SNAPSHOTS, max(1, len(metadata.snapshots) // _SHARE_DIVISOR))
 
 
-def max_due(metadata: TableMetadata, now_ms: int, coming: int = 0) -> int:
-    """Return an upper bound of the snapshots that may expire; cheap, because every merge asks."""
+def max_due(metadata: TableMetadata, now_ms: int, added_snapshots: int = 0) -> int:
+    """Return an upper bound of the snapshots that may expire; cheap, because every merge calls it."""
     retention = read_retention(metadata)
     old = sum(now_ms - snapshot.timestamp_ms > retention.age_ms for snapshot in metadata.snapshots)
-    return old + max(0, len(metadata.snapshots) + coming - retention.most)
+    return old + max(0, len(metadata.snapshots) + added_snapshots - retention.max_snapshots)
 
 
 def main_head(metadata: TableMetadata) -> int | None:
@@ -90,7 +90,7 @@ def main_head(metadata: TableMetadata) -> int | None:
     return main.snapshot_id if main else metadata.current_snapshot_id
 
 
-def _kept(metadata: TableMetadata, main: Sequence[Snapshot]) -> set[int]:
+def _protected_snapshot_ids(metadata: TableMetadata, main: Sequence[Snapshot]) -> set[int]:
     kept: set[int] = set()
     for name, ref in metadata.refs.items():
         if name != MAIN_BRANCH and ref.snapshot_ref_type is SnapshotRefType.BRANCH:

@@ -1,39 +1,42 @@
-"""Retry after a conflict: the one loop that plans again when another writer committed first."""
+"""Retry after a conflict: the one way to plan again when another writer committed first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from types import TracebackType
 
 from icemirror.errors import Conflict
 from icemirror.telemetry.logs import get_log
 
 MAX_ATTEMPTS = 8
 
-Planned = TypeVar("Planned")
-Result = TypeVar("Result")
-
 log = get_log(__name__)
 
 
-def retry_on_conflict(
-    plan: Callable[[], Planned],
-    execute: Callable[[Planned], Result],
-    *,
-    exhausted: str,
-    attempts: int = MAX_ATTEMPTS,
-) -> Result:
-    """Return what `execute` makes of a fresh plan; after a `Conflict`, plan again from the new state.
+class ConflictRetries:
+    """The attempts of a loop. A `Conflict` ends the attempt; the loop then plans again from the new state.
 
-    Raise `Conflict` with the text `exhausted` if every attempt conflicts. All other errors pass through. In particular
+        retries = ConflictRetries(exhausted="…")
+        while True:
+            with retries:
+                return commit(plan())
+
+    Raises `Conflict` with the text `exhausted` if every attempt conflicts. All other errors pass through. In particular
     `CommitUnknown` is never retried: the commit may have succeeded.
     """
-    conflict: Conflict | None = None
-    for attempt in range(1, attempts + 1):
-        planned = plan()
-        try:
-            return execute(planned)
-        except Conflict as error:
-            log.info("conflict, retrying", attempt=attempt, reason=str(error))
-            conflict = error
-    raise Conflict(exhausted) from conflict
+
+    def __init__(self, *, exhausted: str, attempts: int = MAX_ATTEMPTS) -> None:
+        self._exhausted, self._attempts = exhausted, attempts
+        self._attempt = 0
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Conflict):
+            return False
+        self._attempt += 1
+        log.info("conflict, retrying", attempt=self._attempt, reason=str(error))
+        if self._attempt == self._attempts:
+            raise Conflict(self._exhausted) from error
+        return True

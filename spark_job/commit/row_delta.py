@@ -51,7 +51,7 @@ from spark_job.commit.manifest_tiers import (
     live_entries,
     max_entries,
 )
-from spark_job.commit.summary import count_changes
+from spark_job.commit.summary import count_files
 from spark_job.iceberg.live_files import LiveDelete, LiveFile
 from spark_job.iceberg.manifests import load_manifests
 from spark_job.iceberg.write_properties import file_locations, read_avro_codec
@@ -85,7 +85,7 @@ class RowDelta:
 
     `removed` are data files that leave the table; `replaced` are deletes of the head that leave it, because
     `delete_files` replace them or their data files are removed. `expired` snapshots are removed by the same commit.
-    `schema` becomes the current one. `same_rows`: the added data files hold the same rows as the removed ones.
+    `schema` becomes the current one. `only_moves_rows`: the added data files hold the same rows as the removed ones.
     `written` collects the paths of new metadata files.
     """
 
@@ -100,7 +100,7 @@ class RowDelta:
     removed: Sequence[LiveFile] = ()
     expired: Sequence[int] = ()
     schema: Schema | None = None
-    same_rows: bool = False
+    only_moves_rows: bool = False
     written: list[str] = field(default_factory=list)
 
     def commit(self) -> TableMetadata:
@@ -112,15 +112,15 @@ class RowDelta:
         try:
             return self.table.catalog.commit_table(self.table, requirements, updates).metadata
         except CommitFailedException as error:
-            # The HTTP client's own retry of a commit that succeeded is refused, too.
+            # A retry by the HTTP client of a successful commit is refused too.
             current = self._load_after(error)
-            if self._is_in(current):
+            if self._is_committed_in(current):
                 return current
-            kind = Conflict if self._was_overtaken(current) else UnverifiedConflict
+            kind = Conflict if self._lost_the_race(current) else UnverifiedConflict
             raise kind(f"another writer committed first: {error_text(error)}") from error
         except _REFUSALS as error:
             current = self._load_after(error)
-            if self._is_in(current):
+            if self._is_committed_in(current):
                 return current
             raise
         except Exception as error:
@@ -128,7 +128,7 @@ class RowDelta:
             if is_refused_update(error):
                 raise Conflict(f"another writer committed first: {error_text(error)}") from error
             current = self._load_after(error)
-            if self._is_in(current):
+            if self._is_committed_in(current):
                 return current
             if is_forbidden(error):  # the commit could not start
                 raise
@@ -144,9 +144,13 @@ class RowDelta:
             raise self._unknown(error, error_text(unreadable)) from error
         # The table moved on. Only the snapshot with this attempt's sequence number shows whose commit came next. It may
         # have expired, and some catalogs (Nessie) return only the newest snapshot.
-        if not self._is_in(current) and self._moved_on(current) and not self._was_overtaken(current):
+        if (
+            not self._is_committed_in(current)
+            and self._has_later_commits(current)
+            and not self._lost_the_race(current)
+        ):
             raise self._unknown(
-                error, f"the table no longer lists its snapshot number {self._sequence_number}"
+                error, f"the table no longer lists the snapshot with sequence number {self._sequence_number}"
             )
         return current
 
@@ -164,14 +168,14 @@ class RowDelta:
     def _sequence_number(self) -> int:
         return self.table.metadata.next_sequence_number()
 
-    def _is_in(self, current: TableMetadata) -> bool:
+    def _is_committed_in(self, current: TableMetadata) -> bool:
         return current.snapshot_by_id(self.snapshot_id) is not None
 
-    def _moved_on(self, current: TableMetadata) -> bool:
+    def _has_later_commits(self, current: TableMetadata) -> bool:
         same_table = current.table_uuid == self.table.metadata.table_uuid
         return same_table and current.next_sequence_number() > self._sequence_number
 
-    def _was_overtaken(self, current: TableMetadata) -> bool:
+    def _lost_the_race(self, current: TableMetadata) -> bool:
         """Return whether another commit certainly came first.
 
         A stale response, which may hide that this attempt succeeded, does not count.
@@ -179,7 +183,7 @@ class RowDelta:
         before = self.table.metadata
         if current.table_uuid != before.table_uuid:
             return True
-        if self._moved_on(current):
+        if self._has_later_commits(current):
             return any(snapshot.sequence_number == self._sequence_number for snapshot in current.snapshots)
         # A rollback extends the log of the main branch without a new sequence number, and breaks this attempt's fence.
         log = before.snapshot_log
@@ -296,7 +300,9 @@ class RowDelta:
                 written.append(self._write(kind, (), files))
             written.extend(self._write(kind, group, files if group is target else ()) for group in groups)
         self._check_removed(written)
-        replaced = {each.manifest_path for groups in rewritten.values() for group in groups for each in group}
+        replaced = {
+            manifest.manifest_path for groups in rewritten.values() for group in groups for manifest in group
+        }
         return written + [manifest for manifest in live if manifest.manifest_path not in replaced]
 
     def _added_by_kind(self) -> dict[ManifestKind, list[DataFile]]:
@@ -321,18 +327,20 @@ class RowDelta:
         found = sum(manifest.deleted_files_count or 0 for manifest in manifests)
         if found != expected:
             raise Corrupt(
-                f"{'.'.join(self.table.name())}: {expected} files are removed from the table, but its manifests "
-                f"list {found} of them; nothing was committed. To go on, {REBUILD}."
+                f"{'.'.join(self.table.name())}: the commit removes {expected} files, but the manifests list {found} "
+                f"of them; nothing was committed. To continue, {REBUILD}."
             )
 
     def _summary(self) -> Summary:
         added = (*self.data_files, *self.delete_files)
-        counts = count_changes(added, self.replaced, self.removed)
+        counts = count_files(added, self.replaced, self.removed)
         operation = Operation.OVERWRITE if self.delete_files or self.removed else Operation.APPEND
         previous = self.head.summary if self.head else None
         summary = update_snapshot_summaries(Summary(operation, **counts, **self.summary), previous)
         # PyIceberg computes no counts for a replace snapshot.
-        return Summary(Operation.REPLACE, **summary.additional_properties) if self.same_rows else summary
+        return (
+            Summary(Operation.REPLACE, **summary.additional_properties) if self.only_moves_rows else summary
+        )
 
 
 def next_timestamp_ms(metadata: TableMetadata) -> int:

@@ -20,26 +20,28 @@ def position_after(slice_: Slice, outcome: CommittedSlice) -> Position:
     return Position(cursor=slice_.cursor, live_rows=outcome.root.live_rows, index_bytes=outcome.root.bytes)
 
 
-def slice_result(slice_: Slice, outcome: CommittedSlice, planned: float, merged: float) -> SliceResult:
-    """Return the result of a committed slice; `planned` and `merged` are seconds."""
-    tally = outcome.tally
-    steps = {"plan": planned, **outcome.seconds}
+def slice_result(
+    slice_: Slice, outcome: CommittedSlice, planned_seconds: float, merged_seconds: float
+) -> SliceResult:
+    """Return the result of a committed slice."""
+    counts = outcome.counts
+    steps = {"plan": planned_seconds, **outcome.seconds}
     delete_bytes = {file.file_path: file.file_size_in_bytes for file in outcome.delete_files}
     return SliceResult(
         snapshot_id=outcome.snapshot_id,
         changelog_files=len(slice_.files),
         events=slice_.events,
-        inserted=tally.inserted,
-        updated=tally.updated,
-        deleted=tally.deleted,
-        stale=tally.stale,
-        unchanged=tally.unchanged,
-        rejected=tally.rejected,
+        inserted=counts.inserted,
+        updated=counts.updated,
+        deleted=counts.deleted,
+        stale=counts.stale,
+        unchanged=counts.unchanged,
+        rejected=counts.rejected,
         data_files=len(outcome.data_files),
         delete_files=len(delete_bytes),
         data_bytes=sum(file.file_size_in_bytes for file in outcome.data_files),
         delete_bytes=sum(delete_bytes.values()),
         index_bytes=outcome.index_bytes,
-        seconds=round(planned + merged, 4),
+        seconds=round(planned_seconds + merged_seconds, 4),
         seconds_by_step={step: round(seconds, 4) for step, seconds in steps.items()},
     )

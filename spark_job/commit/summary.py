@@ -15,7 +15,7 @@ _REMOVED_VECTORS = "removed-dvs"
 _CHANGED_PARTITIONS = "changed-partition-count"
 
 
-def count_changes(
+def count_files(
     added: Iterable[DataFile],
     removed: Sequence[LiveDelete],
     removed_data: Sequence[LiveFile] = (),

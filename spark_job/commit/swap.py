@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summar
 from icemirror.errors import Corrupt, Invalid
 from icemirror.telemetry.logs import get_log
 from spark_job.commit.row_delta import RowDelta
-from spark_job.commit.summary import count_changes
+from spark_job.commit.summary import count_files
 from spark_job.iceberg.live_files import LiveDelete, LiveFile, live_files
 from spark_job.iceberg.manifests import load_manifests
 from spark_job.pyiceberg_private.manifest_files import (
@@ -36,7 +36,7 @@ class Swap(RowDelta):
     def _contents(self) -> tuple[list[ManifestFile], Summary]:
         added = [self._add(manifest) for manifest in self.staged if _has_files(manifest)]
         manifests, removed = self._remove_all()
-        return [*added, *manifests], self._summary_without(removed)
+        return [*added, *manifests], self._summary_of_swap(removed)
 
     @property
     def adds_files(self) -> bool:
@@ -62,21 +62,21 @@ class Swap(RowDelta):
             existing = load_manifests(self.table.io, self.head) if self.head else ()
             manifests = [
                 write_removed_manifest(
-                    self._new_manifest(each.content, each.partition_spec_id), self.table.io, each
+                    self._new_manifest(manifest.content, manifest.partition_spec_id), self.table.io, manifest
                 )
-                for each in existing
-                if _has_files(each)
+                for manifest in existing
+                if _has_files(manifest)
             ]
         except (Corrupt, Invalid, FileNotFoundError) as error:
             log.warning("replaced files unlisted, clean-orphans will delete them", reason=str(error))
             return [], ()
         return manifests, removed
 
-    def _summary_without(self, removed: Sequence[LiveFile]) -> Summary:
-        added = count_changes((file for manifest in self.staged for file in self._files(manifest)), ())
+    def _summary_of_swap(self, removed: Sequence[LiveFile]) -> Summary:
+        added = count_files((file for manifest in self.staged for file in self._files(manifest)), ())
         # Nothing of the head is left, so the totals equal the added counts.
         summary = update_snapshot_summaries(Summary(Operation.OVERWRITE, **added, **self.summary))
-        for name, count in count_changes((), _deletes_of(removed), removed).items():
+        for name, count in count_files((), _deletes_of(removed), removed).items():
             summary[name] = count
         return summary
 

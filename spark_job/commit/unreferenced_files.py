@@ -36,11 +36,11 @@ class UnreferencedFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class _Witnesses:
-    """The retained snapshots to check, and the ids of snapshots whose removals were not undone later."""
+class _CheckedSnapshots:
+    """The retained snapshots to check. `removed_by`: ids of snapshots whose removals were not undone later."""
 
-    checked: tuple[Snapshot, ...]
-    removers: frozenset[int]
+    snapshots: tuple[Snapshot, ...]
+    removed_by: frozenset[int]
 
 
 def find_unreferenced(
@@ -60,11 +60,11 @@ def find_unreferenced(
     removed = [snapshot for snapshot in expired if snapshot.snapshot_id not in retained]
     if not removed:
         return UnreferencedFiles()
-    witnesses = _choose_witnesses(before, after, removed)
-    manifests = manifests_by_snapshot(io, [*removed, *witnesses.checked])
+    checked = _choose_checked_snapshots(before, after, removed)
+    manifests = manifests_by_snapshot(io, [*removed, *checked.snapshots])
     kept = {
         manifest.manifest_path: manifest
-        for snapshot in witnesses.checked
+        for snapshot in checked.snapshots
         for manifest in manifests[snapshot.snapshot_id]
     }
     dropped = {
@@ -76,13 +76,15 @@ def find_unreferenced(
     with_removals = [
         manifest
         for manifest in (*dropped.values(), *kept.values())
-        if manifest.deleted_files_count != 0 and manifest.added_snapshot_id in witnesses.removers
+        if manifest.deleted_files_count != 0 and manifest.added_snapshot_id in checked.removed_by
     ]
-    lists = {each.manifest_list for each in removed} - {each.manifest_list for each in after.snapshots}
+    lists = {snapshot.manifest_list for snapshot in removed} - {
+        snapshot.manifest_list for snapshot in after.snapshots
+    }
     content = _removed_content(io, with_removals, kept.values())
     metadata = lists | dropped.keys() | (_statistics(before) - _statistics(after))
     roots = {path for snapshot in removed if (path := index_root_of(snapshot)) and owned.has_index(path)}
-    index = index_files(io, (), *roots) - _retained_index(io, after, witnesses.checked)
+    index = index_files(io, (), *roots) - _retained_index(io, after, checked.snapshots)
     return UnreferencedFiles(
         content=frozenset(filter(owned.has_file, content)),
         metadata=frozenset(filter(owned.has_file, metadata)),
@@ -90,22 +92,28 @@ def find_unreferenced(
     )
 
 
-def _choose_witnesses(before: TableMetadata, after: TableMetadata, removed: Sequence[Snapshot]) -> _Witnesses:
+def _choose_checked_snapshots(
+    before: TableMetadata, after: TableMetadata, removed: Sequence[Snapshot]
+) -> _CheckedSnapshots:
     """Choose the retained snapshots that show which files are still referenced.
 
-    Along one branch, a manifest, file or segment that was removed never returns, unless another writer restores it. So
-    if all expired snapshots precede the oldest one on main, that one represents all of icemirror's snapshots after it;
-    only those of other writers and of other branches are checked as well. Otherwise all retained snapshots are.
+    Along one branch, a removed file never returns unless another writer restores it. If all expired snapshots precede
+    the oldest one on main, that snapshot represents icemirror's later ones. Then only it, foreign writes and other
+    branches are checked; otherwise all retained snapshots.
     """
     removed_ids = frozenset(snapshot.snapshot_id for snapshot in removed)
     main = list(walk_ancestors(after.snapshots, main_head(after)))
     if main:
         oldest = main[-1].snapshot_id
         if removed_ids <= {snapshot.snapshot_id for snapshot in walk_ancestors(before.snapshots, oldest)}:
-            followers = {snapshot.snapshot_id for snapshot in main[:-1] if index_root_of(snapshot)}
-            checked = tuple(each for each in after.snapshots if each.snapshot_id not in followers)
-            return _Witnesses(checked, removed_ids | {oldest})
-    return _Witnesses(tuple(after.snapshots), removed_ids.union(each.snapshot_id for each in after.snapshots))
+            represented_ids = {snapshot.snapshot_id for snapshot in main[:-1] if index_root_of(snapshot)}
+            checked = tuple(
+                snapshot for snapshot in after.snapshots if snapshot.snapshot_id not in represented_ids
+            )
+            return _CheckedSnapshots(checked, removed_ids | {oldest})
+    return _CheckedSnapshots(
+        tuple(after.snapshots), removed_ids.union(snapshot.snapshot_id for snapshot in after.snapshots)
+    )
 
 
 def _removed_content(
@@ -119,7 +127,9 @@ def _removed_content(
     for content in ManifestContent:
         removed = {
             path
-            for entries in paths_by_manifest(io, [each for each in with_removals if each.content is content])
+            for entries in paths_by_manifest(
+                io, [manifest for manifest in with_removals if manifest.content is content]
+            )
             for path in entries.removed
         }
         if removed:
@@ -133,9 +143,9 @@ def _retained_index(io: FileIO, after: TableMetadata, checked: Sequence[Snapshot
     Snapshots of other writers have no index; icemirror's oldest snapshot on main represents them.
     """
     main = list(walk_ancestors(after.snapshots, main_head(after)))
-    ours = [snapshot for snapshot in reversed(main) if index_root_of(snapshot)][:1]
+    own_snapshots = [snapshot for snapshot in reversed(main) if index_root_of(snapshot)][:1]
     root = after.properties.get(INDEX_ROOT)
-    return index_files(io, [*checked, *ours], *([root] if root else []))
+    return index_files(io, [*checked, *own_snapshots], *([root] if root else []))
 
 
 def _statistics(metadata: TableMetadata) -> set[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -23,7 +24,7 @@ Output = TypeVar("Output")
 
 
 class Engine(Protocol):
-    """Runs the shards of a slice."""
+    """Runs work in shards; see `SparkEngine` and `InProcessEngine`."""
 
     def run(self, work: Work[Result]) -> list[Result]:
         """Return the results of the shards, or raise the first error."""
@@ -44,12 +45,12 @@ class InProcessEngine:
         if self.shards == 1:
             return [work.merge(lambda: work.read(everything))]
         parts = cut_by_key(work.read(everything), shard_bounds(work, self.shards))
-        done: list[Result] = []
+        results: list[Result] = []
         with discard_on_error(work.target) as written:
             for part in filter(len, parts):
-                done += [work.merge(lambda part=part: part)]  # type: ignore[misc]  # bound now
-                written += done[-1].paths
-        return done
+                results += [work.merge(lambda part=part: part)]  # type: ignore[misc]  # bound now
+                written += results[-1].paths
+        return results
 
     def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
         """Merge runs of the index in this process."""
@@ -70,7 +71,7 @@ class LazyEngine:
     def run(self, work: Work[Result]) -> list[Result]:
         """Return the results of the shards."""
         if isinstance(self._policy.where_to_run(WorkSize.of(work)), InProcess):
-            return InProcessEngine().run(work)
+            return [work.merge(lambda: work.read(range(len(work.files))))]
         return self._run_on_engine(lambda engine: engine.run(work))
 
     def merge_index(self, merge: IndexMerge) -> list[MergedPiece]:
@@ -78,7 +79,7 @@ class LazyEngine:
         return self._run_on_engine(lambda engine: engine.merge_index(merge))
 
     def _run_on_engine(self, run: Callable[[Engine], list[Output]]) -> list[Output]:
-        """Run on the started engine. After an unknown error it may be dead: the next work starts another one."""
+        """Run on the started engine. After an unexpected error, the next call starts a new engine."""
         try:
             return run(self._started())
         except Exception as error:
@@ -102,24 +103,25 @@ def run_small_in_process(engine: Engine, work: Work[Result]) -> list[Result]:
     return (InProcessEngine() if isinstance(placement, InProcess) else engine).run(work)
 
 
-def run_with_index_merge(
-    engine: Engine, work: Work[Result] | None, merge: IndexMerge
-) -> tuple[list[Result], list[MergedPiece]]:
-    """Run a slice and an index merge. A small index merge runs concurrently, in this process."""
+@contextmanager
+def index_merge_alongside(engine: Engine, merge: IndexMerge) -> Iterator[Callable[[], list[MergedPiece]]]:
+    """Merge runs of the index while the body runs a slice; a small merge runs concurrently, in this process.
+
+    Yields a function that waits for the merged pieces. Deletes their files if the body fails.
+    """
     is_small = merge.entries <= MERGES.index_merge_entries
     with ThreadPoolExecutor(1) as pool:
         concurrent = pool.submit(run_index_merge, merge) if is_small and merge.pieces else None
-        shards: list[Result] = []
-        merged: list[MergedPiece] = []
-        try:
-            shards = engine.run(work) if work else []
+
+        def merged_pieces() -> list[MergedPiece]:
+            if not merge.pieces:
+                return []
             with translate_errors():
-                if merge.pieces:
-                    merged = concurrent.result() if concurrent else engine.merge_index(merge)
+                return concurrent.result() if concurrent else engine.merge_index(merge)
+
+        try:
+            yield merged_pieces
         except BaseException:
             if concurrent and concurrent.exception() is None:
-                merged = concurrent.result()
-            discard(merge.io, [path for shard in shards for path in shard.paths])
-            discard(merge.io, merged_paths(merged))
+                discard(merge.io, merged_paths(concurrent.result()))
             raise
-    return shards, merged

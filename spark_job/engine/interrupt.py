@@ -37,13 +37,13 @@ def keep_interrupt_handler() -> Iterator[None]:
         logging.getLogger().addFilter(_is_not_from_py4j)  # it logs a traceback to the root logger
         handler(number, frame)
 
-    ours = before if getattr(before, "records_interrupts", False) else record
+    recording_handler = before if getattr(before, "records_interrupts", False) else record
     record.records_interrupts = True  # type: ignore[attr-defined]  # a second start must not wrap it again
-    signal.signal(signal.SIGINT, ours)
+    signal.signal(signal.SIGINT, recording_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, ours)  # PySpark has installed its own
+        signal.signal(signal.SIGINT, recording_handler)  # PySpark has installed its own
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:

@@ -40,21 +40,21 @@ def _sample_keys(work: Work[ShardOutput], file: ChangelogFile) -> U64:
     with open_parquet(io, file.path) as parquet:
         middle = parquet.num_row_groups // 2
         columns = read_columns(parquet, file.path, key_ids, [middle])
-    every = pa.array(np.arange(0, len(columns[0]), max(1, len(columns[0]) // _SAMPLE_KEYS)))
+    sampled_rows = pa.array(np.arange(0, len(columns[0]), max(1, len(columns[0]) // _SAMPLE_KEYS)))
     # The shard that reads a NULL key refuses or rejects it.
-    sample = [column.take(every).drop_null() for column in columns]
+    sample = [column.take(sampled_rows).drop_null() for column in columns]
     return _leading(work.codec.encode(sample)) if len(sample[0]) else np.empty(0, dtype=np.uint64)
 
 
 def cut_by_key(changes: Changes, bounds: U64) -> list[Changes]:
-    """Return the changes of each shard, in their order."""
+    """Return the events of each shard, in order."""
     shard = np.searchsorted(bounds, _leading(changes.keys), side="right").astype(np.uint16)
     order = np.argsort(shard, kind="stable")  # 16 bits: numpy sorts them by radix
     edges = np.searchsorted(shard[order], np.arange(len(bounds) + 2))
     return [changes.take(order[start:end]) for start, end in pairwise(edges)]
 
 
-def group_files(work: Work[ShardOutput], groups: int) -> list[range]:
+def group_files_by_events(work: Work[ShardOutput], groups: int) -> list[range]:
     """Return runs of consecutive files with about the same number of events each."""
     events = np.cumsum([estimate_events(file) for file in work.files])
     cuts = np.searchsorted(events, np.linspace(0, events[-1], groups + 1)[1:-1], side="left") + 1

@@ -21,12 +21,12 @@ from spark_job.engine.java import is_supported, set_java_home
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_QUIET_LOCAL = {
+_LOCAL_DEFAULTS = {
     "spark.master": "local[*]",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    # Java only moves columns between Python processes: the time of its optimizing compiler never pays off.
+    # Java only moves columns between Python processes: JIT optimization costs more than it saves.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -44,7 +44,7 @@ _START_LINES = (
     b"To adjust logging level use",
 )
 _STDERR = 2
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has already chosen the master
+_SUBMIT_VARIABLE = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has already chosen the master
 
 log = get_log(__name__)
 
@@ -53,16 +53,16 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
     """Return a running context. The settings of an existing session stay as they are."""
     from pyspark import SparkConf, SparkContext
 
-    if _SUBMITTED not in environ:
+    if _SUBMIT_VARIABLE not in environ:
         _drop_dead_java()  # a SparkConf lives in Java once Java runs
     conf = SparkConf()
     conf.setAppName("icemirror")
-    if _SUBMITTED not in environ:
+    if _SUBMIT_VARIABLE not in environ:
         _choose_java(environ)
         environ.setdefault("PYSPARK_PYTHON", sys.executable)
         environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
         exclude_working_directory(environ)
-        for name, value in _QUIET_LOCAL.items():
+        for name, value in _LOCAL_DEFAULTS.items():
             conf.setIfMissing(name, value)
     for name, value in configured.items():
         conf.set(name, value)
@@ -80,7 +80,7 @@ def open_spark(configured: Mapping[str, str], environ: MutableMapping[str, str] 
 
 
 def _drop_dead_java() -> None:
-    """Drop a stopped context and an unresponsive Java, both of which PySpark would keep for ever."""
+    """Drop a stopped context and an unresponsive Java, both of which PySpark would keep forever."""
     from pyspark import SparkContext
 
     context, gateway = SparkContext._active_spark_context, SparkContext._gateway
@@ -106,7 +106,9 @@ def _choose_java(environ: MutableMapping[str, str]) -> None:
     home = set_java_home(environ)
     if given and not is_supported(Path(given)):
         log.warning(
-            "Java in JAVA_HOME not supported by Spark, using another", java_home=given, taken=str(home)
+            "Java in JAVA_HOME not supported by Spark, using another",
+            java_home=given,
+            java_home_used=str(home),
         )
 
 
@@ -115,7 +117,7 @@ def _supervised_java() -> Iterator[None]:
     """Kill the Java that PySpark starts if the start fails, and drop the usual start lines from its stderr.
 
     Java reports its port in a file, in a folder that PySpark deletes when it gives up; a Java without that folder runs
-    for ever. PySpark does not expose the process before, so `Popen` is replaced to obtain it.
+    forever. PySpark does not expose the process before, so `Popen` is replaced to obtain it.
     """
     from pyspark import java_gateway
 

@@ -1,4 +1,4 @@
-"""The one place that says which work is small: it runs in this process, in one Spark task, or sharded by key range."""
+"""Size limits: which work runs in this process, in one Spark task, or sharded by key range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def estimate_events(file: ChangelogFile) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkSize:
-    """`events` and `bytes` are divided among shards; `read_events` and `read_bytes` include the background files."""
+    """`events` and `bytes` are divided among shards; `read_events` and `read_bytes` include the shared files."""
 
     events: int
     bytes: int
@@ -28,7 +28,7 @@ class WorkSize:
     @classmethod
     def of(cls, work: Work[ShardOutput]) -> WorkSize:
         """Add up the files of some work."""
-        read = (*work.files, *work.background)
+        read = (*work.files, *work.shared_files)
         return cls(
             events=sum(file.events for file in work.files),
             bytes=sum(file.bytes for file in work.files),

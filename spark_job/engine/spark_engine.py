@@ -1,4 +1,4 @@
-"""The engine on Spark: one task, or a shuffle of key tuples to one task per key range."""
+"""The engine on Spark: one task, or a shuffle of events without their rows to one task per key range."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from icemirror.errors import BadConfig, CommitUnknown, Conflict, Corrupt, IcemirrorError, Invalid, Transient
 from spark_job.changelog.changes import Changes, concat_changes
-from spark_job.engine.key_ranges import cut_by_key, group_files, shard_bounds
+from spark_job.engine.key_ranges import cut_by_key, group_files_by_events, shard_bounds
 from spark_job.engine.size_policy import MERGES, Sharded, SizePolicy, WorkSize
 from spark_job.engine.work import Result, ShardOutput, Work
-from spark_job.iceberg.divergence import SourceTruncated
 from spark_job.index.index_merge import IndexMerge, merged_paths, run_index_merge
 from spark_job.index.keys import U64
 from spark_job.index.merge_segments import MergedPiece
 from spark_job.index.segment import DamagedSegment
-from spark_job.merge.late_events import NeedsHistory
 from spark_job.storage.discard import discard
 from spark_job.storage.translate_errors import translate_errors
 
@@ -51,8 +49,6 @@ ERRORS_BY_NAME = {
         Corrupt,
         BadConfig,
         DamagedSegment,
-        NeedsHistory,
-        SourceTruncated,
     )
 }
 
@@ -70,7 +66,7 @@ class SparkEngine:
         match self.policy.where_to_run(WorkSize.of(work)):
             case Sharded(by_size):
                 with translate_errors():
-                    shards = work.most_shards(max(self.context.defaultParallelism, by_size))
+                    shards = work.limit_shards(max(self.context.defaultParallelism, by_size))
                 outcomes = self._sharded(work, shards) if shards > 1 else self._one_task(work)
             case _:
                 outcomes = self._one_task(work)
@@ -80,12 +76,12 @@ class SparkEngine:
         """Merge runs of the index, one task per piece."""
         merges = [replace(merge, pieces=(piece,)) for piece in merge.pieces]
         outcomes = self.context.parallelize(merges, len(merges)).map(_merge_piece).collect()
-        done = [piece for outcome in outcomes if isinstance(outcome, list) for piece in outcome]
+        results = [piece for outcome in outcomes if isinstance(outcome, list) for piece in outcome]
         for outcome in outcomes:
             if isinstance(outcome, TaskFailure):
-                discard(merge.io, merged_paths(done))
+                discard(merge.io, merged_paths(results))
                 raise outcome.error()
-        return done
+        return results
 
     def _one_task(self, work: Work[Result]) -> list[Result | TaskFailure]:
         return self.context.parallelize([work], 1).map(_merge_all).collect()
@@ -94,7 +90,7 @@ class SparkEngine:
         with translate_errors():
             bounds = shard_bounds(work, shards)
         shared = self.context.broadcast(work)
-        groups = group_files(work, shards)  # as many as shards, so that neither side holds more
+        groups = group_files_by_events(work, shards)  # as many as shards, so that neither side holds more
         try:
             return (
                 self.context.parallelize(groups, len(groups))
@@ -126,7 +122,7 @@ def _merge_piece(merge: IndexMerge) -> list[MergedPiece] | TaskFailure:
 def _scatter(
     work: Work[ShardOutput], ordinals: range, bounds: U64
 ) -> Iterator[tuple[int, Changes | TaskFailure]]:
-    """Map side: cut the key tuples of some files by key range. Only these are shuffled."""
+    """Map side: cut the events of some files by key range. Rows are not shuffled."""
     try:
         with translate_errors():
             parts = cut_by_key(work.read(ordinals), bounds)
@@ -156,9 +152,9 @@ def _gather(
 
 
 def _raise_failures(work: Work[Result], outcomes: list[Result | TaskFailure]) -> list[Result]:
-    done = [outcome for outcome in outcomes if not isinstance(outcome, TaskFailure)]
+    results = [outcome for outcome in outcomes if not isinstance(outcome, TaskFailure)]
     for outcome in outcomes:
         if isinstance(outcome, TaskFailure):
-            discard(work.target, [path for result in done for path in result.paths])
+            discard(work.target, [path for result in results for path in result.paths])
             raise outcome.error()
-    return done
+    return results

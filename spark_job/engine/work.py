@@ -1,4 +1,4 @@
-"""What an engine can run: key tuples read from files, merged by key range."""
+"""What an engine can run: events read from files without their rows, merged by key range."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Result = TypeVar("Result", bound=ShardOutput, covariant=True)
 
 
 class Work(Protocol[Result]):
-    """Everything a task needs; sent to the tasks."""
+    """The input of a task; pickled."""
 
     @property
     def files(self) -> Sequence[ChangelogFile]:
         """The files to read, divided among the shards."""
 
     @property
-    def background(self) -> Sequence[ChangelogFile]:
+    def shared_files(self) -> Sequence[ChangelogFile]:
         """Files that every shard reads completely, in addition."""
 
     @property
@@ -47,24 +47,24 @@ class Work(Protocol[Result]):
         """The storage to which shards write, and in which the files of failed shards are deleted."""
 
     def read(self, ordinals: range) -> Changes:
-        """Return the key tuples of some files."""
+        """Return the events of some files, without their rows."""
 
-    def most_shards(self, wanted: int) -> int:
+    def limit_shards(self, wanted: int) -> int:
         """Return `wanted`, or fewer shards where each would write many small files."""
 
     def merge(self, read: Callable[[], Changes]) -> Result:
-        """Merge the key tuples of one key range, which `read` returns. Deletes its files if it fails."""
+        """Merge the events of one key range, which `read` returns. Deletes its files if it fails."""
 
 
-class NarrowWork:
-    """Base of work that writes no data files and has no background files."""
+class KeyOnlyWork:
+    """Base of work that writes no data files and has no shared files."""
 
     io: FileIO
     shape: ChangelogShape
 
     @property
-    def background(self) -> tuple[ChangelogFile, ...]:
-        """No files."""
+    def shared_files(self) -> tuple[ChangelogFile, ...]:
+        """There are none."""
         return ()
 
     @property
@@ -77,6 +77,6 @@ class NarrowWork:
         """The storage to which segments are written, if any."""
         return self.io
 
-    def most_shards(self, wanted: int) -> int:
-        """Return `wanted`."""
+    def limit_shards(self, wanted: int) -> int:
+        """Return `wanted`, since few files are written."""
         return wanted

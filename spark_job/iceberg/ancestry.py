@@ -29,8 +29,8 @@ def walk_ancestors(snapshots: Sequence[Snapshot], snapshot_id: int | None) -> It
             return
         if snapshot_id in walked:
             raise Corrupt(
-                f"snapshot {snapshot_id} is its own ancestor in the table's metadata. Restore an earlier metadata "
-                f"file of the table. The snapshot's manifest list: {snapshot.manifest_list}"
+                f"the snapshot history contains a cycle at {snapshot_id}. Restore an earlier metadata file of the "
+                f"table. The snapshot's manifest list: {snapshot.manifest_list}"
             )
         yield snapshot
         walked.add(snapshot_id)
@@ -44,7 +44,7 @@ def has_files_of_commit(io: FileIO, snapshot: Snapshot, number: int) -> bool:
     when they copy the entry or mark its file as deleted.
     """
     later = _manifests_from(io, snapshot, number)
-    return any(one.sequence_number == number for one in later) or any(
+    return any(manifest.sequence_number == number for manifest in later) or any(
         found == number for found in _file_sequence_numbers(io, later)
     )
 
@@ -57,7 +57,9 @@ def has_files_of_commits_between(io: FileIO, snapshot: Snapshot, first: int, las
 
 def _manifests_from(io: FileIO, snapshot: Snapshot, number: int) -> list[ManifestFile]:
     """Return the manifests that may list files of the commit with this sequence number, or of later commits."""
-    return [one for one in load_manifests(io, snapshot) if (one.sequence_number or 0) >= number]
+    return [
+        manifest for manifest in load_manifests(io, snapshot) if (manifest.sequence_number or 0) >= number
+    ]
 
 
 def _file_sequence_numbers(io: FileIO, manifests: Sequence[ManifestFile]) -> Iterator[int]:
@@ -70,11 +72,11 @@ def _file_sequence_numbers(io: FileIO, manifests: Sequence[ManifestFile]) -> Ite
 def has_files_of_other_commits(io: FileIO, snapshot: Snapshot) -> bool:
     """Whether the snapshot lists a file, live or deleted, that another commit added."""
     manifests = load_manifests(io, snapshot)
-    inherited = [one for one in manifests if one.added_snapshot_id != snapshot.snapshot_id]
-    own = [one for one in manifests if one.added_snapshot_id == snapshot.snapshot_id]
-    return any(one.has_added_files() or one.has_existing_files() for one in inherited) or any(
+    inherited = [manifest for manifest in manifests if manifest.added_snapshot_id != snapshot.snapshot_id]
+    written_here = [manifest for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]
+    return any(manifest.has_added_files() or manifest.has_existing_files() for manifest in inherited) or any(
         entry.status is not ManifestEntryStatus.ADDED
-        for manifest in own
+        for manifest in written_here
         if manifest.has_existing_files() or manifest.deleted_files_count != 0
         for entry in read_manifest_entries(io, manifest, deleted=True)
     )

@@ -18,7 +18,7 @@ from icemirror.errors import Corrupt, Invalid, Transient
 from icemirror.settings import Settings, TableSettings
 from icemirror.tables.table_id import TableId
 from spark_job.columns.name_mapping import apply_name_mapping
-from spark_job.iceberg.divergence import NoChangelog
+from spark_job.iceberg.missing_changelog import ChangelogNotFound
 from spark_job.pyiceberg_private.damaged_metadata import DamagedMetadata
 from spark_job.pyiceberg_private.open_catalog import open_catalog
 from spark_job.pyiceberg_private.untrusted_properties import (
@@ -55,7 +55,7 @@ class Catalogs:
                     raise Invalid(f"catalog {title}: {error}") from error
         return self._open[name]
 
-    def existing(self, name: str | None) -> Catalog:
+    def get_existing(self, name: str | None) -> Catalog:
         """Return a catalog like `get`, but raise an error instead of creating a missing SQLite file."""
         if (path := self._missing_sqlite_file(name)) is not None:
             raise missing_file(path)
@@ -65,10 +65,9 @@ class Catalogs:
         """Return the changelog, which must exist."""
         found = self._load(table.changelog_catalog, table.changelog_id)
         if found is None:
-            raise NoChangelog(
-                f"{table.changelog_id}: there is no such table in the catalog{self._suggestion(table)}, so "
-                f"{table.name} has no changelog. Check changelog_table and namespace, or wait until the writer has "
-                "created it."
+            raise ChangelogNotFound(
+                f"{table.name}: there is no changelog {table.changelog_id}{self._suggestion(table)}. Check "
+                "changelog_table and namespace, or wait until the writer has created it."
             )
         return apply_name_mapping(found)
 
@@ -77,7 +76,10 @@ class Catalogs:
         wanted = table.changelog_id
         names: list[str] = []
         with suppress(Exception):  # optional: a user may have permission to load tables but not to list them
-            names = [one[-1] for one in self.get(table.changelog_catalog).list_tables(wanted.namespace)]
+            names = [
+                identifier[-1]
+                for identifier in self.get(table.changelog_catalog).list_tables(wanted.namespace)
+            ]
         names = [name for name in names if name != table.mirror_id.name]
         near = difflib.get_close_matches(wanted.name, names, n=1, cutoff=0.75)
         return f" (did you mean {near[0]}?)" if near else ""
@@ -119,7 +121,7 @@ class Catalogs:
         with translate_errors(str(table)), catalog_response_errors(str(table)):
             try:
                 return self.with_renewable_credentials(
-                    catalog, self.existing(catalog).load_table(table.parts)
+                    catalog, self.get_existing(catalog).load_table(table.parts)
                 )
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None

@@ -16,6 +16,7 @@ from pyiceberg.transforms import parse_transform
 from icemirror.errors import Invalid, Transient
 from icemirror.settings import TableSettings
 from icemirror.settings.partitioning import PartitionField as PartitionBy
+from spark_job.columns.added_columns import added_name_conflict
 from spark_job.columns.field_map import FieldMap, dump_field_map, load_field_map, renumber
 from spark_job.iceberg.lineage_columns import refuse_reserved_names
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
@@ -38,7 +39,7 @@ METADATA_RETENTION = {
 def create_mirror(
     catalog: Catalog, settings: TableSettings, changelog: Table, schema: Schema, ids: FieldMap
 ) -> Table:
-    """Create the mirror. If it exists by now, from another writer or an earlier attempt, load it."""
+    """Create the mirror. Load it if another writer or an earlier attempt created it."""
     spec = check_definition(settings, schema)
     if settings.format_version >= 3:
         enable_v3_metadata()
@@ -71,6 +72,8 @@ def create_mirror(
 
 def check_definition(settings: TableSettings, schema: Schema) -> PartitionSpec:
     """Check the settings of a new mirror before anything is created. Return its partition spec."""
+    if (why := added_name_conflict(settings, schema)) is not None:
+        raise Invalid(why)
     spec = partition_spec(settings.name, settings.partition_by, schema)
     check_properties(settings.table_properties)
     file_locations("", settings.table_properties)
@@ -118,9 +121,7 @@ def partition_spec(name: str, partition_by: Sequence[PartitionBy], schema: Schem
         require_supported_partition(name, wanted.column, column.field_type, transform)
         field_name = wanted.name
         if any(field.name == field_name for field in fields):
-            raise Invalid(
-                f"{name}: partition_by has two partitions {field_name}; Iceberg takes one. Drop one."
-            )
+            raise Invalid(f"{name}: partition_by defines {field_name} twice. Remove one.")
         if wanted.transform != "identity" and field_name in schema.column_names:
             raise Invalid(
                 f"{name}: the partition {text}({wanted.column}) would have the name {field_name}, like a column of the "

@@ -24,7 +24,7 @@ class LeafColumn:
         """Its path in a Parquet file."""
         return ".".join(self.names)
 
-    def of(self, rows: pa.Table) -> pa.ChunkedArray:
+    def values_in(self, rows: pa.Table) -> pa.ChunkedArray:
         """Return its values in these rows: NULL where an enclosing struct is NULL."""
         column = rows[self.names[0]]
         return pc.struct_field(column, list(self.names[1:])) if len(self.names) > 1 else column

@@ -64,7 +64,7 @@ class LiveFile:
     """A data file of a snapshot. If it has a deletion vector, `deletes` is that vector alone.
 
     `deleted`: number of deletes, where another engine may have counted a row twice (see `recount`). `added_by`: the
-    snapshot that added it. `number`: the data sequence number. `manifest`: the manifest that lists it.
+    snapshot that added it. `manifest`: the manifest that lists it.
     """
 
     path: str
@@ -75,33 +75,33 @@ class LiveFile:
     first_row_id: int | None = None
     deletes: tuple[LiveDelete, ...] = ()
     added_by: int | None = None
-    number: int = 0
+    data_sequence_number: int = 0
     manifest: str = ""
     bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Deleted:
+class _DeletedRows:
     """How many rows of a data file a delete removes."""
 
     data_path: str
     count: int
-    by: LiveDelete
+    delete: LiveDelete
 
 
 @dataclass(frozen=True)
-class _Contents:
+class _ManifestContents:
     """The data files or the deletes that a manifest lists."""
 
     data: Mapping[str, LiveFile]
-    deleted: tuple[_Deleted, ...]
+    deleted: tuple[_DeletedRows, ...]
 
     def __len__(self) -> int:
         return 1 + len(self.data) + len(self.deleted)
 
 
 _MAX_CACHED_FILES = 200_000
-_contents: FileCache[_Contents] = FileCache(_MAX_CACHED_FILES, len)
+_contents: FileCache[_ManifestContents] = FileCache(_MAX_CACHED_FILES, len)
 _counts: FileCache[list[tuple[str, int]]] = FileCache(_MAX_CACHED_FILES, lambda counts: 1 + len(counts))
 
 
@@ -110,9 +110,9 @@ class _SnapshotFiles:
     """The data files of one snapshot, the contents of each manifest, and the deletes of each data file."""
 
     manifest_list: str = ""
-    parts: Mapping[str, _Contents] = field(default_factory=dict)
+    contents_by_manifest: Mapping[str, _ManifestContents] = field(default_factory=dict)
     files: Mapping[str, LiveFile] = field(default_factory=dict)
-    deleted: Mapping[str, tuple[_Deleted, ...]] = field(default_factory=dict)
+    deleted: Mapping[str, tuple[_DeletedRows, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return 1 + len(self.files)
@@ -130,72 +130,87 @@ def live_files(io: FileIO, snapshot: Snapshot | None) -> Mapping[str, LiveFile]:
     folder, _, _ = snapshot.manifest_list.rpartition("/")
     known = _newest.find(folder) or _SnapshotFiles()
     if known.manifest_list != snapshot.manifest_list:
-        known = _advance(known, snapshot.manifest_list, _read_parts(io, snapshot))
+        known = _advance(known, snapshot.manifest_list, _read_contents(io, snapshot))
         _newest.put(folder, known)
     return known.files
 
 
-def _read_parts(io: FileIO, snapshot: Snapshot) -> dict[str, _Contents]:
+def _read_contents(io: FileIO, snapshot: Snapshot) -> dict[str, _ManifestContents]:
     """Return the contents of each manifest."""
-    parts: dict[str, _Contents] = {}
+    contents_by_manifest: dict[str, _ManifestContents] = {}
     for manifest in load_manifests(io, snapshot):
         # The first snapshot after an upgrade to v3 assigns first row ids to existing manifests.
-        part = f"{manifest.manifest_path}#{manifest_first_row_id(manifest)}"
-        parts[part] = _contents.get(part, partial(_read_manifest, io, manifest))
-    return parts
+        name = f"{manifest.manifest_path}#{manifest_first_row_id(manifest)}"
+        contents_by_manifest[name] = _contents.get(name, partial(_read_manifest, io, manifest))
+    return contents_by_manifest
 
 
-def _advance(before: _SnapshotFiles, manifest_list: str, parts: Mapping[str, _Contents]) -> _SnapshotFiles:
+def _advance(
+    before: _SnapshotFiles, manifest_list: str, contents_by_manifest: Mapping[str, _ManifestContents]
+) -> _SnapshotFiles:
     """Derive the files of another snapshot from the manifests that only one of the two lists: usually a few of many."""
     # An evicted manifest that was read again is a new object; deletes are compared by identity, so keep the first.
-    parts = {name: before.parts.get(name, part) for name, part in parts.items()}
-    removed = [part for name, part in before.parts.items() if name not in parts]
-    added = [part for name, part in parts.items() if name not in before.parts]
+    contents_by_manifest = {
+        name: before.contents_by_manifest.get(name, contents)
+        for name, contents in contents_by_manifest.items()
+    }
+    removed = [
+        contents for name, contents in before.contents_by_manifest.items() if name not in contents_by_manifest
+    ]
+    added = [
+        contents for name, contents in contents_by_manifest.items() if name not in before.contents_by_manifest
+    ]
     files, deleted = dict(before.files), dict(before.deleted)
-    for path in (path for part in removed for path in part.data):
+    for path in (path for contents in removed for path in contents.data):
         files.pop(path, None)
-    for part in added:
-        for path in files.keys() & part.data.keys():
+    for contents in added:
+        for path in files.keys() & contents.data.keys():
             raise _listed_twice(path)
-        files.update(part.data)
-    removed_deletes = {id(one) for part in removed for one in part.deleted}
-    for path in {one.data_path for part in removed for one in part.deleted}:
-        deleted[path] = tuple(one for one in deleted[path] if id(one) not in removed_deletes)
-    for one in (one for part in added for one in part.deleted):
-        deleted[one.data_path] = (*deleted.get(one.data_path, ()), one)
-    touched = {one.data_path for part in (*removed, *added) for one in part.deleted}
-    for path in touched.union(*(part.data for part in added)):
+        files.update(contents.data)
+    removed_deletes = {id(deleted_rows) for contents in removed for deleted_rows in contents.deleted}
+    for path in {deleted_rows.data_path for contents in removed for deleted_rows in contents.deleted}:
+        deleted[path] = tuple(
+            deleted_rows for deleted_rows in deleted[path] if id(deleted_rows) not in removed_deletes
+        )
+    for deleted_rows in (deleted_rows for contents in added for deleted_rows in contents.deleted):
+        deleted[deleted_rows.data_path] = (*deleted.get(deleted_rows.data_path, ()), deleted_rows)
+    touched = {deleted_rows.data_path for contents in (*removed, *added) for deleted_rows in contents.deleted}
+    for path in touched.union(*(contents.data for contents in added)):
         if path in files:  # a delete may outlive its data file
             files[path] = _with_deletes(files[path], deleted.get(path, ()))
         if not deleted.get(path, True):
             del deleted[path]
-    return _SnapshotFiles(manifest_list, parts, files, deleted)
+    return _SnapshotFiles(manifest_list, contents_by_manifest, files, deleted)
 
 
 def replaced_deletes(
-    metadata: TableMetadata, doomed: Iterable[str], live: Mapping[str, LiveFile]
+    metadata: TableMetadata, paths: Iterable[str], live: Mapping[str, LiveFile]
 ) -> list[LiveDelete]:
     """Return the deletes that new deletes for these data files replace: in v3 all that apply to one such file only."""
     if metadata.format_version < 3:
         return []
-    return [delete for path in doomed for delete in live[path].deletes if not delete.shared]
+    return [delete for path in paths for delete in live[path].deletes if not delete.shared]
 
 
-def _with_deletes(file: LiveFile, found: Sequence[_Deleted]) -> LiveFile:
+def _with_deletes(file: LiveFile, deletes: Sequence[_DeletedRows]) -> LiveFile:
     """Attach the deletes. A deletion vector replaces all position delete files of its data file: "Scan Planning"."""
-    vectors = [one for one in found if one.by.is_vector]
+    vectors = [deleted_rows for deleted_rows in deletes if deleted_rows.delete.is_vector]
     if len(vectors) > 1:
         raise Corrupt(
             f"the snapshot has {len(vectors)} deletion vectors for one data file, but may have one. Rewrite the "
             f"table's position deletes with the engine that wrote them. The data file: {file.path}"
         )
-    counted = vectors or found
+    counted = vectors or deletes
     if not counted and not file.deletes:
         return file
-    return replace(file, deleted=sum(one.count for one in counted), deletes=tuple(one.by for one in counted))
+    return replace(
+        file,
+        deleted=sum(deleted_rows.count for deleted_rows in counted),
+        deletes=tuple(deleted_rows.delete for deleted_rows in counted),
+    )
 
 
-def _read_manifest(io: FileIO, manifest: ManifestFile) -> _Contents:
+def _read_manifest(io: FileIO, manifest: ManifestFile) -> _ManifestContents:
     entries = read_manifest_entries(io, manifest)
     if manifest.content is ManifestContent.DATA:
         data: dict[str, LiveFile] = {}
@@ -203,11 +218,11 @@ def _read_manifest(io: FileIO, manifest: ManifestFile) -> _Contents:
             if entry.data_file.file_path in data:
                 raise _listed_twice(entry.data_file.file_path)
             data[entry.data_file.file_path] = _data_file(entry, manifest.manifest_path)
-        return _Contents(data, ())
-    deleted: list[_Deleted] = []
+        return _ManifestContents(data, ())
+    deleted: list[_DeletedRows] = []
     for entry in entries:
         deleted.extend(_read_delete(io, entry.data_file, manifest.manifest_path))
-    return _Contents({}, tuple(deleted))
+    return _ManifestContents({}, tuple(deleted))
 
 
 def _listed_twice(path: str) -> Invalid:
@@ -227,13 +242,13 @@ def _data_file(entry: ManifestEntry, manifest: str) -> LiveFile:
         partition=file.partition,
         first_row_id=first_row_id(file),
         added_by=entry.snapshot_id,
-        number=entry.sequence_number or 0,
+        data_sequence_number=entry.sequence_number or 0,
         manifest=manifest,
         bytes=file.file_size_in_bytes,
     )
 
 
-def _read_delete(io: FileIO, file: DataFile, manifest: str) -> list[_Deleted]:
+def _read_delete(io: FileIO, file: DataFile, manifest: str) -> list[_DeletedRows]:
     if file.content is not DataFileContent.POSITION_DELETES:
         raise Invalid(
             "the mirror has equality deletes, which do not identify rows by position. Rewrite the table's data files "
@@ -246,12 +261,12 @@ def _read_delete(io: FileIO, file: DataFile, manifest: str) -> list[_Deleted]:
                 f"a deletion vector lacks its data file, or its offset and length: {file.file_path}"
             )
         vector = LiveDelete(file.file_path, manifest, file.record_count, span[1], span[0])
-        return [_Deleted(target, file.record_count, vector)]
+        return [_DeletedRows(target, file.record_count, vector)]
     found = _counts.get(file.file_path, partial(_count_deletes, io, file))
     delete = LiveDelete(
         file.file_path, manifest, file.record_count, file.file_size_in_bytes, shared=len(found) > 1
     )
-    return [_Deleted(path, count, delete) for path, count in found]
+    return [_DeletedRows(path, count, delete) for path, count in found]
 
 
 def _count_deletes(io: FileIO, file: DataFile) -> list[tuple[str, int]]:

@@ -1,7 +1,7 @@
 """Loads the manifest lists of snapshots through a cache: a merge needs the same list several times.
 
 A commit puts its new manifests before the existing ones. So the list of a changelog with a thousand commits differs
-from the previous list only in its first few entries, and only these are decoded.
+from the previous list only in its first few entries. Only these are decoded.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from spark_job.pyiceberg_private.avro import NO_RECORDS, AvroRecords
 from spark_job.pyiceberg_private.manifest_files import decode_manifest_list
 from spark_job.storage.immutable_cache import FileCache
 
-_MOST_MANIFESTS = 20_000
-_MOST_BYTES = 64 << 20
+_MAX_CACHED_MANIFESTS = 20_000
+_MAX_CACHED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +27,12 @@ class ManifestList:
     """The manifests of a snapshot, with their sequence numbers and contents as arrays. Shared: do not modify."""
 
     manifests: tuple[ManifestFile, ...]
-    numbers: NDArray[np.int64]
+    sequence_numbers: NDArray[np.int64]
     are_deletes: NDArray[np.bool_]
 
     def since(self, number: int) -> list[ManifestFile]:
         """Return the manifests that were written by the commit with this sequence number, or later."""
-        return [self.manifests[at] for at in np.flatnonzero(self.numbers >= number).tolist()]
+        return [self.manifests[at] for at in np.flatnonzero(self.sequence_numbers >= number).tolist()]
 
     @property
     def has_deletes(self) -> bool:
@@ -41,16 +41,16 @@ class ManifestList:
 
 
 @dataclass(frozen=True, eq=False)
-class _Newest:
+class _CachedList:
     """The most recently read manifest list of a table."""
 
     decoded: AvroRecords
     listed: ManifestList
 
 
-_lists: FileCache[ManifestList] = FileCache(_MOST_MANIFESTS, lambda found: 1 + len(found.manifests))
-_newest: FileCache[_Newest] = FileCache(
-    _MOST_BYTES, lambda found: len(found.decoded.content)
+_lists: FileCache[ManifestList] = FileCache(_MAX_CACHED_MANIFESTS, lambda found: 1 + len(found.manifests))
+_newest: FileCache[_CachedList] = FileCache(
+    _MAX_CACHED_BYTES, lambda found: len(found.decoded.content)
 )  # by metadata folder: one for each table
 
 
@@ -70,7 +70,7 @@ def _read(io: FileIO, path: str) -> ManifestList:
     before = _newest.find(folder)
     found = decode_manifest_list(io, path, before.decoded if before else NO_RECORDS)
     listed = _extend_list(found, before.listed if before else None)
-    _newest.put(folder, _Newest(found, listed))
+    _newest.put(folder, _CachedList(found, listed))
     return listed
 
 
@@ -78,9 +78,11 @@ def _extend_list(found: AvroRecords, before: ManifestList | None) -> ManifestLis
     """Return the list; the arrays of the `taken` manifests that the previous list ends with are reused."""
     taken = found.taken if before else 0
     fresh: list[ManifestFile] = found.records[: len(found.records) - taken]
-    numbers = np.array([one.sequence_number or 0 for one in fresh], dtype=np.int64)
-    are_deletes = np.array([one.content is not ManifestContent.DATA for one in fresh], dtype=np.bool_)
+    sequence_numbers = np.array([manifest.sequence_number or 0 for manifest in fresh], dtype=np.int64)
+    are_deletes = np.array(
+        [manifest.content is not ManifestContent.DATA for manifest in fresh], dtype=np.bool_
+    )
     if before and taken:
-        numbers = np.concatenate([numbers, before.numbers[-taken:]])
+        sequence_numbers = np.concatenate([sequence_numbers, before.sequence_numbers[-taken:]])
         are_deletes = np.concatenate([are_deletes, before.are_deletes[-taken:]])
-    return ManifestList(tuple(found.records), numbers, are_deletes)
+    return ManifestList(tuple(found.records), sequence_numbers, are_deletes)

@@ -21,7 +21,7 @@ class MergedSchema(BaseModel):
 
     `comment`: the changelog's table comment. `named`: names in the setting `columns` → the changelog's field ids that
     they referred to, so that a renamed column stays included or excluded. `dropped`: the changelog's field ids that it
-    dropped and the mirror still has. `own`: role → field id of columns that the mirror adds.
+    dropped and the mirror still has. `own`: role → field id of the mirror's metadata columns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,8 +46,8 @@ def read_merged_schema(properties: Mapping[str, str]) -> MergedSchema | None:
 
 def assign_schema_id(metadata: TableMetadata, schema: Schema) -> Schema:
     """Return the schema with an id: the id of an equal schema that the table has had, else the next free one."""
-    known = next((one for one in metadata.schemas if one == schema), None)
-    if known is not None:
-        return known
-    number = 1 + max(one.schema_id for one in metadata.schemas)
+    equal = next((known for known in metadata.schemas if known == schema), None)
+    if equal is not None:
+        return equal
+    number = 1 + max(known.schema_id for known in metadata.schemas)
     return schema.model_copy(update={"schema_id": number})

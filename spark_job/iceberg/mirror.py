@@ -67,7 +67,7 @@ class CursorProperty(BaseModel):
 
 @dataclass(frozen=True)
 class CommitProperties:
-    """What identifies a snapshot of icemirror: its summary, and the table properties that repeat it."""
+    """The summary of icemirror's next snapshot, and the table properties that repeat it."""
 
     summary: dict[str, str]
     properties: dict[str, str]
@@ -108,11 +108,13 @@ def commit_properties(
 
 @dataclass(frozen=True)
 class Mirror:
-    """The state that the next merge builds on. `head` is the snapshot that keys are located in, and so the fence.
+    """The state that the next merge builds on. `head`: the snapshot on which keys are located; commits are fenced
+    on it.
 
-    `own_snapshot_id`: icemirror's last snapshot. `foreign`: foreign writes follow it; root and cursor are those of
-    `own_snapshot_id`. `lost`: the root at `root_path` cannot be read, so the whole index must be rebuilt. `former`:
-    uuids of changelogs that the mirror followed earlier.
+    - `icemirror_snapshot_id`: icemirror's last snapshot, to which `root` and `cursor` belong.
+    - `has_foreign_writes`: foreign writes follow that snapshot.
+    - `root_unreadable`: the root at `root_path` cannot be read, so the whole index must be rebuilt.
+    - `former_changelogs`: uuids of changelogs that the mirror followed earlier.
     """
 
     table: Table
@@ -121,19 +123,20 @@ class Mirror:
     epoch: int
     root: Root | None
     field_map: FieldMap
-    foreign: bool = False
-    lost: bool = False
-    own_snapshot_id: int | None = None
+    has_foreign_writes: bool = False
+    root_unreadable: bool = False
+    icemirror_snapshot_id: int | None = None
     root_path: str | None = None
-    former: frozenset[str] = frozenset()
+    former_changelogs: frozenset[str] = frozenset()
 
     @property
     def live_rows(self) -> int:
         """Rows that a reader sees; if the root cannot be read, those of icemirror's last snapshot."""
         if self.root is not None:
             return self.root.live_rows
-        own = self.table.metadata.snapshot_by_id(self.own_snapshot_id) if self.own_snapshot_id else None
-        summary = own.summary.additional_properties if own and own.summary else {}
+        metadata, snapshot_id = self.table.metadata, self.icemirror_snapshot_id
+        snapshot = metadata.snapshot_by_id(snapshot_id) if snapshot_id else None
+        summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
         return int(summary.get(LIVE_ROWS, "0"))
 
     @property
@@ -149,8 +152,13 @@ class Mirror:
         ancestors = walk_ancestors(
             self.table.metadata.snapshots, self.head.snapshot_id if self.head else None
         )
-        foreign = takewhile(lambda snapshot: snapshot.snapshot_id != self.own_snapshot_id, ancestors)
-        return any(not one.summary or one.summary.operation is not Operation.REPLACE for one in foreign)
+        foreign_writes = takewhile(
+            lambda snapshot: snapshot.snapshot_id != self.icemirror_snapshot_id, ancestors
+        )
+        return any(
+            not snapshot.summary or snapshot.summary.operation is not Operation.REPLACE
+            for snapshot in foreign_writes
+        )
 
     @property
     def index_bytes(self) -> int:
@@ -167,35 +175,43 @@ def read_mirror(table: Table, name: str) -> Mirror:
             "so that none of your data is overwritten; or make it the mirror with `icemirror adopt`."
         )
     field_map = _read_map(properties, name)
-    noted = _read_cursor_property(properties)
-    former = frozenset(properties.get(FORMER_SOURCES, "").split())
+    cursor_property = _read_cursor_property(properties)
+    former_changelogs = frozenset(properties.get(FORMER_SOURCES, "").split())
     head = table.current_snapshot()
     if head is None:
         assigned = renumber(field_map, table.schema())
-        return Mirror(table, None, None, noted.epoch if noted else 0, None, assigned, former=former)
-    own = _find_own_snapshot(table, name, head, noted)
-    epoch = max(own.epoch, noted.epoch if noted else 0)
+        return Mirror(
+            table,
+            None,
+            None,
+            cursor_property.epoch if cursor_property else 0,
+            None,
+            assigned,
+            former_changelogs=former_changelogs,
+        )
+    last_snapshot = _find_icemirror_snapshot(table, name, head, cursor_property)
+    epoch = max(last_snapshot.epoch, cursor_property.epoch if cursor_property else 0)
     mirror = Mirror(
         table=table,
         head=head,
-        cursor=own.cursor if own.cursor.sources else None,
+        cursor=last_snapshot.cursor if last_snapshot.cursor.sources else None,
         epoch=epoch,
         root=None,
         field_map=field_map,
-        foreign=own.snapshot_id != head.snapshot_id,
-        own_snapshot_id=own.snapshot_id,
-        root_path=own.root_path,
-        former=former,
+        has_foreign_writes=last_snapshot.snapshot_id != head.snapshot_id,
+        icemirror_snapshot_id=last_snapshot.snapshot_id,
+        root_path=last_snapshot.root_path,
+        former_changelogs=former_changelogs,
     )
     try:
-        root = _roots.get(own.root_path, lambda: read_root(table.io, own.root_path))
+        root = _roots.get(last_snapshot.root_path, lambda: read_root(table.io, last_snapshot.root_path))
     except (FileNotFoundError, Corrupt) as error:
         log.warning("index root unreadable", table=name, reason=str(error))
-        return replace(mirror, lost=True)
-    if root.snapshot_id != own.snapshot_id:
+        return replace(mirror, root_unreadable=True)
+    if root.snapshot_id != last_snapshot.snapshot_id:
         raise Corrupt(
-            f"{name}: the index root belongs to snapshot {root.snapshot_id}, not to {own.snapshot_id}. To go on, "
-            f"{REBUILD}. The root: {own.root_path}"
+            f"{name}: the index root belongs to snapshot {root.snapshot_id}, not to {last_snapshot.snapshot_id}. To "
+            f"continue, {REBUILD}. The root: {last_snapshot.root_path}"
         )
     return replace(mirror, root=root)
 
@@ -206,7 +222,7 @@ def remember_root(path: str, root: Root) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _OwnSnapshot:
+class _IcemirrorSnapshot:
     """What icemirror's last snapshot among the head's ancestors contains."""
 
     snapshot_id: int
@@ -215,7 +231,9 @@ class _OwnSnapshot:
     root_path: str
 
 
-def _find_own_snapshot(table: Table, name: str, head: Snapshot, noted: CursorProperty | None) -> _OwnSnapshot:
+def _find_icemirror_snapshot(
+    table: Table, name: str, head: Snapshot, cursor_property: CursorProperty | None
+) -> _IcemirrorSnapshot:
     """Walk back from the head over foreign writes.
 
     If icemirror's snapshot has expired, the table's properties describe it, but only if it is exactly the snapshot at
@@ -226,9 +244,12 @@ def _find_own_snapshot(table: Table, name: str, head: Snapshot, noted: CursorPro
     for oldest in walk_ancestors(snapshots, head.snapshot_id):
         if oldest.summary and CURSOR in oldest.summary.additional_properties:
             return _parse_summary(oldest, oldest.summary.additional_properties, name)
-    if noted is not None and _is_parent(table.io, noted, oldest, snapshots):
-        return _OwnSnapshot(
-            noted.snapshot_id, noted.cursor, noted.epoch, table.metadata.properties[INDEX_ROOT]
+    if cursor_property is not None and _is_parent(table.io, cursor_property, oldest, snapshots):
+        return _IcemirrorSnapshot(
+            cursor_property.snapshot_id,
+            cursor_property.cursor,
+            cursor_property.epoch,
+            table.metadata.properties[INDEX_ROOT],
         )
     raise Invalid(
         f"{name}: another writer made snapshot {head.snapshot_id}, and none of its ancestors is icemirror's. Roll the "
@@ -236,67 +257,74 @@ def _find_own_snapshot(table: Table, name: str, head: Snapshot, noted: CursorPro
     )
 
 
-def _parse_summary(at: Snapshot, summary: Mapping[str, str], name: str) -> _OwnSnapshot:
+def _parse_summary(snapshot: Snapshot, summary: Mapping[str, str], name: str) -> _IcemirrorSnapshot:
     try:
-        return _OwnSnapshot(
-            at.snapshot_id,
+        return _IcemirrorSnapshot(
+            snapshot.snapshot_id,
             Cursor.model_validate_json(summary[CURSOR]),
             int(summary[EPOCH]),
             summary[INDEX_ROOT],
         )
     except (KeyError, ValueError) as error:
         raise Invalid(
-            f"{name}: this version cannot parse the summary of snapshot {at.snapshot_id}: {error}. If a newer "
+            f"{name}: this version cannot parse the summary of snapshot {snapshot.snapshot_id}: {error}. If a newer "
             f"icemirror wrote it, use that version; else roll the table back to an earlier snapshot, or {REBUILD}."
         ) from error
 
 
 def last_epoch(metadata: TableMetadata) -> int:
     """Return the greatest epoch of all snapshots and of the cursor property."""
-    noted = _read_cursor_property(metadata.properties)
+    cursor_property = _read_cursor_property(metadata.properties)
     summaries = (
         snapshot.summary.additional_properties for snapshot in metadata.snapshots if snapshot.summary
     )
-    epochs = [one[EPOCH] for one in summaries if one.get(EPOCH, "").isdecimal()]
-    return max([noted.epoch if noted else 0, *map(int, epochs)])
+    epochs = [summary[EPOCH] for summary in summaries if summary.get(EPOCH, "").isdecimal()]
+    return max([cursor_property.epoch if cursor_property else 0, *map(int, epochs)])
 
 
-def _is_parent(io: FileIO, noted: CursorProperty, first: Snapshot, known: Sequence[Snapshot]) -> bool:
+def _is_parent(
+    io: FileIO, cursor_property: CursorProperty, first: Snapshot, known: Sequence[Snapshot]
+) -> bool:
     """Whether the expired snapshot of the cursor property is the parent of `first`."""
-    if any(one.snapshot_id == noted.snapshot_id for one in known):
+    if any(snapshot.snapshot_id == cursor_property.snapshot_id for snapshot in known):
         return False
     if first.parent_snapshot_id is not None:
-        return first.parent_snapshot_id == noted.snapshot_id
-    # PyIceberg removes the parent id when the parent expires, and only then. Two checks replace it. Sequence numbers:
-    # no other snapshot expired in between. Files: `first` was not committed after a rollback, since it has files of the
-    # last commit that changed any, and none of later commits, which a rollback would have dropped.
-    between = range(noted.sequence_number + 1, first.sequence_number or 0)
-    numbers = {one.sequence_number for one in known if one.sequence_number in between}
-    if (first.sequence_number or 0) <= noted.sequence_number or len(numbers) < len(between):
+        return first.parent_snapshot_id == cursor_property.snapshot_id
+    # PyIceberg removes the parent id when the parent expires, and only then. Two checks replace it.
+    # Sequence numbers: no other snapshot expired in between.
+    # Files: `first` lists files of the last commit that changed any, and none of a later commit. So it was not
+    # committed after a rollback.
+    between = range(cursor_property.sequence_number + 1, first.sequence_number or 0)
+    numbers = {snapshot.sequence_number for snapshot in known if snapshot.sequence_number in between}
+    if (first.sequence_number or 0) <= cursor_property.sequence_number or len(numbers) < len(between):
         return False
-    number = noted.sequence_number if noted.files_number is None else noted.files_number
+    number = (
+        cursor_property.sequence_number
+        if cursor_property.files_number is None
+        else cursor_property.files_number
+    )
     if not number:  # the table had no files, so `first` has only those that it added
         return not has_files_of_other_commits(io, first)
     return has_files_of_commit(io, first, number) and not has_files_of_commits_between(
-        io, first, number, noted.sequence_number
+        io, first, number, cursor_property.sequence_number
     )
 
 
 def _files_number(metadata: TableMetadata) -> int | None:
     """Return the sequence number of the commit that last changed the table's files; 0 if none ever did."""
-    noted = _read_cursor_property(metadata.properties)
+    cursor_property = _read_cursor_property(metadata.properties)
     number = metadata.next_sequence_number()
-    for at in walk_ancestors(metadata.snapshots, metadata.current_snapshot_id):
-        if _changed_files(at):
-            return at.sequence_number
-        if noted is not None and noted.snapshot_id == at.snapshot_id:
-            return noted.files_number
-        number = at.sequence_number or 0
+    for snapshot in walk_ancestors(metadata.snapshots, metadata.current_snapshot_id):
+        if _changed_files(snapshot):
+            return snapshot.sequence_number
+        if cursor_property is not None and cursor_property.snapshot_id == snapshot.snapshot_id:
+            return cursor_property.files_number
+        number = snapshot.sequence_number or 0
     return 0 if number == 1 else None
 
 
 def _changed_files(snapshot: Snapshot) -> bool:
-    """Whether a snapshot changed files: always assumed of a foreign write, whose summary may be wrong."""
+    """Return whether a snapshot changed files. True for every foreign write, whose summary may be wrong."""
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     return CURSOR not in summary or any(summary.get(name, "0") != "0" for name in _ADDED_FILES)
 

@@ -13,7 +13,6 @@ from pyiceberg.table.snapshots import Snapshot
 
 from spark_job.iceberg.manifests import load_manifests
 from spark_job.iceberg.mirror import CURSOR, INDEX_ROOT
-from spark_job.iceberg.stage import Stage
 from spark_job.index.root import segment_paths
 from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
 from spark_job.storage.immutable_cache import FileCache
@@ -46,7 +45,7 @@ def manifests_by_snapshot(io: FileIO, snapshots: Sequence[Snapshot]) -> dict[int
 def paths_by_manifest(io: FileIO, manifests: Sequence[ManifestFile]) -> list[ManifestPaths]:
     """Return the files of each manifest."""
     return map_parallel(
-        lambda one: _entries.get(one.manifest_path, partial(_read, io, one)),
+        lambda manifest: _entries.get(manifest.manifest_path, partial(_read, io, manifest)),
         manifests,
         manifests[0].manifest_path if manifests else "",
     )
@@ -54,7 +53,11 @@ def paths_by_manifest(io: FileIO, manifests: Sequence[ManifestFile]) -> list[Man
 
 def live_paths(io: FileIO, manifests: Iterable[ManifestFile], *contents: ManifestContent) -> set[str]:
     """Return the live files of these manifests, of these contents (default: data and deletes)."""
-    wanted = {one.manifest_path: one for one in manifests if not contents or one.content in contents}
+    wanted = {
+        manifest.manifest_path: manifest
+        for manifest in manifests
+        if not contents or manifest.content in contents
+    }
     return {path for entries in paths_by_manifest(io, list(wanted.values())) for path in entries.live}
 
 
@@ -78,20 +81,16 @@ def _read(io: FileIO, manifest: ManifestFile) -> ManifestPaths:
     return ManifestPaths(frozenset(live), frozenset(removed))
 
 
-def superseded_stage_files(io: FileIO, stage: Stage, root_path: str) -> set[str]:
-    """Return all files that the stage wrote, except its live files and the segments of the root that replaces it."""
-    metadata = stage.table.metadata
-    head = metadata.current_snapshot()
-    kept = set(segment_paths(io, root_path))
-    if head is not None:
-        kept |= live_paths(io, manifests_by_snapshot(io, [head])[head.snapshot_id])
-    own = {path for path in (stage.path, stage.before) if path}
-    return (files_of_history(io, metadata) | own) - kept
-
-
 def files_of_history(io: FileIO, metadata: TableMetadata) -> set[str]:
     """Return all files that the snapshots of a stage reference."""
     manifests = manifests_by_snapshot(io, metadata.snapshots)
-    every = {one.manifest_path: one for group in manifests.values() for one in group}
+    manifests_by_path = {
+        manifest.manifest_path: manifest for group in manifests.values() for manifest in group
+    }
     lists = {snapshot.manifest_list for snapshot in metadata.snapshots}
-    return lists | every.keys() | live_paths(io, every.values()) | index_files(io, metadata.snapshots)
+    return (
+        lists
+        | manifests_by_path.keys()
+        | live_paths(io, manifests_by_path.values())
+        | index_files(io, metadata.snapshots)
+    )

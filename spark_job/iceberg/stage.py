@@ -22,6 +22,8 @@ from pyiceberg.typedef import Identifier
 
 from spark_job.iceberg.merged_schema import SOURCE_SCHEMA
 from spark_job.iceberg.mirror import CURSOR, FIELD_MAP, FORMER_SOURCES, INDEX_ROOT, REBUILDS, SOURCE
+from spark_job.iceberg.references import files_of_history, live_paths, manifests_by_snapshot
+from spark_job.index.root import segment_paths
 from spark_job.pyiceberg_private.manifest_files import enable_v3_metadata
 
 SUFFIX = ".stage.metadata.json"
@@ -74,17 +76,20 @@ class StageLocation:
 
 @dataclass(frozen=True)
 class Stage:
-    """The current state of a stage. `path`: its last file. `fixed`: each save overwrites that file."""
+    """The current state of a stage. `path`: its last file. `overwrites_file`: each save overwrites that file.
+
+    `goal_sequence_number`: sequence number of the changelog's head at the start.
+    """
 
     catalog: StageCatalog
     request: str
-    goal: int
+    goal_sequence_number: int
     events: int = 0
     path: str | None = None
-    before: str | None = None
+    previous_path: str | None = None
     schema_id: int | None = None
-    made_with: str | None = None
-    fixed: bool = False
+    settings_fingerprint: str | None = None
+    overwrites_file: bool = False
 
     @property
     def table(self) -> Table:
@@ -117,34 +122,46 @@ class StageCatalog(NoopCatalog):
         return CommitTableResponse.model_validate({"metadata": self.metadata, "metadata-location": ""})
 
 
-def begin_stage(mirror: Table, place: StageLocation, made_with: str) -> Stage:
+def begin_stage(mirror: Table, location: StageLocation, settings_fingerprint: str) -> Stage:
     """Return an empty stage for the mirror as it is defined now."""
     metadata = _without_history(mirror.metadata)
     catalog = StageCatalog(mirror.name(), metadata, mirror.io)
     schema_id = metadata.current_schema_id
-    if place.request is not None:
-        return Stage(catalog, place.request, goal=0, schema_id=schema_id, made_with=made_with)
+    if location.request is not None:
+        return Stage(
+            catalog,
+            location.request,
+            goal_sequence_number=0,
+            schema_id=schema_id,
+            settings_fingerprint=settings_fingerprint,
+        )
     request = f"{RESYNC_PREFIX}{uuid.uuid4()}"
     return Stage(
-        catalog, request, goal=0, path=place.path, schema_id=schema_id, made_with=made_with, fixed=True
+        catalog,
+        request,
+        goal_sequence_number=0,
+        path=location.path,
+        schema_id=schema_id,
+        settings_fingerprint=settings_fingerprint,
+        overwrites_file=True,
     )
 
 
-def find_stage(mirror: Table, place: StageLocation, made_with: str) -> Stage | None:
+def find_stage(mirror: Table, location: StageLocation, settings_fingerprint: str) -> Stage | None:
     """Load a stage. None if its file is missing, was idle for too long, or the mirror or the settings have changed."""
-    if place.path is None:
+    if location.path is None:
         return None
     try:
-        saved, metadata = read_stage(mirror.io, place.path)
+        saved, metadata = read_stage(mirror.io, location.path)
     except (FileNotFoundError, ValidationError):
         return None
-    same = _has_definition(metadata, _without_history(mirror.metadata), saved.schema_id)
-    if place.request not in (None, saved.request) or not same or saved.made_with != made_with:
+    same = _is_built_for(metadata, _without_history(mirror.metadata), saved.schema_id)
+    if location.request not in (None, saved.request) or not same or saved.made_with != settings_fingerprint:
         return None
     if time.time() - saved.touched_at > _MAX_IDLE_SECONDS:
         return None
     # A stage that was swapped in, whose file could not be deleted afterwards.
-    if place.by_policy and saved.request in completed_rebuilds(mirror):
+    if location.by_policy and saved.request in completed_rebuilds(mirror):
         return None
     catalog = StageCatalog(mirror.name(), metadata, mirror.io)
     return Stage(
@@ -152,31 +169,31 @@ def find_stage(mirror: Table, place: StageLocation, made_with: str) -> Stage | N
         saved.request,
         saved.goal,
         saved.events,
-        place.path,
+        location.path,
         saved.before,
         saved.schema_id,
         saved.made_with,
-        fixed=place.by_policy,
+        overwrites_file=location.by_policy,
     )
 
 
 def save_stage(stage: Stage, location: str, events: int) -> Stage:
     """Write the stage's file after a merge of `events` more. The previous file stays: the table's row may name it."""
-    path = stage.path if stage.fixed and stage.path else f"{location}/{uuid.uuid4()}{SUFFIX}"
-    before = None if stage.fixed else stage.path
+    path = stage.path if stage.overwrites_file and stage.path else f"{location}/{uuid.uuid4()}{SUFFIX}"
+    previous_path = None if stage.overwrites_file else stage.path
     saved = StageFile(
         request=stage.request,
         touched_at=time.time(),
-        goal=stage.goal,
+        goal=stage.goal_sequence_number,
         events=stage.events + events,
-        before=before,
+        before=previous_path,
         schema_id=stage.schema_id,
-        made_with=stage.made_with,
+        made_with=stage.settings_fingerprint,
         metadata=stage.catalog.metadata.model_dump_json(),
     )
-    with stage.catalog.io.new_output(path).create(overwrite=stage.fixed) as stream:
+    with stage.catalog.io.new_output(path).create(overwrite=stage.overwrites_file) as stream:
         stream.write(saved.model_dump_json().encode())
-    return replace(stage, events=saved.events, path=path, before=before)
+    return replace(stage, events=saved.events, path=path, previous_path=previous_path)
 
 
 def read_stage(io: FileIO, path: str) -> tuple[StageFile, TableMetadata]:
@@ -189,6 +206,17 @@ def read_stage(io: FileIO, path: str) -> tuple[StageFile, TableMetadata]:
 def completed_rebuilds(mirror: Table) -> list[str]:
     """Return the request ids of the last rebuilds that were swapped in, the newest last."""
     return mirror.metadata.properties.get(REBUILDS, "").split()
+
+
+def superseded_stage_files(io: FileIO, stage: Stage, root_path: str) -> set[str]:
+    """Return all files that the stage wrote, except its live files and the segments of the root that replaces it."""
+    metadata = stage.table.metadata
+    head = metadata.current_snapshot()
+    kept = set(segment_paths(io, root_path))
+    if head is not None:
+        kept |= live_paths(io, manifests_by_snapshot(io, [head])[head.snapshot_id])
+    stage_files = {path for path in (stage.path, stage.previous_path) if path}
+    return (files_of_history(io, metadata) | stage_files) - kept
 
 
 def _without_history(metadata: TableMetadata) -> TableMetadata:
@@ -211,7 +239,7 @@ def _without_history(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update=update)
 
 
-def _has_definition(stage: TableMetadata, mirror: TableMetadata, schema_id: int | None) -> bool:
+def _is_built_for(stage: TableMetadata, mirror: TableMetadata, schema_id: int | None) -> bool:
     """Whether the stage was started, with this schema, for a table with the mirror's definition."""
 
     def definition(metadata: TableMetadata, schema: Schema | None) -> tuple[object, ...]:

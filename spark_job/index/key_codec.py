@@ -108,8 +108,7 @@ def choose_codec(types: Sequence[IcebergType], hash_bits: int = DEFAULT_HASH_BIT
     for key_type in types:
         if not isinstance(key_type, (*_LONG_LIKE, *_BINARY_LIKE, StringType, DecimalType)):
             raise Invalid(
-                f"a column of type {key_type} cannot be a key: two equal values may differ in their bytes. "
-                "Name other columns in primary_keys."
+                f"equal values of type {key_type} may differ in their bytes. Name other columns in primary_keys."
             )
     if len(types) == 1 and isinstance(types[0], _LONG_LIKE):
         return KeyCodec(Encoding.ORDERED_64)

@@ -81,33 +81,33 @@ def concat_keys(parts: Sequence[Keys]) -> Keys:
 def floor_indices(first: Keys, keys: Keys) -> Indices:
     """Return for each key the last index in the ascending `first` whose value is ≤ the key, or −1.
 
-    With two halves: a search on the high halves gives the candidates `least` < index ≤ `found`. Only where several
+    With two halves: a search on the high halves gives the candidates `lower` < index ≤ `floor`. Only where several
     candidates share the key's high half, a binary search on their low halves decides.
     """
     if first.hi is None or keys.hi is None:
         return np.searchsorted(first.lo, keys.lo, side="right") - 1
-    found: Indices = np.searchsorted(first.hi, keys.hi, side="right") - 1
-    least = np.searchsorted(first.hi, keys.hi, side="left") - 1
-    tied = np.flatnonzero(found > least)
+    floor: Indices = np.searchsorted(first.hi, keys.hi, side="right") - 1
+    lower = np.searchsorted(first.hi, keys.hi, side="left") - 1
+    tied = np.flatnonzero(floor > lower)
     if len(tied):
-        found[tied] = _floor_between(first.lo, keys.lo[tied], least[tied], found[tied])
-    return found
+        floor[tied] = _floor_between(first.lo, keys.lo[tied], lower[tied], floor[tied])
+    return floor
 
 
-def _floor_between(first: U64, keys: U64, least: Indices, most: Indices) -> Indices:
-    """Return for each key the last index in (least, most] whose value is ≤ the key, or `least`.
+def _floor_between(first: U64, keys: U64, lower: Indices, upper: Indices) -> Indices:
+    """Return for each key the last index in (lower, upper] whose value is ≤ the key, or `lower`.
 
     One binary search for all keys at once: each round halves the step and moves those that may advance.
     """
-    step = 1 << int((most - least).max()).bit_length()
-    found = least
+    step = 1 << int((upper - lower).max()).bit_length()
+    index = lower
     while step:
-        at = found + step
-        ok = at <= most
-        ok &= first[np.where(ok, at, 0)] <= keys
-        found = np.where(ok, at, found)
+        at = index + step
+        qualifies = at <= upper
+        qualifies &= first[np.where(qualifies, at, 0)] <= keys
+        index = np.where(qualifies, at, index)
         step >>= 1
-    return found
+    return index
 
 
 def less_or_equal(left_hi: U64, left_lo: U64, right_hi: U64, right_lo: U64) -> Mask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
@@ -23,14 +23,17 @@ _segments: FileCache[frozenset[str]] = FileCache(100_000, lambda paths: 1 + len(
 
 
 class IndexedFile(BaseModel):
-    """A data file of the mirror. Segments refer to it by its ordinal in the root. `gone`: removed from the table."""
+    """A data file of the mirror. Segments refer to it by its ordinal in the root.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    `removed`: no longer in the table; stored as `gone`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     path: str
     rows: int
     live: int
-    gone: bool = False
+    removed: bool = Field(default=False, validation_alias="gone", serialization_alias="gone")
 
     @classmethod
     def added(cls, file: DataFile) -> IndexedFile:
@@ -41,10 +44,11 @@ class IndexedFile(BaseModel):
 class Root(BaseModel):
     """One version of the index, bound to the snapshot that committed it.
 
-    `merging`: groups of runs that are being merged. `expired`: the greatest order of a tombstone that was removed.
+    `merging`: groups of runs that are being merged. `newest_expired_order`: the greatest order of a tombstone
+    that was dropped; stored as `expired`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     version: Literal[1] = 1
     snapshot_id: int
@@ -53,12 +57,14 @@ class Root(BaseModel):
     files: tuple[IndexedFile, ...]
     next_run: int = 1
     merging: tuple[RunGroup, ...] = ()
-    expired: tuple[int, ...] | None = None
+    newest_expired_order: tuple[int, ...] | None = Field(
+        default=None, validation_alias="expired", serialization_alias="expired"
+    )
 
     @property
-    def gone(self) -> frozenset[int]:
+    def removed_ordinals(self) -> frozenset[int]:
         """Ordinals of files that were removed from the table. An entry that refers to one of them is a tombstone."""
-        return frozenset(ordinal for ordinal, file in enumerate(self.files) if file.gone)
+        return frozenset(ordinal for ordinal, file in enumerate(self.files) if file.removed)
 
     @property
     def live_rows(self) -> int:
@@ -74,7 +80,7 @@ class Root(BaseModel):
 def drop_unreferenced_files(root: Root) -> Root:
     """Return the root without removed files that no segment refers to. Ordinals are renumbered."""
     referenced = {ordinal for segment in root.segments for ordinal in segment.files}
-    kept = [ordinal for ordinal, file in enumerate(root.files) if not file.gone or ordinal in referenced]
+    kept = [ordinal for ordinal, file in enumerate(root.files) if not file.removed or ordinal in referenced]
     if len(kept) == len(root.files):
         return root
     new_ordinal = {ordinal: at for at, ordinal in enumerate(kept)}
@@ -93,7 +99,7 @@ def root_path(location: str, root: Root) -> str:
 
 def write_root(io: FileIO, path: str, root: Root) -> int:
     """Write the root as a Puffin file. Return its size."""
-    payload = root.model_dump_json().encode()
+    payload = root.model_dump_json(by_alias=True).encode()
     if len(payload) > _MAX_ROOT_BYTES:
         raise Invalid(f"the index root is too large ({len(payload):,} bytes): {REBUILD}. Its path: {path}")
     size, _ = write_puffin(io, path, [Blob(BLOB_TYPE, payload, {"crc32": str(zlib.crc32(payload))})])

@@ -32,7 +32,7 @@ def read_segment_entries(
             chunk = numbers[start : start + BLOCKS_PER_READ]
             blocks = read_blocks(source, segment, directory, chunk)
             parts.append(_expand_runs(segment, blocks, directory.entries_before[chunk], first, last))
-    width = len(segment.greatest)
+    width = len(segment.greatest_order)
     if not parts:
         return _no_entries(segment, width)
     entry = np.concatenate([numbers for _, numbers in parts])

@@ -11,8 +11,13 @@ there. Only the last, shorter block has a different layout.
 In the layout `entries` a row is one key. In the layout `runs` a row is `length` consecutive keys at consecutive
 positions of one file. The writer chooses the smaller layout. A tombstone has file −1.
 
-A directory blob (little-endian arrays back to back) holds the first key of each block, for runs the number of
-entries before it, and a CRC-32 of the block's bytes. See docs/reference/key-index.md.
+A directory blob has one element per block in each of these little-endian arrays, back to back:
+
+- the block's first key
+- the number of entries before the block (only for runs)
+- a CRC-32 of the block's bytes
+
+See docs/reference/key-index.md.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from icemirror.errors import Corrupt
 from spark_job.index.key_codec import Encoding, KeyCodec
@@ -69,9 +74,12 @@ class Geometry(BaseModel):
 
 
 class SegmentInfo(BaseModel):
-    """Everything a lookup needs to know about a segment. The root stores it, so lookups do not read the footer."""
+    """Everything a lookup needs to know about a segment. The root stores it, so lookups do not read the footer.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    `greatest_order` is stored as `greatest`, `written_at_ms` as `written_at`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     path: str
     bytes: int
@@ -83,10 +91,10 @@ class SegmentInfo(BaseModel):
     tombstones: int
     first_key: int
     last_key: int
-    greatest: tuple[int, ...]
+    greatest_order: tuple[int, ...] = Field(validation_alias="greatest", serialization_alias="greatest")
     files: tuple[int, ...]
     run: int = 0
-    written_at: int = 0
+    written_at_ms: int = Field(default=0, validation_alias="written_at", serialization_alias="written_at")
 
     key_ids: tuple[int, ...] = ()
     sequence_ids: tuple[int, ...] = ()
@@ -96,9 +104,9 @@ class SegmentInfo(BaseModel):
     directory_crc: int
     orders: Span
 
-    def with_run(self, run: int, written_at: int) -> SegmentInfo:
-        """Return this segment as part of a run, written at this time (milliseconds)."""
-        return self.model_copy(update={"run": run, "written_at": written_at})
+    def with_run(self, run: int, written_at_ms: int) -> SegmentInfo:
+        """Return this segment as part of a run, written at this time."""
+        return self.model_copy(update={"run": run, "written_at_ms": written_at_ms})
 
     @property
     def block_layout(self) -> Hashable:

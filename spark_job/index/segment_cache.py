@@ -15,8 +15,8 @@ from spark_job.index.segment import Layout, SegmentInfo
 from spark_job.storage.immutable_cache import FileCache
 
 _SMALL_BYTES = 256 << 10  # a segment up to this size is always cached: every merge searches it
-_LARGE_BYTES = 4 << 20  # a segment up to this size is cached if a lookup needs this fraction of its blocks
-_MANY_BLOCKS = 1 / 8
+_LARGE_BYTES = 4 << 20  # a segment up to this size is cached if a lookup needs this share of its blocks:
+_MIN_BLOCK_SHARE = 1 / 8
 _MAX_CACHE_BYTES = 32 << 20
 
 
@@ -28,12 +28,12 @@ class SegmentRows:
     file: NDArray[np.int32]
     pos: NDArray[np.uint32]
     length: U64 | None = None
-    before: U64 | None = None
+    entries_before: U64 | None = None
 
     @property
     def bytes(self) -> int:
         """Size in memory."""
-        columns = (self.keys.lo, self.keys.hi, self.file, self.pos, self.length, self.before)
+        columns = (self.keys.lo, self.keys.hi, self.file, self.pos, self.length, self.entries_before)
         return sum(column.nbytes for column in columns if column is not None)
 
 
@@ -41,7 +41,7 @@ class SegmentRows:
 class SegmentHits:
     """The keys that were found: their indices among the requested keys, and file, position and entry number of each."""
 
-    asked: Indices
+    key_index: Indices
     file: NDArray[np.int32]
     pos: NDArray[np.int64]
     entry: U64
@@ -57,7 +57,7 @@ def is_cached_or_small(segment: SegmentInfo) -> bool:
 
 def should_cache(segment: SegmentInfo, blocks: int) -> bool:
     """Whether to read and cache a whole segment of which this many blocks are needed."""
-    return segment.payload.length <= _LARGE_BYTES and blocks >= _MANY_BLOCKS * segment.geometry.blocks
+    return segment.payload.length <= _LARGE_BYTES and blocks >= _MIN_BLOCK_SHARE * segment.geometry.blocks
 
 
 def read_segment_rows(io: FileIO, segment: SegmentInfo) -> SegmentRows:
@@ -83,14 +83,14 @@ def _read(io: FileIO, segment: SegmentInfo) -> SegmentRows:
 def search_segment_rows(rows: SegmentRows, keys: Keys) -> SegmentHits:
     """Look up keys: find the last row whose first key is ≤ the key, then check whether the key lies within it."""
     at = floor_indices(rows.keys, keys)
-    asked = np.flatnonzero(at >= 0)
-    at = at[asked]
-    into = keys.lo[asked] - rows.keys.lo[at]
-    hit = into < (np.uint64(1) if rows.length is None else rows.length[at])
+    key_index = np.flatnonzero(at >= 0)
+    at = at[key_index]
+    offset_in_run = keys.lo[key_index] - rows.keys.lo[at]
+    hit = offset_in_run < (np.uint64(1) if rows.length is None else rows.length[at])
     if keys.hi is not None and rows.keys.hi is not None:
-        hit &= keys.hi[asked] == rows.keys.hi[at]
-    asked, at, into = asked[hit], at[hit], into[hit]
+        hit &= keys.hi[key_index] == rows.keys.hi[at]
+    key_index, at, offset_in_run = key_index[hit], at[hit], offset_in_run[hit]
     file = rows.file[at]
-    pos = np.where(file < 0, 0, rows.pos[at].astype(np.int64) + into.astype(np.int64))
-    before = at.astype(np.uint64) if rows.before is None else rows.before[at]
-    return SegmentHits(asked, file, pos, before + into)
+    pos = np.where(file < 0, 0, rows.pos[at].astype(np.int64) + offset_in_run.astype(np.int64))
+    before = at.astype(np.uint64) if rows.entries_before is None else rows.entries_before[at]
+    return SegmentHits(key_index, file, pos, before + offset_in_run)

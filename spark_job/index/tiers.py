@@ -4,8 +4,8 @@ A *run* is a set of segments whose keys do not overlap: the result of one commit
 lookup searches at most one segment of each run, so runs must be few. A commit must not wait for the whole index to
 be rewritten, so it rewrites a limited number of entries.
 
-Runs fall into tiers by size. FAN_IN neighbours in age of one tier become one run, a key range in each commit. The
-merged range is cut off the old runs by raising their first key.
+Runs fall into tiers by size. FAN_IN runs of one tier, adjacent in age, are merged into one run, one key range per
+commit. The merged range is cut off the old runs by raising their first key.
 
     tier 0   ▪ ▪ ▪ ▪          four small runs become one of tier 1
     tier 1   ■ ■ ■
@@ -26,9 +26,9 @@ from spark_job.index.keys import U64, Keys, concat_keys
 from spark_job.index.segment import SegmentInfo
 
 FAN_IN = 4
-_SMALLEST_TIER = 4096
-_LEAST_WORK = 1 << 17
-_WORK_FOR_ENTRY = 8
+_TIER_0_ENTRIES = 4096
+_MIN_REWRITTEN_ENTRIES = 1 << 17
+_REWRITTEN_PER_ADDED_ENTRY = 8
 PIECE_ENTRIES = 1 << 20
 
 
@@ -56,18 +56,22 @@ class RunGroup(BaseModel):
 
 def group_runs(segments: Sequence[SegmentInfo]) -> list[SegmentRun]:
     """Return the runs of an index, newest first."""
-    return [SegmentRun(number, tuple(same)) for number, same in groupby(segments, key=lambda one: one.run)]
+    return [
+        SegmentRun(number, tuple(same)) for number, same in groupby(segments, key=lambda segment: segment.run)
+    ]
 
 
 def merge_budget(added: int) -> int:
     """Return how many entries a commit that adds `added` entries may rewrite: enough for every tier to keep up."""
-    return max(_LEAST_WORK, _WORK_FOR_ENTRY * added)
+    return max(_MIN_REWRITTEN_ENTRIES, _REWRITTEN_PER_ADDED_ENTRY * added)
 
 
-def choose_groups(runs: Sequence[SegmentRun], under_way: Sequence[RunGroup], next_run: int) -> list[RunGroup]:
+def choose_groups(
+    runs: Sequence[SegmentRun], in_progress: Sequence[RunGroup], next_run: int
+) -> list[RunGroup]:
     """Return the groups to merge, those with the smallest runs first: they cost most lookups."""
     sizes = {run.number: run.entries for run in runs}
-    groups = [group for group in under_way if any(number in sizes for number in group.inputs)]
+    groups = [group for group in in_progress if any(number in sizes for number in group.inputs)]
     busy = {number for group in groups for number in (group.target, *group.inputs)}
     for frozen, neighbours in groupby(runs, key=lambda run: run.number in busy):
         for due in _due(list(neighbours)) if not frozen else ():
@@ -101,7 +105,7 @@ def _due(runs: list[SegmentRun]) -> list[tuple[int, ...]]:
 def tier_of(entries: int) -> int:
     """Return the tier of a run: 0 up to the smallest size, then one more for each factor FAN_IN."""
     tier = 0
-    while entries > _SMALLEST_TIER:
+    while entries > _TIER_0_ENTRIES:
         entries //= FAN_IN
         tier += 1
     return tier
@@ -109,7 +113,7 @@ def tier_of(entries: int) -> int:
 
 def ranges_overlap(runs: Sequence[SegmentRun]) -> bool:
     """Whether the key ranges of two segments of these runs overlap."""
-    ranges = sorted((one.first_key, one.last_key) for run in runs for one in run.segments)
+    ranges = sorted((segment.first_key, segment.last_key) for run in runs for segment in run.segments)
     return any(later[0] <= earlier[1] for earlier, later in pairwise(ranges))
 
 
@@ -121,23 +125,23 @@ class BlockStarts:
     entries: U64
 
 
-def find_cut_key(blocks: Sequence[BlockStarts], start: int, last: int, most: int) -> int:
-    """Return a key, at most `last`, such that about `most` entries lie between `start` and it.
+def find_cut_key(blocks: Sequence[BlockStarts], start: int, last: int, max_entries: int) -> int:
+    """Return a key, at most `last`, such that about `max_entries` entries lie between `start` and it.
 
     The blocks of all segments are sorted by first key; a prefix sum of their entries then gives the cut. `beyond` is
     the first block after `start`; each segment may have one block before it that still reaches over `start`.
     """
-    first = concat_keys([one.first for one in blocks])
-    entries = np.concatenate([one.entries for one in blocks])
+    first = concat_keys([starts.first for starts in blocks])
+    entries = np.concatenate([starts.entries for starts in blocks])
     order = first.argsort()
     first = first.take(order)
     before = np.concatenate([[np.uint64(0)], np.cumsum(entries[order])])
     beyond = first.bounds(0, start).stop
     begin = max(beyond - len(blocks), 0)
-    end = int(np.searchsorted(before, before[begin] + np.uint64(most), side="right")) - 1
+    end = int(np.searchsorted(before, before[begin] + np.uint64(max_entries), side="right")) - 1
     end = max(end, beyond)
     cut = first.at(end) - 1 if end < len(first) else last
-    if int(before[end] - before[begin]) > 2 * most:
+    if int(before[end] - before[begin]) > 2 * max_entries:
         # A long run of consecutive keys is one row of a block: cut by the number of keys instead.
-        cut = min(cut, start + most)
+        cut = min(cut, start + max_entries)
     return min(cut, last)

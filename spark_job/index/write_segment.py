@@ -69,7 +69,7 @@ def write_segment(
     """Write a segment. `covered` are the paths of the data files that `entries.file` refers to by position."""
     if len(entries) and int(entries.pos.max(initial=0)) > _MAX_POSITION:
         raise Invalid(
-            f"{path}: a data file has more than {_MAX_POSITION} rows; lower write.target-file-size-bytes"
+            f"a data file has more than {_MAX_POSITION} rows; lower write.target-file-size-bytes: {path}"
         )
     codec = definition.codec
     layout, columns = _choose_layout(entries, codec)
@@ -107,7 +107,7 @@ def write_segment(
         tombstones=int((entries.file == TOMBSTONE).sum()),
         first_key=entries.keys.at(0),
         last_key=entries.keys.at(-1),
-        greatest=order_column.greatest_order(entries.orders),
+        greatest_order=order_column.greatest_order(entries.orders),
         files=files,
         key_ids=definition.key_ids,
         sequence_ids=definition.sequence_ids,
@@ -150,8 +150,8 @@ def _continues_run(entries: Entries) -> NDArray[np.bool_]:
     """Return for each entry but the first whether it continues the run of the previous entry."""
     same_file = entries.file[1:] == entries.file[:-1]
     next_row = entries.pos[1:] - entries.pos[:-1] == 1
-    both_dead = (entries.file[1:] == TOMBSTONE) & (entries.file[:-1] == TOMBSTONE)
-    continues: NDArray[np.bool_] = entries.keys.follows_previous() & same_file & (next_row | both_dead)
+    both_tombstones = (entries.file[1:] == TOMBSTONE) & (entries.file[:-1] == TOMBSTONE)
+    continues: NDArray[np.bool_] = entries.keys.follows_previous() & same_file & (next_row | both_tombstones)
     return continues
 
 

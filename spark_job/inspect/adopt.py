@@ -31,8 +31,8 @@ from spark_job.iceberg.mirror import FIELD_MAP, SOURCE
 from spark_job.index.root import Root, index_location
 from spark_job.index.segment import SegmentInfo
 from spark_job.inspect.adoption_candidate import AdoptionCandidate, examine_candidate
+from spark_job.maintenance.foreign_files import indexed_file
 from spark_job.maintenance.index_foreign_writes import IndexedShard
-from spark_job.maintenance.indexed_files import indexed_file
 from spark_job.maintenance.rebuild_segments import (
     GREATEST_KEY,
     ROW,
@@ -40,9 +40,9 @@ from spark_job.maintenance.rebuild_segments import (
     RebuildSegmentWork,
     sort_by_key,
 )
-from spark_job.merge.locate import Index
+from spark_job.merge.locate import SearchableIndex
 from spark_job.pipeline import Pipeline
-from spark_job.plan.schema_evolution import initial_schema_note
+from spark_job.plan.schema_evolution import initial_merged_schema
 from spark_job.storage.discard import discard_unless_committed
 from spark_job.write.vectors import deleted_positions
 
@@ -53,14 +53,14 @@ _CRASH_POINTS = CommitCrashPoints("adopt-root-written", "adopt-commit", "adopted
 
 @dataclass(frozen=True)
 class AdoptWork(RebuildSegmentWork):
-    """Indexes all rows of a table, each key once; sent to the tasks. Without `write` it only checks the keys."""
+    """Indexes all rows of a table, each key once; sent to the tasks. Without `writes_index` it only checks the keys."""
 
     name: str = ""
-    write: bool = True
+    writes_index: bool = True
 
     def merge(self, read: Callable[[], Changes]) -> IndexedShard:
         """Index a range of keys."""
-        if self.write:
+        if self.writes_index:
             return super().merge(read)
         rows = sort_by_position(read())
         self.require_unique_keys(sort_by_key(rows.take(rows.operation == ROW)))
@@ -70,9 +70,9 @@ class AdoptWork(RebuildSegmentWork):
         """Refuse two rows with one key, in rows sorted by key."""
         duplicates = np.flatnonzero(rows.keys.same_as_next())
         if len(duplicates):
-            one, other = (self.describe_row(rows, int(duplicates[0]) + step) for step in (0, 1))
+            first, second = (self.describe_row(rows, int(duplicates[0]) + step) for step in (0, 1))
             raise Invalid(
-                f"{self.name}: {len(duplicates):,} rows have the key of another row, such as {one} and {other}. "
+                f"{self.name}: {len(duplicates):,} rows have the key of another row, such as {first} and {second}. "
                 "A mirror has one row for each key: delete the others first."
             )
 
@@ -89,15 +89,15 @@ class Adopted:
 def adopt_table(pipeline: Pipeline, table: TableSettings, merged_up_to: str, *, dry_run: bool) -> Adopted:
     """Make the table the mirror in one commit on its head; `merged_up_to`: a snapshot id, `head` or `none`."""
     candidate = examine_candidate(pipeline.catalogs, table, merged_up_to)
-    work = _work(pipeline, candidate, table.name, write=not dry_run)
+    work = _work(pipeline, candidate, table.name, writes_index=not dry_run)
     shards = run_small_in_process(pipeline.engine, work) if work.files else []
     if dry_run:
         return Adopted(candidate, None, None)
     reach("adopt-indexed")
-    return _commit(pipeline, table, candidate, work, [one.segment for one in shards if one.segment])
+    return _commit(pipeline, table, candidate, work, [shard.segment for shard in shards if shard.segment])
 
 
-def _work(pipeline: Pipeline, candidate: AdoptionCandidate, name: str, *, write: bool) -> AdoptWork:
+def _work(pipeline: Pipeline, candidate: AdoptionCandidate, name: str, *, writes_index: bool) -> AdoptWork:
     io, shape = candidate.table.io, candidate.shape
     return AdoptWork(
         changelog_io=candidate.changelog.io,
@@ -106,14 +106,14 @@ def _work(pipeline: Pipeline, candidate: AdoptionCandidate, name: str, *, write:
         covered=_covered(io, candidate.live),
         shape=shape,
         key_ids=tuple(candidate.field_map[key_id] for key_id in shape.key_ids),
-        older=Index(io),
-        newest=newest_order(candidate.changelog.io, candidate.history, shape),
+        older_index=SearchableIndex(io),
+        default_order=newest_order(candidate.changelog.io, candidate.history, shape),
         first_key=0,
         last_key=GREATEST_KEY,
         location=index_location(candidate.table.metadata, pipeline.settings.index_location),
-        everything=True,
+        rebuilds_whole_index=True,
         name=name,
-        write=write,
+        writes_index=writes_index,
     )
 
 
@@ -121,7 +121,7 @@ def _covered(io: FileIO, live: Mapping[str, LiveFile]) -> tuple[CoveredFile, ...
     deleted = deleted_positions(io, {path: file for path, file in live.items() if file.deleted})
     nothing = np.empty(0, dtype=np.int64)
     return tuple(
-        CoveredFile(path, at, file.rows, distinct(deleted.get(path, nothing)), whole=True)
+        CoveredFile(path, at, file.rows, distinct(deleted.get(path, nothing)), read_all_rows=True)
         for at, (path, file) in enumerate(live.items())
     )
 
@@ -146,8 +146,11 @@ def _commit(
             summary={},
             properties={
                 FIELD_MAP: dump_field_map(candidate.field_map),
-                SOURCE_SCHEMA: initial_schema_note(
-                    settings, candidate.changelog, candidate.schema or table.schema(), candidate.own
+                SOURCE_SCHEMA: initial_merged_schema(
+                    settings,
+                    candidate.changelog,
+                    candidate.schema or table.schema(),
+                    candidate.metadata_columns,
                 ),
                 SOURCE: f"{settings.changelog_id} {candidate.changelog.metadata.table_uuid}",
             },
@@ -171,7 +174,7 @@ def _root(
         segments=tuple(segment.with_run(1, now) for segment in segments),
         files=tuple(indexed_file(file) for file in candidate.live.values()),
         next_run=2,
-        expired=None,
+        newest_expired_order=None,
     )
     indexed = sum(segment.entries - segment.tombstones for segment in segments)
     if indexed != root.live_rows:

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
 from icemirror.tables.cursor import Cursor, CursorSource
-from spark_job.changelog.history import ChangelogFile, added_files, history_since
+from spark_job.changelog.history import ChangelogFile, added_files, whole_history
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.truncations import find_truncation
 from spark_job.columns.added_columns import find_deleted_flag
@@ -23,9 +23,9 @@ from spark_job.iceberg.live_files import LiveFile, live_files
 from spark_job.iceberg.manifests import load_manifests
 from spark_job.iceberg.merged_schema import assign_schema_id
 from spark_job.iceberg.mirror import SOURCE
+from spark_job.plan.key_change import require_key
 from spark_job.plan.match_names import match_by_name, with_identifier_fields
 from spark_job.plan.row_columns import row_schema, row_shape
-from spark_job.plan.support import require_key, require_supported
 from spark_job.pyiceberg_private.manifest_files import read_manifest_entries
 from spark_job.write.live_row_counts import recount_deleted_rows
 
@@ -34,7 +34,7 @@ from spark_job.write.live_row_counts import recount_deleted_rows
 class AdoptionCandidate:
     """A table that passed the checks which need no rows. `schema`: its new schema; None if it stays.
 
-    `own`: field ids of icemirror's own columns, by role.
+    `metadata_columns`: field ids of icemirror's columns, by role.
     """
 
     table: Table
@@ -45,7 +45,7 @@ class AdoptionCandidate:
     cursor: Cursor
     history: tuple[ChangelogFile, ...]
     changelog: Table
-    own: Mapping[str, int]
+    metadata_columns: Mapping[str, int]
 
     @property
     def live_rows(self) -> int:
@@ -54,25 +54,27 @@ class AdoptionCandidate:
 
 
 def examine_candidate(catalogs: Catalogs, table: TableSettings, merged_up_to: str) -> AdoptionCandidate:
-    """Refuse a table whose metadata shows that it cannot be a mirror."""
-    require_supported(table)
+    """Return the candidate; raise if its metadata rules it out as a mirror."""
     require_key(table, "so its rows cannot be matched with events. Let a merge create it.")
     found = catalogs.load_mirror(table)
     if found is None:
-        raise Invalid(f"{table.name}: there is no such table to adopt. `icemirror merge` creates the mirror.")
+        raise Invalid(f"{table.name}: the table does not exist. `icemirror merge` creates the mirror.")
     if SOURCE in found.metadata.properties:
         raise Invalid(
-            f"{table.name}: is already a mirror, of {found.metadata.properties[SOURCE].split()[0]}."
+            f"{table.name}: the table is already the mirror of {found.metadata.properties[SOURCE].split()[0]}; "
+            "nothing to do."
         )
     changelog = catalogs.load_changelog(table)
     if found.metadata.table_uuid == changelog.metadata.table_uuid:
-        raise Invalid(f"{table.name}: is the changelog itself. Name another mirror_table.")
+        raise Invalid(f"{table.name}: the table is the changelog itself. Set mirror_table to another name.")
     _require_format(table.name, found)
     shape = row_shape(table, changelog, None).with_mirror_salt(found.metadata.table_uuid)
     row = row_schema(table, changelog.schema(), shape.row_ids)
-    own = find_deleted_flag(table, found.schema())
-    theirs = Schema(*(field for field in found.schema().fields if field.field_id not in own.values()))
-    ids = match_by_name(table.name, row, shape.row_ids, theirs)
+    metadata_columns = find_deleted_flag(table, found.schema())
+    changelog_columns = Schema(
+        *(field for field in found.schema().fields if field.field_id not in metadata_columns.values())
+    )
+    ids = match_by_name(table.name, row, shape.row_ids, changelog_columns)
     schema = with_identifier_fields(table.name, found.schema(), [ids[key_id] for key_id in shape.key_ids])
     changes = schema_changes(row, shape.row_ids, schema or found.schema(), ids)
     if changes:
@@ -83,11 +85,14 @@ def examine_candidate(catalogs: Catalogs, table: TableSettings, merged_up_to: st
     if schema is not None:
         schema = assign_schema_id(found.metadata, schema)
     _require_parquet(found)
-    cursor, history = _merged_already(changelog, str(table.changelog_id), merged_up_to)
+    cursor, history = _merged_range(changelog, str(table.changelog_id), merged_up_to)
     if (last := find_truncation(changelog.io, history, shape)) is not None:
-        cursor, shape = cursor.with_truncation(last.truncation), replace(shape, truncated=last.truncation)
+        cursor, shape = (
+            cursor.with_truncation(last.truncation),
+            replace(shape, followed_truncation=last.truncation),
+        )
     live = recount_deleted_rows(found.io, live_files(found.io, found.current_snapshot()), None)
-    return AdoptionCandidate(found, shape, ids, schema, live, cursor, history, changelog, own)
+    return AdoptionCandidate(found, shape, ids, schema, live, cursor, history, changelog, metadata_columns)
 
 
 def _require_format(name: str, table: Table) -> None:
@@ -107,29 +112,32 @@ def _require_parquet(table: Table) -> None:
         for entry in read_manifest_entries(table.io, manifest):
             if entry.data_file.file_format not in (FileFormat.PARQUET, FileFormat.PUFFIN):
                 raise Invalid(
-                    f"{entry.data_file.file_path}: has the format {entry.data_file.file_format.name}; only Parquet "
-                    "can be indexed. Rewrite the table's data files as Parquet first."
+                    f"a data file has the format {entry.data_file.file_format.name}; only Parquet can be indexed. "
+                    f"Rewrite the table's data files as Parquet first. The data file: {entry.data_file.file_path}"
                 )
 
 
-def _merged_already(changelog: Table, name: str, up_to: str) -> tuple[Cursor, tuple[ChangelogFile, ...]]:
+def _merged_range(changelog: Table, name: str, up_to: str) -> tuple[Cursor, tuple[ChangelogFile, ...]]:
     """Return the cursor, and the changelog files up to it."""
     head = changelog.current_snapshot()
     if up_to == "none" or (up_to == "head" and head is None):
         return Cursor(sources=()), ()
-    history = history_since(changelog, name, None)
+    history = whole_history(changelog, name)
     wanted = str(head.snapshot_id) if up_to == "head" and head else up_to
-    at = next((n for n, one in enumerate(history.snapshots) if str(one.snapshot_id) == wanted), None)
+    at = next(
+        (index for index, snapshot in enumerate(history.snapshots) if str(snapshot.snapshot_id) == wanted),
+        None,
+    )
     if at is None:
         raise Invalid(
             f"{name}: has no snapshot {up_to} in its history. Give one of its snapshots, head or none."
         )
     files = added_files(changelog.io, name, history)
-    upto = history.snapshots[: at + 1]
+    merged_snapshots = history.snapshots[: at + 1]
     source = CursorSource(
         uuid=str(changelog.metadata.table_uuid),
-        snapshot_id=upto[-1].snapshot_id,
-        sequence_number=upto[-1].sequence_number or 0,
+        snapshot_id=merged_snapshots[-1].snapshot_id,
+        sequence_number=merged_snapshots[-1].sequence_number or 0,
     )
-    merged = [file for snapshot in upto for file in files.get(snapshot.snapshot_id, ())]
+    merged = [file for snapshot in merged_snapshots for file in files.get(snapshot.snapshot_id, ())]
     return Cursor(sources=(source,)), tuple(merged)

@@ -13,7 +13,7 @@ from spark_job.index.blocks import read_directory
 from spark_job.index.root import Root
 from spark_job.index.segment import DamagedSegment, SegmentInfo, reading_segment
 from spark_job.index.tiers import SegmentRun, group_runs, tier_of
-from spark_job.inspect.verify.findings import ReportModel
+from spark_job.inspect.verify.verify_report import ReportModel
 
 _READERS = 8
 
@@ -25,7 +25,12 @@ class UnreadableFile(ReportModel):
     what: str
 
 
-class RunReport(ReportModel):
+def without_path(message: str, path: str) -> str:
+    """Return an error message without the path of the file, which a report shows separately."""
+    return message.removeprefix(f"{path}: ").removesuffix(f": {path}")
+
+
+class IndexRunReport(ReportModel):
     """A run: segments whose keys do not overlap. Keys are shown as hexadecimal codes."""
 
     run: int
@@ -64,7 +69,7 @@ class IndexReport(ReportModel):
     greatest: tuple[int, ...] | None
     files: int
     files_gone: int
-    runs: tuple[RunReport, ...]
+    runs: tuple[IndexRunReport, ...]
     unreadable: tuple[UnreadableFile, ...]
 
 
@@ -72,27 +77,27 @@ def inspect_index(name: str, mirror: Mirror) -> IndexReport:
     """Describe the index, with the files that cannot be read."""
     root = mirror.root
     segments = root.segments if root else ()
-    entries, size = sum(one.entries for one in segments), sum(one.bytes for one in segments)
+    entries, size = sum(segment.entries for segment in segments), sum(segment.bytes for segment in segments)
     return IndexReport(
         table=name,
         root=mirror.root_path,
         epoch=mirror.epoch,
-        snapshot_id=mirror.own_snapshot_id,
+        snapshot_id=mirror.icemirror_snapshot_id,
         head=mirror.head.snapshot_id if mirror.head else None,
-        of_head=not mirror.foreign,
+        of_head=not mirror.has_foreign_writes,
         encoding=segments[0].encoding.value if segments else None,
         hash_bits=segments[0].hash_bits
         if segments and not segments[0].key_definition.codec.lossless
         else None,
-        live_rows=root.live_rows if root else None if mirror.lost else 0,
+        live_rows=root.live_rows if root else None if mirror.root_unreadable else 0,
         entries=entries,
-        tombstones=sum(one.tombstones for one in segments),
+        tombstones=sum(segment.tombstones for segment in segments),
         bytes=size,
         bytes_per_key=_share(size, entries),
         bytes_per_row=_share(size, root.live_rows) if root and root.live_rows else None,
-        greatest=max((one.greatest for one in segments), default=None),
-        files=sum(not file.gone for file in root.files) if root else 0,
-        files_gone=len(root.gone) if root else 0,
+        greatest=max((segment.greatest_order for segment in segments), default=None),
+        files=sum(not file.removed for file in root.files) if root else 0,
+        files_gone=len(root.removed_ordinals) if root else 0,
         runs=tuple(_describe(run, root) for run in group_runs(segments)) if root else (),
         unreadable=tuple(_unreadable(mirror, segments)),
     )
@@ -101,7 +106,7 @@ def inspect_index(name: str, mirror: Mirror) -> IndexReport:
 def unreadable_segments(io: FileIO, segments: Sequence[SegmentInfo]) -> list[DamagedSegment]:
     """Return the segments that are missing, have a wrong length, or a directory with a wrong checksum."""
     with ThreadPoolExecutor(_READERS) as pool:
-        return [damage for damage in pool.map(lambda one: _damage(io, one), segments) if damage]
+        return [damage for damage in pool.map(lambda segment: _damage(io, segment), segments) if damage]
 
 
 def _damage(io: FileIO, segment: SegmentInfo) -> DamagedSegment | None:
@@ -109,7 +114,7 @@ def _damage(io: FileIO, segment: SegmentInfo) -> DamagedSegment | None:
         with reading_segment(segment.path):
             found = len(io.new_input(segment.path))
             if found != segment.bytes:
-                raise Corrupt(f"{segment.path}: has {found} bytes, expected {segment.bytes}")
+                raise Corrupt(f"a segment has {found} bytes, expected {segment.bytes}: {segment.path}")
             read_directory(io, segment)
     except DamagedSegment as error:
         return error
@@ -117,30 +122,30 @@ def _damage(io: FileIO, segment: SegmentInfo) -> DamagedSegment | None:
 
 
 def _unreadable(mirror: Mirror, segments: Sequence[SegmentInfo]) -> Iterable[UnreadableFile]:
-    if mirror.lost:
+    if mirror.root_unreadable:
         yield UnreadableFile(path=mirror.root_path or "", what="the root is missing or fails its checksum")
     for damage in unreadable_segments(mirror.table.io, segments):
-        yield UnreadableFile(path=damage.path, what=str(damage).removeprefix(f"{damage.path}: "))
+        yield UnreadableFile(path=damage.path, what=without_path(str(damage), damage.path))
 
 
-def _describe(run: SegmentRun, root: Root) -> RunReport:
+def _describe(run: SegmentRun, root: Root) -> IndexRunReport:
     parts = run.segments
     wide = parts[0].key_definition.codec.is_wide
     merging = {number: group.target for group in root.merging for number in group.inputs}
-    return RunReport(
+    return IndexRunReport(
         run=run.number,
         tier=tier_of(run.entries),
         segments=len(parts),
         entries=run.entries,
-        tombstones=sum(one.tombstones for one in parts),
-        bytes=sum(one.bytes for one in parts),
-        bytes_per_key=_share(sum(one.bytes for one in parts), run.entries),
-        layouts=tuple(sorted({one.layout.value for one in parts})),
-        first_key=_code(min(one.first_key for one in parts), wide),
-        last_key=_code(max(one.last_key for one in parts), wide),
-        greatest=max(one.greatest for one in parts),
-        files=len({ordinal for one in parts for ordinal in one.files}),
-        written_at=max(one.written_at for one in parts),
+        tombstones=sum(segment.tombstones for segment in parts),
+        bytes=sum(segment.bytes for segment in parts),
+        bytes_per_key=_share(sum(segment.bytes for segment in parts), run.entries),
+        layouts=tuple(sorted({segment.layout.value for segment in parts})),
+        first_key=_code(min(segment.first_key for segment in parts), wide),
+        last_key=_code(max(segment.last_key for segment in parts), wide),
+        greatest=max(segment.greatest_order for segment in parts),
+        files=len({ordinal for segment in parts for ordinal in segment.files}),
+        written_at=max(segment.written_at_ms for segment in parts),
         merging_into=merging.get(run.number),
     )
 

@@ -13,7 +13,7 @@ from spark_job.iceberg.live_files import LiveFile
 
 FAN_IN = 8
 _FIRST_TIER_BYTES = 8 << 10
-_TIERS = 4  # up to 4 MB; compacting larger files is the business of other engines
+_TIERS = 4  # up to 4 MB; larger files are left to other engines' compaction
 _MAX_FILE_BYTES = 32 << 20  # all of a file is read, also where few of its rows are live
 # Limits of one commit:
 _MAX_FILES = 256
@@ -76,7 +76,7 @@ def _is_empty(file: LiveFile) -> bool:
 
 
 def _within_bounds(tiers: Iterable[list[LiveFile]]) -> Iterator[FileGroup]:
-    """Yield groups until one commit is full; stop at a tier of which too few files fit."""
+    """Yield groups until one commit is full; stop when fewer than FAN_IN files of a tier fit."""
     files, live_bytes, read_bytes = _MAX_FILES, _MAX_LIVE_BYTES, _MAX_READ_BYTES
     for tier in tiers:
         taken: list[LiveFile] = []

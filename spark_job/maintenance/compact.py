@@ -20,7 +20,7 @@ from icemirror.tables.mirror_properties import TARGET_FILE_BYTES
 from icemirror.telemetry.logs import get_log
 from spark_job.changelog.read_rows import RowsExceedMemory
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.commit.commit_root import FileChanges, check_counts, commit_root
+from spark_job.commit.commit_root import FileChanges, check_live_row_counts, commit_root
 from spark_job.iceberg.live_files import LiveFile, live_files
 from spark_job.iceberg.mirror import Mirror
 from spark_job.iceberg.write_properties import read_number
@@ -29,8 +29,8 @@ from spark_job.index.root import IndexedFile, Root, drop_unreferenced_files
 from spark_job.index.segment import DamagedSegment, Entries, SegmentInfo
 from spark_job.index.write_segment import write_new_segment
 from spark_job.maintenance.choose_files import FileGroup, choose_files_to_compact, smallest_group
-from spark_job.maintenance.indexed_files import foreign_file_cursors
-from spark_job.maintenance.move_rows import MisplacedRow, MovedRows, move_rows
+from spark_job.maintenance.foreign_files import commits_before_foreign_files
+from spark_job.maintenance.move_rows import IndexMismatch, MovedRows, move_rows
 from spark_job.maintenance.skipped_files import SkippedFiles
 from spark_job.storage.discard import discard, discard_unless_committed
 from spark_job.storage.translate_errors import translate_errors
@@ -51,7 +51,7 @@ class Compacted:
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _CompactedRows:
     """The new data files of a commit, and the segment with the keys of their rows; None for a table without a key."""
 
     data_files: tuple[DataFile, ...]
@@ -60,7 +60,7 @@ class _Moved:
 
 def find_files_to_compact(mirror: Mirror, skipped_files: SkippedFiles) -> tuple[FileGroup, ...]:
     """Return the files to compact next; none while the index needs a repair."""
-    return _choose(mirror, _live(mirror), skipped_files)
+    return _choose(mirror, _compactable_files(mirror), skipped_files)
 
 
 def compact(
@@ -69,41 +69,43 @@ def compact(
     """Compact in one commit; None where no files are due. A group that cannot be compacted is skipped."""
     if mirror.root is None or mirror.cursor is None:
         return None
-    live = _live(mirror)
+    live = _compactable_files(mirror)
     while groups := _choose(mirror, live, skipped_files):
         began = time.perf_counter()
         with discard_unless_committed(mirror.table.io) as written:
-            tried = (_move(mirror, mirror.root, shape, group, skipped_files, written) for group in groups)
-            parts = [part for part in tried if part is not None]
-            if not parts:
+            attempts = (
+                _compact_group(mirror, mirror.root, shape, group, skipped_files, written) for group in groups
+            )
+            moved_groups = [moved_rows for moved_rows in attempts if moved_rows is not None]
+            if not moved_groups:
                 continue
-            moved = _index(mirror, mirror.root, shape, location, parts, written)
-            removed = tuple(file for part in parts for file in part.group)
+            moved = _index(mirror, mirror.root, shape, location, moved_groups, written)
+            removed = tuple(file for moved_rows in moved_groups for file in moved_rows.group)
             paths = {file.path for file in removed}
             kept = {path: file for path, file in live.items() if path not in paths}
-            root = next_root(mirror, mirror.root, moved, paths)
-            check_counts(root, kept, moved.data_files, {})
+            root = root_after_compaction(mirror, mirror.root, moved, paths)
+            check_live_row_counts(root, kept, moved.data_files, {})
             files = FileChanges(
                 data_files=moved.data_files,
                 replaced=deletes_only_for(removed, kept.values()),
                 removed=removed,
-                same_rows=True,
+                only_moves_rows=True,
             )
             commit_root(mirror, root, files, mirror.cursor, run_id, location, {})
         rows = sum(file.record_count for file in moved.data_files)
-        done = Compacted(len(removed), len(moved.data_files), rows, root)
+        compacted = Compacted(len(removed), len(moved.data_files), rows, root)
         log.info(
             "small data files compacted",
-            files=done.files_before,
-            into=done.files_after,
-            rows=done.rows,
+            files=compacted.files_before,
+            into=compacted.files_after,
+            rows=compacted.rows,
             seconds=round(time.perf_counter() - began, 4),
         )
-        return done
+        return compacted
     return None
 
 
-def _move(
+def _compact_group(
     mirror: Mirror,
     root: Root,
     shape: ChangelogShape,
@@ -112,7 +114,7 @@ def _move(
     written: list[str],
 ) -> MovedRows | None:
     """Move the rows of a group into new files, or of fewer files if memory is short; None where that fails."""
-    before, tried = len(written), group
+    before, smaller_group = len(written), group
     try:
         with translate_errors():
             moved = move_rows(mirror, root, shape, group, written)
@@ -120,16 +122,16 @@ def _move(
         if len(moved.data_files) < len(group):
             return moved
         reason = "no fewer files would result"
-    except (MisplacedRow, DamagedSegment):
+    except (IndexMismatch, DamagedSegment):
         raise
     except RowsExceedMemory:
-        reason, tried = "rows exceed the memory limit", smallest_group(group)
+        reason, smaller_group = "rows exceed the memory limit", smallest_group(group)
     except Corrupt as error:
         reason = str(error)
     discard(mirror.table.io, written[before:])
     del written[before:]
-    if len(tried) < len(group):
-        return _move(mirror, root, shape, tried, skipped_files, written)
+    if len(smaller_group) < len(group):
+        return _compact_group(mirror, root, shape, smaller_group, skipped_files, written)
     skipped_files.add(group, reason)
     return None
 
@@ -140,8 +142,8 @@ def _check_moved(moved: MovedRows, group: FileGroup) -> None:
     found = sum(file.record_count for file in moved.data_files), len(moved.entries)
     if found != (expected, expected):
         raise Corrupt(
-            f"{group[0].path} and {len(group) - 1} other files have {expected} live rows, but {found[0]} were moved "
-            f"and {found[1]} indexed; nothing was committed. If it happens again, {REBUILD}."
+            f"{len(group)} files have {expected} live rows, but {found[0]} were moved and {found[1]} indexed; nothing "
+            f"was committed. If it happens again, {REBUILD}. The first file: {group[0].path}"
         )
 
 
@@ -150,22 +152,24 @@ def _index(
     root: Root,
     shape: ChangelogShape,
     location: str,
-    parts: Sequence[MovedRows],
+    moved_groups: Sequence[MovedRows],
     written: list[str],
-) -> _Moved:
+) -> _CompactedRows:
     """Write the keys of all moved rows into one segment; new files get the ordinals after those of the root."""
-    data_files = tuple(file for part in parts for file in part.data_files)
+    data_files = tuple(file for moved_rows in moved_groups for file in moved_rows.data_files)
     if shape.is_keyless:
-        return _Moved(data_files, None)
-    first = np.cumsum([len(root.files), *(len(part.data_files) for part in parts[:-1])])
-    file = np.concatenate([at + part.entries.file for at, part in zip(first, parts, strict=True)])
-    keys = concat_keys([part.entries.keys for part in parts])
+        return _CompactedRows(data_files, None)
+    first = np.cumsum([len(root.files), *(len(moved_rows.data_files) for moved_rows in moved_groups[:-1])])
+    file = np.concatenate(
+        [at + moved_rows.entries.file for at, moved_rows in zip(first, moved_groups, strict=True)]
+    )
+    keys = concat_keys([moved_rows.entries.keys for moved_rows in moved_groups])
     order = keys.argsort()
     entries = Entries(
         keys.take(order),
         file[order].astype(np.int32),
-        np.concatenate([part.entries.pos for part in parts])[order],
-        np.concatenate([part.entries.orders for part in parts])[order],
+        np.concatenate([moved_rows.entries.pos for moved_rows in moved_groups])[order],
+        np.concatenate([moved_rows.entries.orders for moved_rows in moved_groups])[order],
     )
     paths = {len(root.files) + at: file.file_path for at, file in enumerate(data_files)}
     segment = write_new_segment(mirror.table.io, location, entries, shape.key_definition, paths)
@@ -173,14 +177,14 @@ def _index(
         raise Corrupt(f"{'.'.join(mirror.table.name())}: the files to compact have no rows")
     written.append(segment.path)
     reach("moved-indexed")
-    return _Moved(data_files, segment)
+    return _CompactedRows(data_files, segment)
 
 
 def _choose(
     mirror: Mirror, live: Mapping[str, LiveFile], skipped_files: SkippedFiles
 ) -> tuple[FileGroup, ...]:
     metadata = mirror.table.metadata
-    foreign = foreign_file_cursors(metadata, live)
+    foreign = commits_before_foreign_files(metadata, live)
     return choose_files_to_compact(
         [file for file in live.values() if file.path not in foreign and file not in skipped_files],
         metadata.default_spec_id,
@@ -189,17 +193,17 @@ def _choose(
     )
 
 
-def _live(mirror: Mirror) -> Mapping[str, LiveFile]:
+def _compactable_files(mirror: Mirror) -> Mapping[str, LiveFile]:
     """Return the live data files of the head; none while the index needs a repair."""
-    if mirror.root is None or mirror.cursor is None or mirror.foreign:
+    if mirror.root is None or mirror.cursor is None or mirror.has_foreign_writes:
         return {}
     return recount_deleted_rows(mirror.table.io, live_files(mirror.table.io, mirror.head), mirror.root)
 
 
-def next_root(mirror: Mirror, before: Root, moved: _Moved, gone: Set[str]) -> Root:
-    """Return the root after the commit: a new run for the moved rows, and the old files marked as gone."""
+def root_after_compaction(mirror: Mirror, before: Root, moved: _CompactedRows, removed: Set[str]) -> Root:
+    """Return the root after the commit: a new run for the moved rows, and the old files flagged as removed."""
     files = [
-        file.model_copy(update={"live": 0, "gone": True}) if file.path in gone else file
+        file.model_copy(update={"live": 0, "removed": True}) if file.path in removed else file
         for file in before.files
     ]
     files.extend(map(IndexedFile.added, moved.data_files))

@@ -23,26 +23,26 @@ from spark_job.changelog.shape import ChangelogShape, Operation
 from spark_job.columns.distinct import distinct
 from spark_job.columns.parquet_columns import open_parquet, read_columns, read_rows_at
 from spark_job.engine.engine import Engine
-from spark_job.engine.work import NarrowWork
+from spark_job.engine.work import KeyOnlyWork
 from spark_job.iceberg.live_files import LiveFile, live_files
 from spark_job.iceberg.mirror import Mirror
 from spark_job.index.keys import Indices, concat_keys, isin_sorted
 from spark_job.index.root import IndexedFile, Root
 from spark_job.index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.index.write_segment import write_new_segment
-from spark_job.maintenance.indexed_files import indexed_file
-from spark_job.merge.locate import Index, look_up_keys
+from spark_job.maintenance.foreign_files import indexed_file
+from spark_job.merge.locate import SearchableIndex, look_up_keys
 from spark_job.storage.discard import discard
 from spark_job.write.live_row_counts import with_distinct_deletes
 from spark_job.write.vectors import deleted_positions
 
-# No merge restores such a row before its key changes in the changelog.
-_ROWS_CHANGED = (
-    "another writer changed rows of the mirror; `icemirror verify --deep` lists them, `icemirror replay --full` "
-    "restores the rows of the changelog"
+# Merges do not restore such rows until an event of their key arrives.
+_ROWS_CHANGED_ADVICE = (
+    "`icemirror verify --deep` lists the changed rows, `icemirror replay --full` restores them from "
+    "the changelog"
 )
 _DUPLICATE_KEY = (
-    "{name}: {one} has the key of {other}. A mirror has one row for each key: delete one of them with the engine "
+    "{name}: {first} has the key of {second}. A mirror has one row for each key: delete one of them with the engine "
     "that wrote it, then `icemirror resume`."
 )
 
@@ -66,17 +66,17 @@ class IndexDifference:
 
 def compare_files(root: Root, live: Mapping[str, LiveFile]) -> IndexDifference:
     """Compare the live files of a table with the files that its index counts."""
-    known = {file.path for file in root.files if not file.gone}
+    known = {file.path for file in root.files if not file.removed}
     return IndexDifference(
         added=tuple(file for path, file in live.items() if path not in known),
         removed=frozenset(
-            at for at, file in enumerate(root.files) if not file.gone and file.path not in live
+            at for at, file in enumerate(root.files) if not file.removed and file.path not in live
         ),
         changed={
             at: live[file.path]
             for at, file in enumerate(root.files)
             if file.path in live
-            and not file.gone
+            and not file.removed
             and live[file.path].rows - live[file.path].deleted != file.live
         },
     )
@@ -128,7 +128,7 @@ class IndexedShard:
 
 
 @dataclass(frozen=True)
-class ForeignWritesWork(NarrowWork):
+class ForeignWritesWork(KeyOnlyWork):
     """Indexes the rows that another writer added and deleted; sent to the tasks."""
 
     name: str
@@ -136,13 +136,13 @@ class ForeignWritesWork(NarrowWork):
     foreign: tuple[ForeignFile, ...]
     key_ids: tuple[int, ...]
     shape: ChangelogShape
-    index: Index
-    newest: tuple[int, ...]
+    index: SearchableIndex
+    default_order: tuple[int, ...]
     location: str
 
     @property
     def files(self) -> tuple[ChangelogFile, ...]:
-        """The files to read; their key columns are taken to weigh eight bytes a row."""
+        """The files to read; estimated at eight bytes of key per row."""
         return tuple(ChangelogFile(file.path, 8 * file.keys, file.keys, 0, 0) for file in self.foreign)
 
     def source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
@@ -165,7 +165,7 @@ class ForeignWritesWork(NarrowWork):
                 rows = file.deleted
                 columns = read_rows_at(parquet, file.path, self.key_ids, rows)
         if any(column.null_count for column in columns):
-            raise Invalid(f"{file.path}: another writer added rows without a key to the mirror {self.name}")
+            raise Invalid(f"{self.name}: another writer added rows without a key: {file.path}")
         operation = Operation.UPSERT if file.added else Operation.DELETE
         return Changes(
             keys=self.codec.encode(columns),
@@ -192,37 +192,41 @@ class ForeignWritesWork(NarrowWork):
         Both keep the order that the index has for their key. A deleted row counts only if the index points at it.
         """
         ordinals = np.array([file.ordinal for file in self.foreign], dtype=np.int32)
-        self._refuse_added_twice(rows, np.flatnonzero(rows.keys.same_as_next()))
-        was = look_up_keys(self.index, deleted.keys, self.newest)
-        live = (was.file == ordinals[deleted.file]) & (was.pos == deleted.row)
-        dead = deleted.take(live)
-        known = look_up_keys(self.index, rows.keys, self.newest)
-        self._refuse_live_already(
-            rows, np.flatnonzero((known.file >= 0) & ~isin_sorted(rows.keys, dead.keys)), known.file
+        self._refuse_duplicates_among_added(rows, np.flatnonzero(rows.keys.same_as_next()))
+        before = look_up_keys(self.index, deleted.keys, self.default_order)
+        live = (before.file == ordinals[deleted.file]) & (before.pos == deleted.row)
+        deleted_live = deleted.take(live)
+        known = look_up_keys(self.index, rows.keys, self.default_order)
+        self._refuse_duplicates_of_live_rows(
+            rows, np.flatnonzero((known.file >= 0) & ~isin_sorted(rows.keys, deleted_live.keys)), known.file
         )
-        buried = ~isin_sorted(dead.keys, rows.keys)
-        keys = concat_keys([rows.keys, dead.keys.take(buried)])
-        tombstones = int(buried.sum())
+        tombstoned = ~isin_sorted(deleted_live.keys, rows.keys)
+        keys = concat_keys([rows.keys, deleted_live.keys.take(tombstoned)])
+        tombstones = int(tombstoned.sum())
         order = keys.argsort()
-        files, counts = np.unique(ordinals[dead.file], return_counts=True)
+        files, counts = np.unique(ordinals[deleted_live.file], return_counts=True)
         entries = Entries(
             keys.take(order),
             np.concatenate([ordinals[rows.file], np.full(tombstones, TOMBSTONE, np.int32)])[order],
             np.concatenate([rows.row.astype(np.int64), np.zeros(tombstones, np.int64)])[order],
-            np.concatenate([known.orders, was.orders[live][buried]])[order],
+            np.concatenate([known.orders, before.orders[live][tombstoned]])[order],
         )
         return entries, dict(zip(files.tolist(), counts.tolist(), strict=True))
 
-    def _refuse_added_twice(self, rows: Changes, duplicates: Indices) -> None:
+    def _refuse_duplicates_among_added(self, rows: Changes, duplicates: Indices) -> None:
         if len(duplicates):
-            one, other = (self._describe(rows, int(duplicates[0]) + step) for step in (0, 1))
-            raise Invalid(_DUPLICATE_KEY.format(name=self.name, one=one, other=other))
+            first, second = (self._describe(rows, int(duplicates[0]) + step) for step in (0, 1))
+            raise Invalid(_DUPLICATE_KEY.format(name=self.name, first=first, second=second))
 
-    def _refuse_live_already(self, rows: Changes, duplicates: Indices, file: NDArray[np.int32]) -> None:
+    def _refuse_duplicates_of_live_rows(
+        self, rows: Changes, duplicates: Indices, file: NDArray[np.int32]
+    ) -> None:
         if len(duplicates):
             at = int(duplicates[0])
-            other = f"a row of data file number {int(file[at])} of the index"
-            raise Invalid(_DUPLICATE_KEY.format(name=self.name, one=self._describe(rows, at), other=other))
+            second = f"a row of data file number {int(file[at])} of the index"
+            raise Invalid(
+                _DUPLICATE_KEY.format(name=self.name, first=self._describe(rows, at), second=second)
+            )
 
     def _describe(self, rows: Changes, at: int) -> str:
         return f"row {int(rows.row[at])} of {self.foreign[int(rows.file[at])].path}"
@@ -231,7 +235,7 @@ class ForeignWritesWork(NarrowWork):
 def apply_foreign_writes(
     root: Root, difference: IndexDifference, shards: list[IndexedShard], written_at: int
 ) -> Root:
-    """Return the root that matches the table; raises `Corrupt` if the index knows other rows than the table lost."""
+    """Return the root that matches the table; raises `Corrupt` if the deleted rows differ between index and table."""
     removed: dict[int, int] = {}
     for shard in shards:
         for ordinal, count in shard.removed.items():
@@ -252,14 +256,14 @@ def _updated_file(
     at: int, file: IndexedFile, difference: IndexDifference, removed: Mapping[int, int]
 ) -> IndexedFile:
     if at in difference.removed:
-        return file.model_copy(update={"live": 0, "gone": True})
+        return file.model_copy(update={"live": 0, "removed": True})
     if at not in difference.changed:
         return file
     live = difference.changed[at].rows - difference.changed[at].deleted
     if file.live - live != removed.get(at, 0):
         raise Corrupt(
-            f"{file.path}: another writer deleted {file.live - live} rows of this file, but the key index knows "
-            f"{removed.get(at, 0)} of them; nothing was committed. To go on, {REBUILD}."
+            f"another writer deleted {file.live - live} rows, but the key index has {removed.get(at, 0)} of them; "
+            f"nothing was committed. To continue, {REBUILD}. The data file: {file.path}"
         )
     return file.model_copy(update={"live": live})
 
@@ -267,8 +271,8 @@ def _updated_file(
 def index_foreign_writes(
     engine: Engine, mirror: Mirror, shape: ChangelogShape, location: str
 ) -> tuple[Mirror, tuple[SegmentInfo, ...]]:
-    """Return the mirror with an index that knows the commits of other writers, and the segments written for it."""
-    if not mirror.foreign or mirror.root is None:
+    """Return the mirror with an index that includes foreign writes, and the segments written for it."""
+    if not mirror.has_foreign_writes or mirror.root is None:
         return mirror, ()
     root, io = mirror.root, mirror.table.io
     live = live_files(io, mirror.head)
@@ -287,20 +291,21 @@ def index_foreign_writes(
         foreign=foreign_files(root, difference, deleted),
         key_ids=tuple(mirror.field_map[key_id] for key_id in shape.key_ids),
         shape=shape,
-        index=Index(io, root.segments, root.gone | difference.removed),
-        newest=greatest_order(root, shape.sequence.parts + 1),
+        index=SearchableIndex(io, root.segments, root.removed_ordinals | difference.removed),
+        default_order=newest_order_in_index(root, shape.sequence.parts + 1),
         location=location,
     )
     shards = engine.run(work) if work.foreign else []
     reach("foreign-writes-indexed")
-    rows_changed = mirror.has_foreign_row_changes
-    (log.warning if rows_changed else log.info)(
-        _ROWS_CHANGED if rows_changed else "commits of another writer indexed",
-        table=name,
-        files_added=len(difference.added),
-        files_removed=len(difference.removed),
-        files_with_deletes=len(difference.changed),
-    )
+    counts = {
+        "files_added": len(difference.added),
+        "files_removed": len(difference.removed),
+        "files_with_deletes": len(difference.changed),
+    }
+    if mirror.has_foreign_row_changes:
+        log.warning("foreign writes changed rows", table=name, **counts, advice=_ROWS_CHANGED_ADVICE)
+    else:
+        log.info("foreign writes indexed", table=name, **counts)
     try:
         root = apply_foreign_writes(root, difference, shards, int(time.time() * 1000))
     except Corrupt:
@@ -310,9 +315,9 @@ def index_foreign_writes(
     return replace(mirror, root=root), added
 
 
-def greatest_order(root: Root, parts: int) -> tuple[int, ...]:
+def newest_order_in_index(root: Root, parts: int) -> tuple[int, ...]:
     """Return the order of the newest change in the index; zeros for an empty one."""
-    return max((segment.greatest for segment in root.segments), default=(0,) * parts)
+    return max((segment.greatest_order for segment in root.segments), default=(0,) * parts)
 
 
 def foreign_files(

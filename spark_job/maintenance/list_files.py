@@ -36,7 +36,7 @@ def list_files(io: FileIO, location: str) -> Iterator[StoredFile]:
         return _list_pyarrow(io, location)
     if hasattr(io, "get_fs"):
         return _list_fsspec(io, location)
-    raise Invalid(f"{location}: {type(io).__name__} cannot list files")
+    raise Invalid(f"{type(io).__name__} cannot list files: {location}")
 
 
 def _list_pyarrow(io: PyArrowFileIO, location: str) -> Iterator[StoredFile]:
@@ -67,7 +67,7 @@ def _list_fsspec(io: Any, location: str) -> Iterator[StoredFile]:  # noqa: ANN40
 def _below(location: str, root: str, path: str) -> str:
     root, path = root.strip("/"), path.strip("/")
     if not path.startswith(f"{root}/"):
-        raise Invalid(f"{location}: storage lists {path}, which is outside of this location")
+        raise Invalid(f"storage lists {path}, which is outside of the requested location: {location}")
     return f"{location}{path[len(root) :]}"
 
 

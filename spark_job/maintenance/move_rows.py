@@ -26,8 +26,8 @@ from spark_job.index.keys import Keys, concat_keys
 from spark_job.index.root import Root
 from spark_job.index.segment import Entries
 from spark_job.maintenance.choose_files import FileGroup
-from spark_job.maintenance.index_foreign_writes import greatest_order
-from spark_job.merge.locate import Index, look_up_keys
+from spark_job.maintenance.index_foreign_writes import newest_order_in_index
+from spark_job.merge.locate import SearchableIndex, look_up_keys
 from spark_job.storage.parallel import map_parallel
 from spark_job.write.data_files import write_rows
 from spark_job.write.row_lineage import materialize_lineage
@@ -37,7 +37,7 @@ MAX_BYTES = 256 << 20
 """Decoded rows held at once; sorting and writing them takes as much again."""
 
 
-class MisplacedRow(Corrupt):
+class IndexMismatch(Corrupt):
     """The index points elsewhere than at the row: it does not match the table."""
 
 
@@ -63,14 +63,14 @@ def move_rows(
         return _write_in_order(mirror, group, rows, written)
     order = rows.keys.argsort()
     keys, file, pos = rows.keys.take(order), rows.file[order], rows.pos[order]
-    newest = greatest_order(root, shape.sequence.parts + 1)
-    known = look_up_keys(Index(table.io, root.segments, root.gone), keys, newest)
+    newest = newest_order_in_index(root, shape.sequence.parts + 1)
+    known = look_up_keys(SearchableIndex(table.io, root.segments, root.removed_ordinals), keys, newest)
     misplaced = np.flatnonzero((known.file != file) | (known.pos != pos))
     if len(misplaced):
         at = int(misplaced[0])
-        raise MisplacedRow(
-            f"{root.files[int(file[at])].path}: the key index does not know row {int(pos[at])} of this file; nothing "
-            f"was moved. To go on, {REBUILD}."
+        raise IndexMismatch(
+            f"the key index has no entry for row {int(pos[at])}; nothing was moved. To continue, {REBUILD}. The data "
+            f"file: {root.files[int(file[at])].path}"
         )
     reach("write-moved")
     # Sorted by key, neighbouring entries become runs in the index, and readers can skip row groups.
@@ -108,7 +108,7 @@ def _read(mirror: Mirror, root: Root, shape: ChangelogShape, group: FileGroup) -
         refuse_reserved_names(".".join(mirror.table.name()), schema)
         schema = with_lineage(schema)
     target = schema_to_pyarrow(schema)
-    ids = {one: one for one in field_ids(schema.as_struct())}
+    ids = {field_id: field_id for field_id in field_ids(schema.as_struct())}
     absent_in = MissingColumns(schema, metadata.specs())
     key_ids = [mirror.field_map[key_id] for key_id in shape.key_ids]
     deleted = deleted_positions(io, {file.path: file for file in group if file.deleted})
@@ -119,13 +119,13 @@ def _read(mirror: Mirror, root: Root, shape: ChangelogShape, group: FileGroup) -
         live = np.ones(file.rows, dtype=np.bool_)
         live[deleted.get(file.path, [])] = False
         pos = np.flatnonzero(live)
-        absent = absent_in.of(file.spec_id, file.partition)
+        absent = absent_in.values_in_file(file.spec_id, file.partition)
         with open_parquet(io, file.path, file.rows) as parquet:
             columns = read_columns(parquet, file.path, key_ids) if key_ids else []
             pieces = read_selected_rows(io, parquet, pos, Projection(file.path, ids, absent), target)
-            table = pa.concat_tables([target.empty_table(), *map(budget.spend_on, pieces)])
+            table = pa.concat_tables([target.empty_table(), *map(budget.reserve, pieces)])
         if has_lineage:
-            table = materialize_lineage(table, file.first_row_id or 0, file.number, pos)
+            table = materialize_lineage(table, file.first_row_id or 0, file.data_sequence_number, pos)
         picked = [column.take(pa.array(pos)) for column in columns]
         keys = shape.codec.encode(picked) if picked else Keys(np.zeros(len(pos), dtype=np.uint64))
         return _Rows(table, keys, np.full(len(pos), ordinals[file.path], dtype=np.int32), pos)
@@ -145,7 +145,7 @@ class _MemoryBudget:
     def __init__(self, max_bytes: int) -> None:
         self._left, self._lock = max_bytes, Lock()
 
-    def spend_on(self, piece: pa.Table) -> pa.Table:
+    def reserve(self, piece: pa.Table) -> pa.Table:
         """Return the piece; raises `RowsExceedMemory` if it does not fit."""
         with self._lock:
             self._left -= piece.nbytes

@@ -39,7 +39,7 @@ def clean_orphans(
     name: str,
     *,
     older_than_seconds: float,
-    configured_index: str | None = None,
+    configured_location: str | None = None,
     dry_run: bool = False,
 ) -> OrphansResult:
     """Delete files older than the limit that no snapshot, metadata file or index root references.
@@ -50,43 +50,43 @@ def clean_orphans(
     table = load()
     require_own_files(table.metadata, name)
     locations, unlisted = table_locations(table.metadata)
-    index_folder = index_location(table.metadata, configured_index)
-    now = time.time() if dry_run else storage_time(table.io, index_folder)
+    table_index_location = index_location(table.metadata, configured_location)
+    now = time.time() if dry_run else storage_time(table.io, table_index_location)
     stored = [file for location in locations for file in list_files(table.io, location)]
-    indexes = list(list_files(table.io, index_folder))
+    indexes = list(list_files(table.io, table_index_location))
     metadata_path = table.metadata.properties.get(METADATA_PATH, "").rstrip("/")
     elsewhere = list(list_files(table.io, metadata_path)) if metadata_path in unlisted else []
     reach("orphans-listed")
-    staged = staged_names(table.io, index_folder, now - older_than_seconds)
+    staged = staged_names(table.io, table_index_location, now - older_than_seconds)
     fresh = load()
     if fresh.metadata.table_uuid != table.metadata.table_uuid:
         raise Transient(f"{name}: the table was recreated while its files were listed; nothing was deleted")
     referenced = referenced_names(fresh)
     unknown = [_unknown_metadata(files, referenced) for files in (stored, elsewhere)]
     referenced.update(map(file_name, require_unshared_location(fresh.io, fresh.metadata, name, *unknown)))
-    if (of_index := index_names(fresh)) is None:
-        unlisted = (*unlisted, index_folder)
+    if (index_file_names := index_names(fresh)) is None:
+        unlisted = (*unlisted, table_index_location)
     else:
-        stored, referenced = stored + indexes, referenced | of_index
-    orphans, young = choose_orphans(stored, referenced | staged, now - older_than_seconds)
+        stored, referenced = stored + indexes, referenced | index_file_names
+    orphans, too_young = choose_orphans(stored, referenced | staged, now - older_than_seconds)
     reach("delete-orphans")
-    done = discard(table.io, () if dry_run else [file.path for file in orphans])
+    discarded = discard(table.io, () if dry_run else [file.path for file in orphans])
     reach("orphans-deleted")
     return OrphansResult(
         table=name,
         dry_run=dry_run,
         listed=len(stored),
-        young=young,
-        files=len(orphans) if dry_run else done.deleted,
+        young=too_young,
+        files=len(orphans) if dry_run else discarded.deleted,
         bytes=sum(file.bytes for file in orphans),
-        left=done.left,
+        left=discarded.not_deleted,
         unlisted=unlisted,
         paths=tuple(file.path for file in orphans[:_MAX_LISTED_PATHS]),
     )
 
 
 def storage_time(io: FileIO, location: str) -> float:
-    """Return the time of this machine or of storage, whichever is earlier: storage's clock dates the files.
+    """Return the time of this machine or of storage, whichever is earlier: files carry the storage's time.
 
     The time of storage is that of a file which is written, listed and deleted. If writing is refused, only this
     machine's clock counts.
@@ -100,7 +100,7 @@ def storage_time(io: FileIO, location: str) -> float:
         log.warning("storage clock unavailable", reason=f"{type(error).__name__}: {error}")
         times = []
     discard(io, [probe])
-    return min([time.time(), *(one for one in times if one is not None)])
+    return min([time.time(), *(seconds for seconds in times if seconds is not None)])
 
 
 def _unknown_metadata(files: Iterable[StoredFile], referenced: set[str]) -> list[str]:
@@ -114,22 +114,28 @@ def _unknown_metadata(files: Iterable[StoredFile], referenced: set[str]) -> list
 def table_locations(metadata: TableMetadata) -> tuple[list[str], tuple[str, ...]]:
     """Return the locations of a table's files, and those that other tables may share, which are not listed."""
     location = metadata.location.rstrip("/")
-    own = [f"{location}/data", f"{location}/metadata"]
+    listed = [f"{location}/data", f"{location}/metadata"]
     elsewhere: list[str] = []
     for configured in configured_locations(metadata):
         if not is_below(configured, location):
             elsewhere.append(configured)
-        elif not any(configured == known or is_below(configured, known) for known in own):
-            own.append(configured)
-    return own, tuple(elsewhere)
+        elif not any(configured == known or is_below(configured, known) for known in listed):
+            listed.append(configured)
+    return listed, tuple(elsewhere)
 
 
 def referenced_names(table: Table) -> set[str]:
     """Return the names of all files that the table references, by any writer."""
     io, metadata = table.io, table.metadata
     manifests = manifests_by_snapshot(io, metadata.snapshots)
-    every = {one.manifest_path: one for group in manifests.values() for one in group}
-    paths: set[str] = {table.metadata_location, *every, *live_paths(io, every.values())}
+    manifests_by_path = {
+        manifest.manifest_path: manifest for group in manifests.values() for manifest in group
+    }
+    paths: set[str] = {
+        table.metadata_location,
+        *manifests_by_path,
+        *live_paths(io, manifests_by_path.values()),
+    }
     paths.update(snapshot.manifest_list for snapshot in metadata.snapshots)
     paths.update(entry.metadata_file for entry in metadata.metadata_log)
     paths.update(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
@@ -151,7 +157,7 @@ def index_names(table: Table) -> set[str] | None:
         return None
 
 
-def staged_names(io: FileIO, index_folder: str, before: float) -> set[str]:
+def staged_names(io: FileIO, table_index_location: str, before: float) -> set[str]:
     """Return the names of all files of running rebuilds: those whose last step is not older than `before`.
 
     A stage that disappears meanwhile was swapped in or replaced by the next one: then all stages are read again.
@@ -159,7 +165,7 @@ def staged_names(io: FileIO, index_folder: str, before: float) -> set[str]:
     reason = ""
     for attempt in range(_MAX_STAGE_READS):
         sleep(min(attempt, 1))
-        stages = [file for file in list_files(io, index_folder) if file.path.endswith(SUFFIX)]
+        stages = [file for file in list_files(io, table_index_location) if file.path.endswith(SUFFIX)]
         try:
             return {
                 file_name(path)
@@ -170,8 +176,8 @@ def staged_names(io: FileIO, index_folder: str, before: float) -> set[str]:
         except (FileNotFoundError, ValidationError) as error:
             reason = type(error).__name__
     raise Transient(
-        f"{index_folder}: the stage of a rebuild cannot be read ({reason}); nothing was deleted. If a newer "
-        "icemirror rebuilds, clean up with that version; else try again when the rebuild is done."
+        f"the stage of a rebuild cannot be read ({reason}); nothing was deleted. If a newer icemirror rebuilds, clean "
+        f"up with that version; else try again when the rebuild is done. The index: {table_index_location}"
     )
 
 

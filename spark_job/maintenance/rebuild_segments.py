@@ -4,7 +4,7 @@
     changelog up to the cursor ─► orders and tombstones        ─► entries of the segment
     deleted positions ─► tombstones of rows that others deleted /
 
-Of the changelog only key, operation and sequence are read. A row without an event gets the greatest order of the
+Reads only key, operation and sequence of the changelog. A row without an event gets the greatest order of the
 segment, so that no replay overwrites it.
 """
 
@@ -28,22 +28,22 @@ from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.distinct import distinct
 from spark_job.columns.parquet_columns import open_parquet, read_columns
 from spark_job.engine.engine import Engine
-from spark_job.engine.work import NarrowWork
+from spark_job.engine.work import KeyOnlyWork
 from spark_job.iceberg.live_files import live_files
 from spark_job.iceberg.mirror import Mirror
 from spark_job.index.keys import U64, Keys, concat_keys, floor_indices, isin_sorted
 from spark_job.index.root import Root
 from spark_job.index.segment import TOMBSTONE, Entries, SegmentInfo
 from spark_job.index.write_segment import write_new_segment
-from spark_job.maintenance.index_foreign_writes import IndexedShard, greatest_order
-from spark_job.maintenance.indexed_files import foreign_file_cursors, indexed_file
+from spark_job.maintenance.foreign_files import commits_before_foreign_files, indexed_file
+from spark_job.maintenance.index_foreign_writes import IndexedShard, newest_order_in_index
 from spark_job.merge.collapse import collapse_changes
-from spark_job.merge.locate import Index, look_up_keys
+from spark_job.merge.locate import SearchableIndex, look_up_keys
 from spark_job.storage.discard import discard_on_error
 from spark_job.write.vectors import deleted_positions
 
 ROW = 2
-_DEAD_ROW = 3
+_DELETED_ROW = 3
 _LATEST = np.iinfo(np.uint64).max
 GREATEST_KEY = (1 << 128) - 1
 
@@ -52,25 +52,26 @@ log = get_log(__name__)
 
 @dataclass(frozen=True)
 class CoveredFile:
-    """A data file of the mirror. All rows are read if the segment covered it (`whole`), else only the deleted ones.
+    """A data file of the mirror. `read_all_rows`: the segment covered it; otherwise only its deleted rows are read.
 
-    `since`: the changelog commit that was merged last when another writer added the file; None for our own files.
+    `commit_before`: the changelog commit that was merged last when another writer added the file; None for icemirror's
+    files.
     """
 
     path: str
     ordinal: int
     rows: int
     deleted: NDArray[np.int64]
-    whole: bool
-    since: int | None = None
+    read_all_rows: bool
+    commit_before: int | None = None
 
 
 @dataclass(frozen=True)
-class RebuildSegmentWork(NarrowWork):
-    """Rebuilds one segment, or the whole index (`everything`); sent to the tasks.
+class RebuildSegmentWork(KeyOnlyWork):
+    """Rebuilds one segment, or the whole index (`rebuilds_whole_index`); sent to the tasks.
 
-    Files are numbered through: first those of the changelog, then those of the mirror. `older`: the index below the
-    segment. `newest`: the order of rows that have no event.
+    File ordinals: the changelog's files, then the mirror's. `older_index`: the index below the segment.
+    `default_order`: the order of rows that have no event.
     """
 
     changelog_io: FileIO
@@ -79,12 +80,12 @@ class RebuildSegmentWork(NarrowWork):
     covered: tuple[CoveredFile, ...]
     shape: ChangelogShape
     key_ids: tuple[int, ...]
-    older: Index
-    newest: tuple[int, ...]
+    older_index: SearchableIndex
+    default_order: tuple[int, ...]
     first_key: int
     last_key: int
     location: str
-    everything: bool = False
+    rebuilds_whole_index: bool = False
 
     @property
     def files(self) -> tuple[ChangelogFile, ...]:
@@ -94,7 +95,7 @@ class RebuildSegmentWork(NarrowWork):
 
     def source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the storage of a file and the field ids of its key."""
-        mirrored = any(one.path == file.path for one in self.covered)
+        mirrored = any(covered.path == file.path for covered in self.covered)
         return (self.io, self.key_ids) if mirrored else (self.changelog_io, self.shape.key_ids)
 
     def read(self, ordinals: range) -> Changes:
@@ -111,11 +112,9 @@ class RebuildSegmentWork(NarrowWork):
         with open_parquet(self.io, file.path, file.rows) as parquet:
             columns = read_columns(parquet, file.path, self.key_ids)
         if any(column.null_count for column in columns):
-            raise Invalid(
-                f"{file.path}: has rows without a key, which a mirror cannot hold. Delete them first."
-            )
+            raise Invalid(f"the mirror has rows without a key. Delete them: {file.path}")
         kind = np.full(len(columns[0]), ROW, dtype=np.uint8)
-        kind[file.deleted] = _DEAD_ROW
+        kind[file.deleted] = _DELETED_ROW
         rows = np.arange(len(kind))
         changes = Changes(
             keys=self.codec.encode(columns),
@@ -124,7 +123,7 @@ class RebuildSegmentWork(NarrowWork):
             file=np.full(len(kind), at, dtype=np.uint32),
             row=rows.astype(np.uint32),
         )
-        return changes if file.whole else changes.take(kind == _DEAD_ROW)
+        return changes if file.read_all_rows else changes.take(kind == _DELETED_ROW)
 
     def merge(self, read: Callable[[], Changes]) -> IndexedShard:
         """Rebuild a range of keys."""
@@ -140,9 +139,9 @@ class RebuildSegmentWork(NarrowWork):
         """Refuse two live rows with one key, in rows sorted by key."""
         duplicates = np.flatnonzero(rows.keys.same_as_next())
         if len(duplicates):
-            one, other = (self.describe_row(rows, int(duplicates[0]) + step) for step in (0, 1))
+            first, second = (self.describe_row(rows, int(duplicates[0]) + step) for step in (0, 1))
             raise Corrupt(
-                f"{one} has the key of {other}, so the key index cannot be rebuilt. If another writer added one of "
+                f"{first} has the key of {second}, so the key index cannot be rebuilt. If another writer added one of "
                 "them, delete that one with its engine; else one of the files is damaged."
             )
 
@@ -153,61 +152,79 @@ class RebuildSegmentWork(NarrowWork):
 
     def entries(self, changes: Changes) -> Entries:
         """Return the entries of a key range; `changes` are in the order of their files."""
-        rows, dead = (sort_by_key(changes.take(changes.operation == kind)) for kind in (ROW, _DEAD_ROW))
+        rows, deleted_rows = (
+            sort_by_key(changes.take(changes.operation == kind)) for kind in (ROW, _DELETED_ROW)
+        )
         events = collapse_changes(self._without_stale(changes.take(changes.operation < ROW), rows))
         snapshots = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
         orders = np.column_stack([events.sequence, snapshots[events.file]])
-        tombs = concat_keys([self._without_row(events.keys, dead), self._without_successor(dead).keys])
-        tombs = tombs.take(tombs.argsort())
-        tombs = tombs.take(_first_of_each(tombs) & ~isin_sorted(tombs, rows.keys))
-        keys = concat_keys([rows.keys, tombs])
+        tombstone_keys = concat_keys(
+            [
+                self._keys_without_live_row(events.keys, deleted_rows),
+                self._deleted_rows_to_tombstone(deleted_rows).keys,
+            ]
+        )
+        tombstone_keys = tombstone_keys.take(tombstone_keys.argsort())
+        tombstone_keys = tombstone_keys.take(
+            _first_of_each(tombstone_keys) & ~isin_sorted(tombstone_keys, rows.keys)
+        )
+        keys = concat_keys([rows.keys, tombstone_keys])
         ordinals = np.array([file.ordinal for file in self.covered], dtype=np.int32)
         file = np.concatenate(
             [
                 ordinals[rows.file.astype(np.intp) - len(self.history)],
-                np.full(len(tombs), TOMBSTONE, dtype=np.int32),
+                np.full(len(tombstone_keys), TOMBSTONE, dtype=np.int32),
             ]
         )
-        pos = np.concatenate([rows.row.astype(np.int64), np.zeros(len(tombs), dtype=np.int64)])
+        pos = np.concatenate([rows.row.astype(np.int64), np.zeros(len(tombstone_keys), dtype=np.int64)])
         order = keys.argsort()
         keys = keys.take(order)
         return Entries(keys, file[order], pos[order], self._orders(keys, events.keys, orders))
 
     def _without_stale(self, events: Changes, rows: Changes) -> Changes:
-        """Drop events merged after another writer's row of their key: they did not replace it, so they were older."""
-        since = np.array([_LATEST if file.since is None else file.since for file in self.covered], np.uint64)
-        if not len(rows) or (since == _LATEST).all():
+        """Drop events merged after another writer's row of their key: they were stale, since the row is still there."""
+        commit_before = np.array(
+            [_LATEST if file.commit_before is None else file.commit_before for file in self.covered],
+            np.uint64,
+        )
+        if not len(rows) or (commit_before == _LATEST).all():
             return events
         snapshots = np.array([file.sequence_number for file in self.history], dtype=np.uint64)
         at = np.maximum(floor_indices(rows.keys, events.keys), 0)
-        added = since[rows.file.astype(np.intp) - len(self.history)][at]
+        added = commit_before[rows.file.astype(np.intp) - len(self.history)][at]
         return events.take(~(isin_sorted(events.keys, rows.keys) & (snapshots[events.file] > added)))
 
-    def _without_row(self, keys: Keys, dead: Changes) -> Keys:
+    def _keys_without_live_row(self, keys: Keys, deleted_rows: Changes) -> Keys:
         """Return the keys without a live row in older segments: each gets a tombstone unless this segment has a row.
 
         The last event does not decide: another writer may have deleted the row, or inserted it again. A tombstone for
         a key that a newer segment knows has no effect.
         """
-        if self.everything:
+        if self.rebuilds_whole_index:
             return keys
-        claimed = look_up_keys(self.older, keys, self.newest)
+        older_entries = look_up_keys(self.older_index, keys, self.default_order)
         ordinals = np.array([file.ordinal for file in self.covered], dtype=np.int64)
-        removed = _row_numbers(ordinals[dead.file.astype(np.intp) - len(self.history)], dead.row)
-        lives = (claimed.file >= 0) & ~np.isin(_row_numbers(claimed.file, claimed.pos), removed)
+        removed = _row_numbers(
+            ordinals[deleted_rows.file.astype(np.intp) - len(self.history)], deleted_rows.row
+        )
+        lives = (older_entries.file >= 0) & ~np.isin(
+            _row_numbers(older_entries.file, older_entries.pos), removed
+        )
         return keys.take(~lives)
 
-    def _without_successor(self, dead: Changes) -> Changes:
+    def _deleted_rows_to_tombstone(self, deleted_rows: Changes) -> Changes:
         """Return deleted rows that the segment covered, or that older segments point at as live."""
-        at = dead.file.astype(np.intp) - len(self.history)
+        at = deleted_rows.file.astype(np.intp) - len(self.history)
         ordinals = np.array([file.ordinal for file in self.covered], dtype=np.int32)[at]
-        covered = np.array([file.whole for file in self.covered], dtype=np.bool_)[at]
-        claimed = look_up_keys(self.older, dead.keys, self.newest)
-        return dead.take(covered | ((claimed.file == ordinals) & (claimed.pos == dead.row)))
+        covered = np.array([file.read_all_rows for file in self.covered], dtype=np.bool_)[at]
+        older_entries = look_up_keys(self.older_index, deleted_rows.keys, self.default_order)
+        return deleted_rows.take(
+            covered | ((older_entries.file == ordinals) & (older_entries.pos == deleted_rows.row))
+        )
 
     def _orders(self, keys: Keys, known: Keys, orders: U64) -> U64:
-        """Return the order of each key: that of its event in the changelog, else `newest`."""
-        found = np.tile(np.array(self.newest, dtype=np.uint64), (len(keys), 1))
+        """Return the order of each key: that of its event in the changelog, else `default_order`."""
+        found = np.tile(np.array(self.default_order, dtype=np.uint64), (len(keys), 1))
         has_event = isin_sorted(keys, known)
         if has_event.any():
             found[has_event] = orders[floor_indices(known, keys.take(has_event))]
@@ -252,12 +269,12 @@ class SegmentRebuilder:
     def rebuild(self, mirror: Mirror, damaged: Set[str]) -> tuple[Mirror, tuple[SegmentInfo, ...]]:
         """Return the mirror with a readable index, and the segments written for it.
 
-        The whole index is rebuilt if another writer committed since: its deletes and those of the lost segment
-        cannot be separated.
+        The whole index is rebuilt if another writer committed since: deletes of the
+        foreign write and of the damaged segment are indistinguishable.
         """
         root = mirror.root
         is_damaged = root is not None and any(segment.path in damaged for segment in root.segments)
-        if mirror.lost or (is_damaged and mirror.foreign):
+        if mirror.root_unreadable or (is_damaged and mirror.has_foreign_writes):
             return self._rebuild_all(mirror)
         if root is None or not is_damaged:
             return mirror, ()
@@ -266,7 +283,7 @@ class SegmentRebuilder:
             for at in reversed(range(len(segments))):  # oldest first: newer ones depend on it
                 if segments[at].path in damaged:
                     work = self._work(mirror, root, segments[at], tuple(segments[at + 1 :]))
-                    rebuilt = self._run(work, segments[at].run, segments[at].written_at)
+                    rebuilt = self._run(work, segments[at].run, segments[at].written_at_ms)
                     segments[at : at + 1] = rebuilt
                     added.extend(rebuilt)
                     written += [segment.path for segment in rebuilt]
@@ -283,19 +300,21 @@ class SegmentRebuilder:
         )
         work = self._work(mirror, root, None, ())
         root = _with_live_rows(root, work.covered)
-        newest = (
-            greatest_order(mirror.root, len(work.newest))
+        default_order = (
+            newest_order_in_index(mirror.root, len(work.default_order))
             if mirror.root
             else newest_order(self.changelog_io, work.history, self.shape)
         )
-        segments = self._run(replace(work, newest=newest), root.next_run, int(time.time() * 1000))
+        segments = self._run(
+            replace(work, default_order=default_order), root.next_run, int(time.time() * 1000)
+        )
         root = root.model_copy(update={"segments": segments, "next_run": root.next_run + 1})
-        return replace(mirror, root=root, lost=False, foreign=False), segments
+        return replace(mirror, root=root, root_unreadable=False, has_foreign_writes=False), segments
 
     def _run(self, work: RebuildSegmentWork, run: int, written_at: int) -> tuple[SegmentInfo, ...]:
         log.warning(
             "rebuilding segments of the key index",
-            data_files=sum(file.whole for file in work.covered),
+            data_files=sum(file.read_all_rows for file in work.covered),
             changelog_files=len(work.history),
         )
         shards = self.engine.run(work) if work.files else []
@@ -303,13 +322,13 @@ class SegmentRebuilder:
         return tuple(shard.segment.with_run(run, written_at) for shard in shards if shard.segment)
 
     def _work(
-        self, mirror: Mirror, root: Root, lost: SegmentInfo | None, older: tuple[SegmentInfo, ...]
+        self, mirror: Mirror, root: Root, damaged: SegmentInfo | None, older: tuple[SegmentInfo, ...]
     ) -> RebuildSegmentWork:
         io = mirror.table.io
         live = live_files(io, mirror.head)
         listed = {at: live[file.path] for at, file in enumerate(root.files) if file.path in live}
         deleted = deleted_positions(io, {file.path: file for file in listed.values() if file.deleted})
-        since = foreign_file_cursors(mirror.table.metadata, live)
+        commit_before = commits_before_foreign_files(mirror.table.metadata, live)
         nothing = np.empty(0, dtype=np.int64)
         covered = [
             CoveredFile(
@@ -317,8 +336,8 @@ class SegmentRebuilder:
                 at,
                 file.rows,
                 distinct(deleted.get(file.path, nothing)),
-                whole=lost is None or at in lost.files,
-                since=since.get(file.path),
+                read_all_rows=damaged is None or at in damaged.files,
+                commit_before=commit_before.get(file.path),
             )
             for at, file in listed.items()
         ]
@@ -326,15 +345,15 @@ class SegmentRebuilder:
             changelog_io=self.changelog_io,
             history=self._history(),
             io=io,
-            covered=tuple(file for file in covered if file.whole or len(file.deleted)),
+            covered=tuple(file for file in covered if file.read_all_rows or len(file.deleted)),
             shape=self.shape,
             key_ids=tuple(mirror.field_map[key_id] for key_id in self.shape.key_ids),
-            older=Index(io, older, root.gone),
-            newest=lost.greatest if lost else (0,) * (self.shape.sequence.parts + 1),
-            first_key=lost.first_key if lost else 0,
-            last_key=lost.last_key if lost else GREATEST_KEY,
+            older_index=SearchableIndex(io, older, root.removed_ordinals),
+            default_order=damaged.greatest_order if damaged else (0,) * (self.shape.sequence.parts + 1),
+            first_key=damaged.first_key if damaged else 0,
+            last_key=damaged.last_key if damaged else GREATEST_KEY,
             location=self.location,
-            everything=lost is None,
+            rebuilds_whole_index=damaged is None,
         )
 
     def _history(self) -> tuple[ChangelogFile, ...]:

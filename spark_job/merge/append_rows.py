@@ -24,10 +24,12 @@ from spark_job.changelog.memory_bounds import refuse_long_values
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.parquet_columns import check_field_ids, column_paths, open_parquet, read_columns
 from spark_job.index.keys import Keys
-from spark_job.merge.locate import ChangeEffects
-from spark_job.merge.shard import ShardResult, SliceWork, write_changes
+from spark_job.merge.locate import EventEffects
+from spark_job.merge.shard_result import HistoryNeeded, ShardOutcome, ShardResult
+from spark_job.merge.slice_work import SliceWork
+from spark_job.merge.write_winners import write_rows_of
 from spark_job.storage.discard import discard_on_error
-from spark_job.write.data_files import WrittenRows
+from spark_job.write.data_files import NOTHING_WRITTEN
 
 
 @dataclass(frozen=True)
@@ -41,34 +43,34 @@ class AppendWork(SliceWork):
     def _read_file(self, ordinal: int) -> Changes:
         file = self.files[ordinal]
         require_inserts(self.changelog_io, file, self.shape)
-        first = sum(one.events for one in self.files[:ordinal])
-        every = sum(one.events for one in self.files)
+        first = sum(earlier.events for earlier in self.files[:ordinal])
+        total = sum(file.events for file in self.files)
         number = np.arange(first, first + file.events, dtype=np.uint64)
         return Changes(
-            keys=Keys(number * np.uint64(((1 << 64) - 1) // max(every, 1))),
+            keys=Keys(number * np.uint64(((1 << 64) - 1) // max(total, 1))),
             operation=np.zeros(file.events, dtype=np.uint8),
             sequence=np.zeros((file.events, 0), dtype=np.uint64),
             file=np.full(file.events, ordinal, dtype=np.uint32),
             row=np.arange(file.events, dtype=np.uint32),
         )
 
-    def most_shards(self, wanted: int) -> int:
+    def limit_shards(self, wanted: int) -> int:
         """Return `wanted`: consecutive events mostly belong to the same partitions."""
         return wanted
 
-    def merge(self, read: Callable[[], Changes]) -> ShardResult:
+    def merge(self, read: Callable[[], Changes]) -> ShardOutcome:
         """Write a row for each event that `read` returns. Deletes its files if it fails."""
         began = time.perf_counter()
         events = sort_by_position(read())
-        written = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))
         with discard_on_error(self.mirror_io) as paths:
             reach("write-data")
-            if len(events):
-                written = write_changes(self, events, None, paths, None)
+            written = write_rows_of(self, events, paths) if len(events) else NOTHING_WRITTEN
+            if isinstance(written, HistoryNeeded):
+                return written
             reach("data-written")
         return ShardResult(
             events=len(events),
-            fate=_all_inserted(len(events)),
+            effects=_all_inserted(len(events)),
             data_files=written.files,
             spec_ids=tuple(file.spec_id for file in written.files),
             segment=None,
@@ -79,9 +81,9 @@ class AppendWork(SliceWork):
         )
 
 
-def _all_inserted(count: int) -> ChangeEffects:
+def _all_inserted(count: int) -> EventEffects:
     nothing = np.zeros(count, dtype=np.bool_)
-    return ChangeEffects(
+    return EventEffects(
         ~nothing, nothing, nothing, inserted=count, updated=0, deleted=0, stale=0, unchanged=0
     )
 
@@ -104,7 +106,7 @@ def require_inserts(io: FileIO, file: ChangelogFile, shape: ChangelogShape) -> N
             known = ", ".join(sorted(filter(None, shape.operations)))
             same = operations.is_null() if value is None else pc.equal(operations, value).fill_null(False)
             row = int(np.flatnonzero(same.to_numpy(zero_copy_only=False))[0])
-            if value in shape.truncates:
+            if value in shape.truncate_operations:
                 raise Invalid(
                     f"{shape.changelog}: the source table was truncated ({quote_operation(value)}), which an "
                     "append_only table does not follow. Configure the connector to write no such rows "

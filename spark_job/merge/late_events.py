@@ -1,7 +1,7 @@
-"""Decides events that the index alone cannot decide, by reading the changelog up to the cursor.
+"""Resolves late events that the index alone cannot resolve, by reading the changelog up to the cursor.
 
-* Late events of keys that are not in the index. Such a key never existed, or its tombstone has expired. Only an event
-  that is not newer than the newest expired tombstone is in question.
+* Late events of keys that are not in the index. Such a key never existed, or its tombstone has expired. Only events
+  not newer than the newest expired tombstone are unresolved.
 * All changes of a replay. A replay merges a range of the changelog slice by slice. A change may apply only if it is the
   newest of its key up to the cursor; otherwise a row would go back to an older state.
 """
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pyiceberg.io import FileIO
 
-from icemirror.errors import Conflict
 from spark_job.changelog.changes import Changes
 from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.read_changes import read_changes
@@ -23,29 +22,54 @@ from spark_job.changelog.shape import ChangelogShape
 from spark_job.index.keys import U64, Mask, floor_indices, isin_sorted
 from spark_job.index.orders import compare_orders, exceeds
 from spark_job.merge.locate import ABSENT, LocatedKeys
+from spark_job.merge.shard_result import HistoryNeeded
+from spark_job.merge.slice_work import SliceWork
 
 
-class NeedsHistory(Conflict):
-    """The slice must be planned again, with the changelog's history."""
+def decide_late_events(
+    work: SliceWork, changes: Changes, orders: U64, located: LocatedKeys
+) -> LocatedKeys | HistoryNeeded:
+    """Decide late events by the changelog's history; return `HistoryNeeded` if the work lacks it."""
+    if work.is_replay:
+        located, unresolved = find_replay_changes(orders, located, work.newest_expired_order)
+    else:
+        unresolved = find_late_events(orders, located, work.newest_expired_order)
+    if not unresolved.any():
+        return located
+    if work.history is None:
+        why = "would change" if work.is_replay else "may have had tombstones that have expired"
+        return HistoryNeeded(f"{int(unresolved.sum())} keys {why}")
+    ranks = _ranks_in_history(work.files, work.history)[changes.file] if work.is_replay else None
+    return resolve_late_events(
+        work.changelog_io, work.history, work.shape, changes, orders, located, unresolved, ranks
+    )
 
 
-def find_late_events(orders: U64, located: LocatedKeys, expired: tuple[int, ...] | None) -> Mask:
+def _ranks_in_history(files: Sequence[ChangelogFile], history: Sequence[ChangelogFile]) -> NDArray[np.int64]:
+    """Return the index of each file of a replay in the history."""
+    ranks = {file.path: rank for rank, file in enumerate(history)}
+    return np.array([ranks.get(file.path, -1) for file in files], dtype=np.int64)
+
+
+def find_late_events(orders: U64, located: LocatedKeys, newest_expired_order: tuple[int, ...] | None) -> Mask:
     """Return the events whose key may have had a newer tombstone, now expired."""
-    if expired is None:
+    if newest_expired_order is None:
         return np.zeros(len(orders), dtype=np.bool_)
     absent: Mask = located.file == ABSENT
-    return absent & ~exceeds(orders, expired)
+    return absent & ~exceeds(orders, newest_expired_order)
 
 
 def find_replay_changes(
-    orders: U64, located: LocatedKeys, expired: tuple[int, ...] | None
+    orders: U64, located: LocatedKeys, newest_expired_order: tuple[int, ...] | None
 ) -> tuple[LocatedKeys, Mask]:
     """Return the changes of a replay.
 
     A key whose tombstone may have expired is skipped: another writer may have deleted it.
     """
-    newer = np.where(find_late_events(orders, located, expired), np.int8(0), located.newer)
-    return replace(located, newer=newer), newer > 0
+    order_comparison = np.where(
+        find_late_events(orders, located, newest_expired_order), np.int8(0), located.order_comparison
+    )
+    return replace(located, order_comparison=order_comparison), order_comparison > 0
 
 
 def resolve_late_events(
@@ -55,16 +79,16 @@ def resolve_late_events(
     changes: Changes,
     orders: U64,
     located: LocatedKeys,
-    in_question: Mask,
+    unresolved: Mask,
     ranks: NDArray[np.int64] | None = None,
 ) -> LocatedKeys:
-    """Mark an event in question as older where the changelog contains a newer event of its key.
+    """Return `located` with unresolved events set to older where the changelog has a newer event of their key.
 
     `ranks`: for each event, the index of its file in the history; between equal orders the later file wins.
     """
-    indices = np.flatnonzero(in_question)
-    own_rank = np.full(len(indices), len(history)) if ranks is None else ranks[indices]
-    keys, their_orders = changes.keys.take(indices), orders[indices]
+    indices = np.flatnonzero(unresolved)
+    event_ranks = np.full(len(indices), len(history)) if ranks is None else ranks[indices]
+    keys, event_orders = changes.keys.take(indices), orders[indices]
     older = np.zeros(len(indices), dtype=np.bool_)
     for ordinal, file in enumerate(history):
         events = read_changes(io, file, ordinal, shape)
@@ -72,8 +96,8 @@ def resolve_late_events(
         if len(events):
             at = floor_indices(keys, events.keys)
             numbers = np.full(len(events), file.sequence_number, dtype=np.uint64)
-            compared = compare_orders(np.column_stack([events.sequence, numbers]), their_orders[at])
-            older[at[(compared > 0) | ((compared == 0) & (own_rank[at] < ordinal))]] = True
-    decided = located.newer.copy()
+            compared = compare_orders(np.column_stack([events.sequence, numbers]), event_orders[at])
+            older[at[(compared > 0) | ((compared == 0) & (event_ranks[at] < ordinal))]] = True
+    decided = located.order_comparison.copy()
     decided[indices[older]] = -1
-    return replace(located, newer=decided)
+    return replace(located, order_comparison=decided)

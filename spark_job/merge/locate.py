@@ -19,11 +19,10 @@ from spark_job.index.byte_ranges import segment_pool
 from spark_job.index.keys import U64, Keys, Mask
 from spark_job.index.lookup import FoundKeys, find_keys
 from spark_job.index.orders import compare_orders, read_orders
-from spark_job.index.segment import DamagedSegment, SegmentInfo, reading_segment
+from spark_job.index.segment import TOMBSTONE, DamagedSegment, SegmentInfo, reading_segment
 from spark_job.storage.parallel import is_remote
 
 ABSENT = -2
-DEAD = -1
 _PREFETCHED_LAYER_BYTES = 1 << 20
 
 Layer = tuple[SegmentInfo, ...]
@@ -32,17 +31,19 @@ Layer = tuple[SegmentInfo, ...]
 
 @dataclass(frozen=True, slots=True)
 class LocatedKeys:
-    """Per key: the ordinal of its data file (−1: a tombstone, −2: not in the index), its position, and `newer`: whether
-    the change is older (−1), equal (0) or newer (1) than the entry."""
+    """Per key: the ordinal of its data file (−1: a tombstone, −2: not in the index), and its position.
+
+    `order_comparison`: whether the event is older (−1), equal (0) or newer (1) than the entry.
+    """
 
     file: NDArray[np.int32]
     pos: NDArray[np.int64]
-    newer: NDArray[np.int8]
+    order_comparison: NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeEffects:
-    """Which changes write a row, write a tombstone, remove an old row: masks over the collapsed changes, and counts."""
+class EventEffects:
+    """Masks over the collapsed events: which write a row, write a tombstone, remove a row; and counts."""
 
     writes: Mask
     tombstones: Mask
@@ -55,41 +56,44 @@ class ChangeEffects:
 
 
 @dataclass(frozen=True)
-class Index:
+class SearchableIndex:
     """The segments, newest first, and the ordinals of data files that are no longer in the table."""
 
     io: FileIO
     segments: tuple[SegmentInfo, ...] = ()
-    gone: frozenset[int] = frozenset()
+    removed_ordinals: frozenset[int] = frozenset()
 
     def ordinals(self, layer: Layer, found: FoundKeys) -> NDArray[np.int32]:
         """Return the data file of each found key; a row in a removed file counts as a tombstone."""
         sizes = np.array([len(segment.files) for segment in layer])
-        beyond = np.flatnonzero(found.file >= sizes[found.of])
+        beyond = np.flatnonzero(found.file >= sizes[found.segment_index])
         if len(beyond):
-            path = layer[found.of[beyond[0]]].path
+            path = layer[found.segment_index[beyond[0]]].path
             raise DamagedSegment(path, f"an entry names a data file that the segment does not list: {path}")
         files = chain.from_iterable(segment.files for segment in layer)
-        of_root = np.array([DEAD if one in self.gone else one for one in (*files, DEAD)], dtype=np.int32)
+        of_root = np.array(
+            [TOMBSTONE if ordinal in self.removed_ordinals else ordinal for ordinal in (*files, TOMBSTONE)],
+            dtype=np.int32,
+        )
         begins = np.cumsum(sizes) - sizes
-        return of_root[np.where(found.file < 0, -1, begins[found.of] + found.file)]
+        return of_root[np.where(found.file < 0, -1, begins[found.segment_index] + found.file)]
 
 
-def locate_keys(index: Index, keys: Keys, orders: U64) -> LocatedKeys:
+def locate_keys(index: SearchableIndex, keys: Keys, orders: U64) -> LocatedKeys:
     """Search the segments, newest first; the first that contains a key wins. Keys must be ascending."""
     file = np.full(len(keys), ABSENT, dtype=np.int32)
     pos = np.zeros(len(keys), dtype=np.int64)
-    newer = np.ones(len(keys), dtype=np.int8)
+    order_comparison = np.ones(len(keys), dtype=np.int8)
     for layer, found in _search_layers(index, keys):
-        hits = found.asked
+        hits = found.key_index
         file[hits] = index.ordinals(layer, found)
         pos[hits] = found.pos
-        greatest = np.array([segment.greatest for segment in layer], dtype=np.uint64)
-        late = compare_orders(orders[hits], greatest[found.of]) <= 0
+        greatest = np.array([segment.greatest_order for segment in layer], dtype=np.uint64)
+        late = compare_orders(orders[hits], greatest[found.segment_index]) <= 0
         if late.any():
             known = _read_orders(index.io, layer, found.take(late))
-            newer[hits[late]] = compare_orders(orders[hits[late]], known)
-    return LocatedKeys(file, pos, newer)
+            order_comparison[hits[late]] = compare_orders(orders[hits[late]], known)
+    return LocatedKeys(file, pos, order_comparison)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,51 +105,51 @@ class KeyLookup:
     orders: U64
 
 
-def look_up_keys(index: Index, keys: Keys, otherwise: tuple[int, ...]) -> KeyLookup:
-    """Return the entries of these keys, which must be ascending. Keys without one get the order `otherwise`."""
+def look_up_keys(index: SearchableIndex, keys: Keys, default_order: tuple[int, ...]) -> KeyLookup:
+    """Return the entries of these keys, which must be ascending. Keys without one get the order `default_order`."""
     file = np.full(len(keys), ABSENT, dtype=np.int32)
     pos = np.zeros(len(keys), dtype=np.int64)
-    orders = np.tile(np.array(otherwise, dtype=np.uint64), (len(keys), 1))
+    orders = np.tile(np.array(default_order, dtype=np.uint64), (len(keys), 1))
     for layer, found in _search_layers(index, keys):
-        file[found.asked] = index.ordinals(layer, found)
-        pos[found.asked] = found.pos
-        orders[found.asked] = _read_orders(index.io, layer, found)
+        file[found.key_index] = index.ordinals(layer, found)
+        pos[found.key_index] = found.pos
+        orders[found.key_index] = _read_orders(index.io, layer, found)
     return KeyLookup(file, pos, orders)
 
 
 def _read_orders(io: FileIO, layer: Layer, found: FoundKeys) -> U64:
-    orders = np.empty((len(found.asked), len(layer[0].greatest)), dtype=np.uint64)
-    for of in distinct(found.of):
-        here, segment = found.of == of, layer[of]
+    orders = np.empty((len(found.key_index), len(layer[0].greatest_order)), dtype=np.uint64)
+    for segment_index in distinct(found.segment_index):
+        here, segment = found.segment_index == segment_index, layer[segment_index]
         with reading_segment(segment.path):
             orders[here] = read_orders(io, segment.path, segment.orders, found.entry[here], orders.shape[1])
     return orders
 
 
-def _search_layers(index: Index, keys: Keys) -> Iterator[tuple[Layer, FoundKeys]]:
+def _search_layers(index: SearchableIndex, keys: Keys) -> Iterator[tuple[Layer, FoundKeys]]:
     """Yield what each layer contains of the keys that no newer layer contains."""
-    is_open = np.ones(len(keys), dtype=np.bool_)
+    unresolved = np.ones(len(keys), dtype=np.bool_)
     layers = list(_layers(index.segments))
     prefetched = _prefetch(index, layers, keys)
     for number, layer in enumerate(layers):
         if number in prefetched:
-            answer = prefetched[number].result()
-            found = answer.take(is_open[answer.asked])
+            hits = prefetched[number].result()
+            found = hits.take(unresolved[hits.key_index])
         else:
-            places = np.flatnonzero(is_open)
-            answer = find_keys(index.io, layer, keys.take(places))
-            found = replace(answer, asked=places[answer.asked])
-        if len(found.asked):
+            indices = np.flatnonzero(unresolved)
+            hits = find_keys(index.io, layer, keys.take(indices))
+            found = replace(hits, key_index=indices[hits.key_index])
+        if len(found.key_index):
             yield layer, found
-            is_open[found.asked] = False
+            unresolved[found.key_index] = False
 
 
-def _prefetch(index: Index, layers: list[Layer], keys: Keys) -> dict[int, Future[FoundKeys]]:
+def _prefetch(index: SearchableIndex, layers: list[Layer], keys: Keys) -> dict[int, Future[FoundKeys]]:
     """Search the small layers on an object store for all keys concurrently, instead of one after the other."""
     small = [
         number
         for number, layer in enumerate(layers)
-        if sum(one.bytes for one in layer) <= _PREFETCHED_LAYER_BYTES and is_remote(layer[0].path)
+        if sum(segment.bytes for segment in layer) <= _PREFETCHED_LAYER_BYTES and is_remote(layer[0].path)
     ]
     return {number: segment_pool().submit(find_keys, index.io, layers[number], keys) for number in small}
 
@@ -155,31 +159,31 @@ def _layers(segments: tuple[SegmentInfo, ...]) -> Iterator[Layer]:
     layer: list[SegmentInfo] = []
     ranges: list[tuple[int, int]] = []
     for segment in segments:
-        place = bisect(ranges, (segment.first_key, segment.last_key))
-        if (place and ranges[place - 1][1] >= segment.first_key) or (
-            place < len(ranges) and ranges[place][0] <= segment.last_key
+        insert_at = bisect(ranges, (segment.first_key, segment.last_key))
+        if (insert_at and ranges[insert_at - 1][1] >= segment.first_key) or (
+            insert_at < len(ranges) and ranges[insert_at][0] <= segment.last_key
         ):
             yield tuple(layer)
-            layer, ranges, place = [], [], 0
+            layer, ranges, insert_at = [], [], 0
         layer.append(segment)
-        ranges.insert(place, (segment.first_key, segment.last_key))
+        ranges.insert(insert_at, (segment.first_key, segment.last_key))
     if layer:
         yield tuple(layer)
 
 
-def decide_effects(changes: Changes, located: LocatedKeys, *, replay: bool = False) -> ChangeEffects:
+def decide_effects(changes: Changes, located: LocatedKeys, *, is_replay: bool = False) -> EventEffects:
     """Decide the effect of each change.
 
     In a merge, a change whose order equals the entry's comes from a later file of the same snapshot, and wins. A replay
     reads events a second time: only greater ones apply.
     """
-    applies = located.newer > 0 if replay else located.newer >= 0
+    applies = located.order_comparison > 0 if is_replay else located.order_comparison >= 0
     upsert = changes.operation == Operation.UPSERT
     live = located.file >= 0
     writes = applies & upsert
     tombstones = applies & ~upsert
-    stale = located.newer < 0
-    return ChangeEffects(
+    stale = located.order_comparison < 0
+    return EventEffects(
         writes=writes,
         tombstones=tombstones,
         removes=applies & live,

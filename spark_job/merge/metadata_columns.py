@@ -26,7 +26,7 @@ from spark_job.iceberg.mirror import Mirror
 from spark_job.index.keys import Indices, Keys, Mask
 from spark_job.index.orders import exceeds
 from spark_job.merge.key_check import KeySources
-from spark_job.merge.locate import Index, locate_keys, look_up_keys
+from spark_job.merge.locate import SearchableIndex, locate_keys, look_up_keys
 from spark_job.plan.schema_evolution import known_metadata_columns
 from spark_job.storage.parallel import map_parallel
 
@@ -40,13 +40,13 @@ _SEQUENCE_SEPARATOR = ","  # between the columns of a sequence
 class ReplacedMirror:
     """The mirror that a rebuild replaces: its index, its data files by ordinal, its `created_at` column."""
 
-    index: Index
+    index: SearchableIndex
     paths: tuple[str, ...]
     created_id: int
-    truncated: Truncation | None = None
+    new_truncation: Truncation | None = None
 
     @classmethod
-    def of(
+    def from_mirror(
         cls, mirror: Mirror | None, changelog: Table, truncated: Truncation | None
     ) -> ReplacedMirror | None:
         """Return the replaced mirror, or None if it does not exist or has no `created_at`.
@@ -57,12 +57,12 @@ class ReplacedMirror:
         if mirror is None or mirror.root is None or created_id is None:
             return None
         root = mirror.root
-        index = Index(mirror.table.io, root.segments, root.gone)
+        index = SearchableIndex(mirror.table.io, root.segments, root.removed_ordinals)
         same_changelog = mirror.cursor is not None and mirror.cursor.source.uuid == str(
             changelog.metadata.table_uuid
         )
         paths = tuple(file.path for file in root.files)
-        # A mirror that has already applied the truncation lost no row to it.
+        # If the mirror applied the truncation before, no row is lost now.
         is_new = mirror.cursor is not None and is_new_truncation(truncated, mirror.cursor.source.truncated)
         return cls(index, paths, created_id, truncated if same_changelog and is_new else None)
 
@@ -71,21 +71,21 @@ class ReplacedMirror:
 class MetadataValues:
     """The values of the metadata columns. `ids`: role of a column → its field id in the mirror.
 
-    `merged_at`: microseconds since 1970. `before`: the mirror that a rebuild replaces.
+    `merged_at_us`: microseconds since 1970. `replaced`: the mirror that a rebuild replaces.
     """
 
     ids: Mapping[str, int]
-    merged_at: int
-    before: ReplacedMirror | None = None
+    merged_at_us: int
+    replaced: ReplacedMirror | None = None
 
 
 def fill_metadata_columns(
-    metadata: MetadataValues, rows: pa.Table, winners: Changes, sources: KeySources, index: Index
+    metadata: MetadataValues, rows: pa.Table, winners: Changes, sources: KeySources, index: SearchableIndex
 ) -> pa.Table:
     """Return the rows of these events, sorted by (file, row), with the metadata columns filled."""
-    places = {field_id_of(field, ""): at for at, field in enumerate(rows.schema)}
+    column_of_id = {field_id_of(field, ""): at for at, field in enumerate(rows.schema)}
     for role, field_id in metadata.ids.items():
-        at = places[field_id]
+        at = column_of_id[field_id]
         values = _column_values(metadata, role, winners, sources, index)
         field = rows.schema.field(at)
         rows = rows.set_column(at, field, values.cast(field.type))
@@ -93,7 +93,7 @@ def fill_metadata_columns(
 
 
 def _column_values(
-    metadata: MetadataValues, role: str, winners: Changes, sources: KeySources, index: Index
+    metadata: MetadataValues, role: str, winners: Changes, sources: KeySources, index: SearchableIndex
 ) -> pa.Array:
     match role:
         case _ if role == SOURCE_SEQUENCE:
@@ -101,7 +101,9 @@ def _column_values(
         case _ if role == CREATED_AT:
             return _as_times(*_created_times(metadata, winners, sources, index))
         case _ if role == SYNCED_AT:
-            return _as_times(np.full(len(winners), metadata.merged_at), np.ones(len(winners), dtype=np.bool_))
+            return _as_times(
+                np.full(len(winners), metadata.merged_at_us), np.ones(len(winners), dtype=np.bool_)
+            )
         case _ if role == DELETED:
             return pa.array(winners.operation == Operation.DELETE)
         case _:
@@ -109,45 +111,47 @@ def _column_values(
 
 
 def _created_times(
-    metadata: MetadataValues, winners: Changes, sources: KeySources, index: Index
+    metadata: MetadataValues, winners: Changes, sources: KeySources, index: SearchableIndex
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return when the key of each row was first merged, and whether that is known. A new key gets `merged_at`."""
+    """Return when the key of each row was first merged, and whether that is known. A new key gets `merged_at_us`."""
     file, pos = _replaced_locations(winners, sources, index)
     found, known = _read_times(sources.mirror_io, sources.mirror_paths, metadata.ids[CREATED_AT], file, pos)
     new = np.flatnonzero(file < 0)
-    found[new], known[new] = metadata.merged_at, True
-    if metadata.before is not None and len(new):
-        _read_replaced_times(metadata.before, winners, new, sources, found)
+    found[new], known[new] = metadata.merged_at_us, True
+    if metadata.replaced is not None and len(new):
+        _read_replaced_times(metadata.replaced, winners, new, sources, found)
     return found, known
 
 
 def _read_replaced_times(
-    before: ReplacedMirror,
+    replaced: ReplacedMirror,
     winners: Changes,
     new: Indices,
     sources: KeySources,
     times: NDArray[np.int64],
 ) -> None:
-    """Take the times of keys that the replaced mirror contains. An unreadable one is not an error."""
-    if any(len(one.greatest) != sources.shape.sequence.parts + 1 for one in before.index.segments):
+    """Take the times of keys that the replaced mirror contains. If it is unreadable, the current time stays."""
+    if any(
+        len(segment.greatest_order) != sources.shape.sequence.parts + 1 for segment in replaced.index.segments
+    ):
         return
     try:
-        file, pos = _replaced_locations(winners.take(new), sources, before.index)
-        found, known = _read_times(sources.mirror_io, before.paths, before.created_id, file, pos)
+        file, pos = _replaced_locations(winners.take(new), sources, replaced.index)
+        found, known = _read_times(sources.mirror_io, replaced.paths, replaced.created_id, file, pos)
         order = winners.keys.take(new).argsort()
-        known[order] &= ~_are_truncated(before, winners.keys.take(new[order]))
+        known[order] &= ~_are_truncated(replaced, winners.keys.take(new[order]))
     except Corrupt as error:
         log.warning("created_at of the replaced mirror unreadable, set to now", reason=str(error))
         return
     times[new[known]] = found[known]
 
 
-def _are_truncated(before: ReplacedMirror, keys: Keys) -> Mask:
+def _are_truncated(replaced: ReplacedMirror, keys: Keys) -> Mask:
     """Return which of these keys had a row that the truncation deleted. Keys must be ascending."""
-    if before.truncated is None:
+    if replaced.new_truncation is None:
         return np.zeros(len(keys), dtype=np.bool_)
-    last = (*before.truncated.sequence, before.truncated.commit)
-    known = look_up_keys(before.index, keys, last)
+    last = (*replaced.new_truncation.sequence, replaced.new_truncation.commit)
+    known = look_up_keys(replaced.index, keys, last)
     deleted: Mask = ~exceeds(known.orders, last)
     return deleted
 
@@ -181,7 +185,7 @@ def _read_times(
 
 
 def _replaced_locations(
-    winners: Changes, sources: KeySources, index: Index
+    winners: Changes, sources: KeySources, index: SearchableIndex
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return the location of the row that each event replaces; a negative file means that there is none."""
     order = winners.keys.argsort()

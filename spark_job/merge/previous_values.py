@@ -15,13 +15,13 @@ from spark_job.changelog.changes import NEW_KEY, Changes
 from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.read_rows import read_rows
 from spark_job.changelog.shape import Operation
-from spark_job.changelog.unchanged_marker import UnchangedMarker
+from spark_job.changelog.unchanged_placeholder import UnchangedPlaceholder
 from spark_job.columns.field_map import FieldMap, field_ids
 from spark_job.columns.missing_columns import MissingValues
 from spark_job.index.keys import Indices, Keys, Mask, floor_indices
 from spark_job.merge.collapse import order_of_events
 
-_GROWTH = 4  # each step back reads so many times more events of a key
+_GROWTH = 4  # factor by which each step back reads more events
 
 Read = Callable[[Indices, Schema], pa.Table]
 """Reads columns of the events at some indices."""
@@ -30,32 +30,32 @@ Read = Callable[[Indices, Schema], pa.Table]
 class ValueSearch:
     """The values to find for some keys, which are ascending, and the values found so far.
 
-    `marked`: by column, the keys whose value is missing.
+    `missing`: by column, the keys whose value is missing.
     """
 
     def __init__(
-        self, mirror: Schema, marker: UnchangedMarker | None, keys: Keys, marked: Mapping[str, Mask]
+        self, mirror: Schema, marker: UnchangedPlaceholder | None, keys: Keys, missing: Mapping[str, Mask]
     ) -> None:
         self.keys = keys
         self._mirror, self._marker = mirror, marker
-        self._open = {name: mask.copy() for name, mask in marked.items()}
-        self._found: dict[str, list[tuple[Indices, pa.ChunkedArray]]] = {name: [] for name in marked}
+        self._unresolved = {name: mask.copy() for name, mask in missing.items()}
+        self._found: dict[str, list[tuple[Indices, pa.ChunkedArray]]] = {name: [] for name in missing}
 
     @property
-    def unsettled(self) -> Mask:
+    def unresolved(self) -> Mask:
         """The keys with a missing value."""
-        missing: Mask = np.logical_or.reduce(list(self._open.values()))
+        missing: Mask = np.logical_or.reduce(list(self._unresolved.values()))
         return missing
 
     @property
     def schema(self) -> Schema:
         """The columns with a missing value."""
-        wanted = {name for name, mask in self._open.items() if mask.any()}
+        wanted = {name for name, mask in self._unresolved.items() if mask.any()}
         return Schema(*(field for field in self._mirror.fields if field.name in wanted))
 
-    def open_columns(self, at: int) -> list[str]:
+    def unresolved_columns(self, at: int) -> list[str]:
         """Return the columns with a missing value of one key."""
-        return [name for name, mask in self._open.items() if mask[at]]
+        return [name for name, mask in self._unresolved.items() if mask[at]]
 
     def search_events(self, events: Changes, read: Read, *, skip_last: bool) -> Mask:
         """Search these events, sorted by (file, row), backwards.
@@ -65,59 +65,59 @@ class ValueSearch:
         order = order_of_events(events)
         ordered = events.take(order)
         owner = floor_indices(self.keys, ordered.keys)
-        every = np.arange(len(self.keys))
-        first = np.searchsorted(owner, every, side="left")
-        last = np.searchsorted(owner, every, side="right") - 1
-        boundaries = (ordered.operation == Operation.DELETE) | ordered.are(NEW_KEY)
+        all_keys = np.arange(len(self.keys))
+        first = np.searchsorted(owner, all_keys, side="left")
+        last = np.searchsorted(owner, all_keys, side="right") - 1
+        boundaries = (ordered.operation == Operation.DELETE) | ordered.has_move(NEW_KEY)
         boundaries_before = np.concatenate([[0], np.cumsum(boundaries)])
         lowest = lowest_reachable(ordered, first[owner])
-        least = np.where(last >= first, lowest[np.maximum(last, 0)] if len(ordered) else 0, last + 1)
+        earliest = np.where(last >= first, lowest[np.maximum(last, 0)] if len(ordered) else 0, last + 1)
         at, step = last - int(skip_last), 1
         while True:
-            some = np.flatnonzero(self.unsettled & (at >= least))
-            if not len(some):
+            searched = np.flatnonzero(self.unresolved & (at >= earliest))
+            if not len(searched):
                 bounded: Mask = boundaries_before[last + 1] > boundaries_before[first]
                 return bounded
-            down_to = np.maximum(least[some], at[some] - step + 1)
-            count = at[some] - down_to + 1
+            down_to = np.maximum(earliest[searched], at[searched] - step + 1)
+            count = at[searched] - down_to + 1
             back = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-            places = np.repeat(at[some], count) - back
-            self.take(np.repeat(some, count), read(order[places], self.schema))
-            at[some] = down_to - 1
+            indices = np.repeat(at[searched], count) - back
+            self.take(np.repeat(searched, count), read(order[indices], self.schema))
+            at[searched] = down_to - 1
             step *= _GROWTH
 
-    def take(self, of: Indices, values: pa.Table, *, last: bool = False) -> None:
-        """Take missing values from these rows; `of`: the key of each row, newest first.
+    def take(self, key_index: Indices, values: pa.Table, *, accept_placeholders: bool = False) -> None:
+        """Take missing values from these rows; `key_index`: the key of each row, newest first.
 
-        `last`: also take values that are marked as unchanged.
+        `accept_placeholders`: also take values that are marked as unchanged.
         """
         for name in values.column_names:
-            wanted = self._open[name][of]
-            marked = None if last or self._marker is None else self._marker.marks(values[name])
+            wanted = self._unresolved[name][key_index]
+            marked = None if accept_placeholders or self._marker is None else self._marker.find(values[name])
             stated = np.flatnonzero(wanted if marked is None else wanted & ~marked)
             if len(stated):
-                owners, newest = np.unique(of[stated], return_index=True)
+                owners, newest = np.unique(key_index[stated], return_index=True)
                 self._add(name, owners, values[name].take(pa.array(stated[newest])))
 
-    def settle_with_nulls(self, of: Mask | None = None) -> None:
-        """Set missing values to NULL; with `of`, only those keys, and only optional columns."""
-        for name, mask in self._open.items():
-            if of is not None and self._mirror.find_field(name).required:
+    def fill_with_nulls(self, keys: Mask | None = None) -> None:
+        """Set missing values to NULL; with `keys`, only those keys, and only optional columns."""
+        for name, mask in self._unresolved.items():
+            if keys is not None and self._mirror.find_field(name).required:
                 continue
-            places = np.flatnonzero(mask if of is None else mask & of)
+            indices = np.flatnonzero(mask if keys is None else mask & keys)
             kind = self._found_type(name)
-            self._add(name, places, pa.chunked_array([pa.nulls(len(places), kind)], kind))
+            self._add(name, indices, pa.chunked_array([pa.nulls(len(indices), kind)], kind))
 
-    def patch(self, rows: pa.Table, places: Indices) -> pa.Table:
-        """Return the rows with the found values; `places`: the row of each key."""
+    def patch(self, rows: pa.Table, row_of_key: Indices) -> pa.Table:
+        """Return the rows with the found values; `row_of_key`: the row of each key."""
         for name, found in self._found.items():
             at = rows.column_names.index(name)
-            rows = rows.set_column(at, rows.schema.field(at), _patched(rows[name], places, found))
+            rows = rows.set_column(at, rows.schema.field(at), _patched(rows[name], row_of_key, found))
         return rows
 
     def _add(self, name: str, owners: Indices, values: pa.ChunkedArray) -> None:
         self._found[name].append((owners, values))
-        self._open[name][owners] = False
+        self._unresolved[name][owners] = False
 
     def _found_type(self, name: str) -> pa.DataType:
         return schema_to_pyarrow(self._mirror.find_type(name))
@@ -125,21 +125,21 @@ class ValueSearch:
 
 def lowest_reachable(ordered: Changes, first: Indices) -> Indices:
     """Return for each event the earliest event of its key, possibly itself, with no boundary in between."""
-    place = np.arange(len(ordered))
+    position = np.arange(len(ordered))
     after = np.where(
-        ordered.operation == Operation.DELETE, place + 1, np.where(ordered.are(NEW_KEY), place, 0)
+        ordered.operation == Operation.DELETE, position + 1, np.where(ordered.has_move(NEW_KEY), position, 0)
     )
     found: Indices = np.maximum.accumulate(np.maximum(after, first))
     return found
 
 
 def _patched(
-    column: pa.ChunkedArray, places: Indices, found: Sequence[tuple[Indices, pa.ChunkedArray]]
+    column: pa.ChunkedArray, row_of_key: Indices, found: Sequence[tuple[Indices, pa.ChunkedArray]]
 ) -> pa.ChunkedArray:
     pieces, taken, count = [*column.chunks], np.arange(len(column)), len(column)
     for owners, values in found:
         pieces += values.chunks
-        taken[places[owners]] = count + np.arange(len(values))
+        taken[row_of_key[owners]] = count + np.arange(len(values))
         count += len(values)
     return pa.chunked_array(pieces, column.type).take(pa.array(taken))
 
@@ -152,13 +152,13 @@ def read_at_positions(
     ids: FieldMap,
     schema: Schema,
     defaults: MissingValues | None = None,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
 ) -> pa.Table:
     """Read the columns of a schema at (file, row), in any order. Raises `RowsExceedMemory` as `read_rows` does."""
     order = np.lexsort((row, file))
     wanted = set(field_ids(schema.as_struct()))
     only = {source: target for source, target in ids.items() if target in wanted}
-    found = read_rows(io, files, file[order], row[order], only, schema, defaults, most_bytes)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return found.take(pa.array(place))
+    found = read_rows(io, files, file[order], row[order], only, schema, defaults, max_bytes)
+    original_order = np.empty(len(order), dtype=np.int64)
+    original_order[order] = np.arange(len(order))
+    return found.take(pa.array(original_order))

@@ -1,7 +1,7 @@
 """Soft deletes (`delete_mode: soft`): a delete sets the flag of its row and keeps the values.
 
-Such a delete changes a row without stating values. They come from the event before it, or from the mirror; for a key
-without a row, from the delete itself.
+A soft delete contains no new values. They come from the previous event, or from the mirror; for a key without a row,
+from the delete itself.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from spark_job.columns.field_map import FieldMap
 from spark_job.columns.parquet_columns import open_parquet
 from spark_job.columns.projection import field_id_of
 from spark_job.index.keys import Mask
-from spark_job.merge.locate import ChangeEffects
+from spark_job.merge.locate import EventEffects
 
 
-def keep_deleted_rows(effects: ChangeEffects) -> ChangeEffects:
+def keep_deleted_rows(effects: EventEffects) -> EventEffects:
     """Return the effects with a flagged row in place of each tombstone. Pure."""
     return replace(
         effects,
@@ -50,10 +50,10 @@ def restore_old_keys(
     ids: FieldMap,
 ) -> pa.Table:
     """Return the rows of these events, sorted by (file, row). An event with `OLD_KEY` gets the key it had before."""
-    rekeyed = np.flatnonzero(winners.are(OLD_KEY))
+    rekeyed = np.flatnonzero(winners.has_move(OLD_KEY))
     if not len(rekeyed):
         return rows
-    places = {field_id_of(field, ""): at for at, field in enumerate(rows.schema)}
+    column_of_id = {field_id_of(field, ""): at for at, field in enumerate(rows.schema)}
     old: list[list[pa.Array]] = [[] for _ in shape.key_ids]
     for ordinal in np.unique(winners.file[rekeyed]):
         file = files[int(ordinal)]
@@ -65,7 +65,7 @@ def restore_old_keys(
     taken = np.arange(rows.num_rows)
     taken[rekeyed] = rows.num_rows + np.arange(len(rekeyed))
     for key_id, found in zip(shape.key_ids, old, strict=True):
-        at = places[ids[key_id]]
+        at = column_of_id[ids[key_id]]
         field, column = rows.schema.field(at), rows.column(at)
         typed = [_as_type(array, field.type) for array in found]
         rows = rows.set_column(at, field, pa.chunked_array([*column.chunks, *typed]).take(pa.array(taken)))

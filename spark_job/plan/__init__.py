@@ -1,1 +1,1 @@
-"""Decides what to do next with a table. Pure: reads metadata, writes nothing."""
+"""Decides what to do next with a table. Writes nothing."""

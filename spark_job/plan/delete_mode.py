@@ -10,7 +10,7 @@ from spark_job.plan.schema_evolution import known_metadata_columns
 
 
 def require_same_delete_mode(settings: TableSettings, mirror: Mirror | None) -> None:
-    """Refuse hard deletes for a mirror that may have flagged rows: readers would take them for live."""
+    """Refuse hard deletes for a mirror that may have flagged rows: readers would see them as live rows."""
     if (why := delete_mode_conflict(settings, mirror)) is not None:
         raise Invalid(why)
 
@@ -23,8 +23,8 @@ def delete_mode_conflict(settings: TableSettings, mirror: Mirror | None) -> str 
         return None
     return (
         f"{settings.name}: was merged with delete_mode: soft, so it has rows that are flagged as deleted; without the "
-        "flag readers would take them for live. Nothing was merged. Run `icemirror replay --full`, which rebuilds it "
-        "without them; or set delete_mode to soft again."
+        "flag readers would see them as live rows. Nothing was merged. Run `icemirror replay --full`, which rebuilds "
+        "it without them; or set delete_mode to soft again."
     )
 
 

@@ -1,4 +1,4 @@
-"""A mirror that cannot continue from its cursor, and what its settings say to do then."""
+"""A mirror that cannot continue from its cursor, and what to do by its settings."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from icemirror.errors import Invalid, with_table_name
 from icemirror.settings import TableSettings
 
 
-class Cause(StrEnum):
-    """Why the cursor leads nowhere."""
+class DivergenceCause(StrEnum):
+    """Why the mirror cannot continue from its cursor."""
 
     CHANGELOG_RECREATED = (
         "changelog-recreated"  # another table of the same name: how TRUNCATE and re-sync arrive
     )
     CURSOR_EXPIRED = "cursor-expired"  # the changelog's history does not reach back to the cursor
-    SOURCE_TRUNCATED = "source-truncated"  # an event says that all rows of the source were deleted
+    SOURCE_TRUNCATED = "source-truncated"  # an event reports a truncation of the source
 
 
 @dataclass(frozen=True)
 class Diverged:
-    """A mirror that only a rebuild can bring back in line with its changelog."""
+    """A mirror that needs a rebuild to match its changelog."""
 
     table: TableSettings
-    cause: Cause
+    cause: DivergenceCause
     message: str
 
     @property
-    def is_rebuilt(self) -> bool:
+    def rebuild_allowed(self) -> bool:
         """Whether the policy of the table is to rebuild it without a request."""
-        if self.cause is Cause.CURSOR_EXPIRED:
+        if self.cause is DivergenceCause.CURSOR_EXPIRED:
             return self.table.on_expired_cursor == "rebuild"
         return self.table.on_truncate == "rebuild"
 

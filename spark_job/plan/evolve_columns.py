@@ -38,7 +38,8 @@ class EvolutionRules:
     - `pinned`: fields of the mirror that must stay, because it is partitioned or sorted by them.
     - `has_rows`: rows exist that never had a new column. `keeps_defaults`: the format stores their default for it.
     - `excluded`: field ids of the changelog that the settings exclude.
-    - `known_dropped`: field ids that were reported as dropped before. `drop`: dropped columns leave the mirror as well.
+    - `known_dropped`: field ids that were reported as dropped before.
+    - `drops_columns`: columns that the changelog drops are dropped from the mirror too.
     - `followed`: the changelog's fields as they were last followed, by id and in order, if known. Order and comments
       change in the mirror only if they changed there.
     - `dropped_fields`: fields that the changelog dropped, by id, as it had them last: files may still have these types.
@@ -48,7 +49,7 @@ class EvolutionRules:
     pinned: frozenset[int] = frozenset()
     excluded: frozenset[int] = frozenset()
     known_dropped: frozenset[int] = frozenset()
-    drop: bool = False
+    drops_columns: bool = False
     has_rows: bool = True
     keeps_defaults: bool = False
     followed: Mapping[int, NestedField] | None = None
@@ -125,8 +126,8 @@ class _Evolver:
         """Return the fields of a struct, or the columns: those of the changelog, then those that it does not have."""
         known = {field.field_id: field for field in target}
         pairs = [(new, known.get(self.ids.get(new.field_id, -1))) for new in source]
-        same = {old.field_id: self._same(new, old, within) for new, old in pairs if old is not None}
-        if self._moved([new.field_id for new, old in pairs if old is not None], list(known)):
+        same = {old.field_id: self._evolve_field(new, old, within) for new, old in pairs if old is not None}
+        if self._order_changed([new.field_id for new, old in pairs if old is not None], list(known)):
             self.changes.append(f"fields of {within[:-1]} in another order" if within else _OTHER_ORDER)
             fields = list(same.values())
         else:
@@ -152,10 +153,12 @@ class _Evolver:
                 last = old.field_id
         if not after:
             return fields
-        arranged = [each for field in fields for each in (field, *after.get(field.field_id, ()))]
+        arranged = [
+            arranged_field for field in fields for arranged_field in (field, *after.get(field.field_id, ()))
+        ]
         return [*after.get(None, ()), *arranged]
 
-    def _moved(self, source: list[int], target: list[int]) -> bool:
+    def _order_changed(self, source: list[int], target: list[int]) -> bool:
         """Return whether the changelog has these fields in another order than when it was last followed."""
         if self.rules.followed is None and not self.rules.has_rows:  # created by icemirror, and still empty
             order = [target.index(self.ids[field_id]) for field_id in source]
@@ -222,11 +225,11 @@ class _Evolver:
             case _:
                 return kind
 
-    def _same(self, new: NestedField, old: NestedField, within: str) -> NestedField:
+    def _evolve_field(self, new: NestedField, old: NestedField, within: str) -> NestedField:
         name = within + new.name
         if new.name != old.name:
             self.changes.append(f"column {within}{old.name} renamed to {new.name}")
-        kind = self._kind(new.field_type, old.field_type, name)
+        kind = self._evolve_type(new.field_type, old.field_type, name)
         required = old.required and (new.required or new.field_id in self.rules.key_ids)
         if required != old.required:
             self.changes.append(f"column {name} may now be NULL")
@@ -245,21 +248,21 @@ class _Evolver:
             return new.doc or old.doc
         return old.doc if before.doc == new.doc else new.doc
 
-    def _kind(self, new: IcebergType, old: IcebergType, name: str) -> IcebergType:
+    def _evolve_type(self, new: IcebergType, old: IcebergType, name: str) -> IcebergType:
         match new, old:
             case StructType(), StructType():
                 fields = self.struct(new.fields, old.fields, f"{name}.")
                 return old if fields == old.fields else StructType(*fields)
             case ListType(), ListType():
                 self.ids[new.element_id] = old.element_id
-                element = self._kind(new.element_type, old.element_type, f"{name}.element")
-                required = self._loosened(new.element_required, old.element_required, f"{name}.element")
+                element = self._evolve_type(new.element_type, old.element_type, f"{name}.element")
+                required = self._now_optional(new.element_required, old.element_required, f"{name}.element")
                 return ListType(old.element_id, element, required)
             case MapType(), MapType():
                 self.ids |= {new.key_id: old.key_id, new.value_id: old.value_id}
                 self._require_same_keys(new, old, name)
-                value = self._kind(new.value_type, old.value_type, f"{name}.value")
-                required = self._loosened(new.value_required, old.value_required, f"{name}.value")
+                value = self._evolve_type(new.value_type, old.value_type, f"{name}.value")
+                required = self._now_optional(new.value_required, old.value_required, f"{name}.value")
                 return MapType(old.key_id, old.key_type, old.value_id, value, required)
             case _:
                 return self._primitive(new, old, name)
@@ -275,7 +278,7 @@ class _Evolver:
         self.refused.append(f"{change}, which is {why}")
         return old
 
-    def _loosened(self, new: bool, old: bool, name: str) -> bool:
+    def _now_optional(self, new: bool, old: bool, name: str) -> bool:
         if old and not new:
             self.changes.append(f"column {name} may now be NULL")
         return old and new
@@ -283,7 +286,7 @@ class _Evolver:
     def _require_same_keys(self, new: MapType, old: MapType, name: str) -> None:
         """Refuse changed map keys: two keys could become equal."""
         trial = _Evolver(self.ids, self.rules, self.next_id)
-        if trial._kind(new.key_type, old.key_type, f"{name}.key") != old.key_type or trial.refused:
+        if trial._evolve_type(new.key_type, old.key_type, f"{name}.key") != old.key_type or trial.refused:
             self.refused.append(f"the keys of the map {name} changed from {old.key_type} to {new.key_type}")
 
     def _dropped(self, old: NestedField, taken: Counter[str], within: str) -> NestedField | None:
@@ -300,7 +303,7 @@ class _Evolver:
         if sources and not self.rules.known_dropped.intersection(sources):
             self.changes.append(f"column {name} dropped")
         pinned = self.rules.pinned.intersection((old.field_id, *field_ids(old.field_type)))
-        if sources and self.rules.drop and not pinned:
+        if sources and self.rules.drops_columns and not pinned:
             return None
         kind = self._promoted(old.field_id, old.field_type, name)
         if old.name not in taken and not old.required and kind == old.field_type:

@@ -1,11 +1,18 @@
-"""Refuse changes of key and sequence: the index of a mirror depends on them."""
+"""Refuse a missing key, and changes of key and sequence: the index of a mirror depends on them."""
 
 from __future__ import annotations
 
 from icemirror.errors import RECREATE, Invalid
+from icemirror.settings import TableSettings
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.iceberg.mirror import Mirror
 from spark_job.index.segment import SegmentInfo
+
+
+def require_key(settings: TableSettings, consequence: str) -> None:
+    """Raise if the table has no key; `consequence`: what the lack of a key means."""
+    if settings.append_only:
+        raise Invalid(f"{settings.name}: the table is append_only, {consequence}")
 
 
 def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:
@@ -32,13 +39,14 @@ def require_same_key(name: str, mirror: Mirror, shape: ChangelogShape) -> None:
 def _is_compatible(segment: SegmentInfo, shape: ChangelogShape) -> bool:
     """Return whether the segment encodes keys and orders from the same columns in the same way."""
     return (
-        segment.key_definition == shape.key_definition and len(segment.greatest) == shape.sequence.parts + 1
+        segment.key_definition == shape.key_definition
+        and len(segment.greatest_order) == shape.sequence.parts + 1
     )
 
 
 def _is_comparable(shape: ChangelogShape) -> bool:
     """Return whether the last truncation has the same sequence columns; it may have left no segment."""
-    last, sequence = shape.truncated, shape.sequence
+    last, sequence = shape.followed_truncation, shape.sequence
     return last is None or (last.columns, len(last.sequence)) == (sequence.field_ids, sequence.parts)
 
 

@@ -31,7 +31,7 @@ def match_by_name(name: str, changelog: Schema, row_ids: Sequence[int], table: S
     return dict(pairs)
 
 
-def match_compatible(changelog: Schema, table: Schema) -> FieldMap:
+def match_by_name_and_type(changelog: Schema, table: Schema) -> FieldMap:
     """Return the map of columns with the same name in both, if the changelog's type fits the table's."""
     target = {field.name: field for field in table.fields}
     both = [(field, target[field.name]) for field in changelog.fields if field.name in target]

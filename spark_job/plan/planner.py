@@ -10,20 +10,20 @@ from icemirror.result import PlanResult
 from icemirror.settings import Settings, TableSettings
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.iceberg.create import check_definition
-from spark_job.iceberg.divergence import ChangelogMissing, NoChangelog
 from spark_job.iceberg.mirror import Mirror, read_mirror
+from spark_job.iceberg.missing_changelog import ChangelogDropped, ChangelogNotFound
 from spark_job.iceberg.supported_types import require_supported_transforms, require_supported_types
 from spark_job.plan.divergence import Diverged
 from spark_job.plan.key_change import require_same_key
 from spark_job.plan.row_columns import row_shape
 from spark_job.plan.schema_evolution import is_merged_from, with_field_map
 from spark_job.plan.slices import SliceLimits
-from spark_job.plan.support import require_supported
 from spark_job.plan.table_plan import TablePlan, find_recreated, plan_backlog
-from spark_job.plan.truncation import require_truncation_ahead
+from spark_job.plan.truncation import require_followed_truncation
 from spark_job.storage.translate_errors import translate_table_errors
 
-_MAX_SLICE_EVENTS = 4_000_000  # keeps the key tuples of a slice within the memory of one worker
+# Keeps the events of a slice, without their rows, within the memory of one worker.
+_MAX_SLICE_EVENTS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,6 @@ class Planner:
 
     def plan_table(self, table: TableSettings) -> TablePlan | Diverged:
         """Load the mirror, then the changelog's head: so an empty plan proves that the mirror is current."""
-        require_supported(table)
         loaded = self.catalogs.load_mirror(table)
         with translate_table_errors(table.name):
             return self.plan_from(table, read_mirror(loaded, table.name) if loaded else None)
@@ -58,7 +57,7 @@ class Planner:
     def plan_from(self, table: TableSettings, mirror: Mirror | None) -> TablePlan | Diverged:
         """Plan what lies between a mirror, as it was read, and its changelog's head, which is loaded now."""
         changelog = self.load_changelog(table, mirror)
-        # Before anything else: a recreated changelog may lack columns, which is not what to report.
+        # First: report a recreated changelog before its missing columns.
         if (recreated := find_recreated(table, changelog, mirror)) is not None:
             return recreated
         shape = row_shape(table, changelog, mirror)
@@ -73,17 +72,17 @@ class Planner:
         if isinstance(backlog, Diverged):
             return backlog
         planned = TablePlan(table, changelog, shape, mirror, *backlog)
-        require_truncation_ahead(planned)
+        require_followed_truncation(planned)
         return planned
 
     def load_changelog(self, table: TableSettings, mirror: Mirror | None) -> Table:
-        """Load the changelog. One that was merged before may be about to be recreated: `ChangelogMissing`."""
+        """Load the changelog. Raise `ChangelogDropped` if it was merged before: its writer may recreate it."""
         try:
             return self.catalogs.load_changelog(table)
-        except NoChangelog as error:
+        except ChangelogNotFound as error:
             if mirror is None or mirror.cursor is None or table.on_truncate == "stop":
                 raise
-            raise ChangelogMissing(*error.args) from error
+            raise ChangelogDropped(*error.args) from error
 
 
 def describe_plan(planned: TablePlan) -> PlanResult:

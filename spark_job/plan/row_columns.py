@@ -15,7 +15,8 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from icemirror.errors import Invalid
 from icemirror.settings import TableSettings
-from spark_job.changelog.shape import ChangelogShape, resolve_shape
+from spark_job.changelog.resolve_shape import resolve_shape
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.iceberg.merged_schema import MergedSchema, read_merged_schema
 from spark_job.iceberg.mirror import SOURCE, Mirror
 
@@ -24,21 +25,21 @@ def row_shape(settings: TableSettings, changelog: Table, mirror: Mirror | None) 
     """Return the shape of a changelog with only the row columns of its mirror, and the truncation that it followed."""
     metadata = changelog.metadata
     shape = resolve_shape(settings, changelog.schema(), metadata.last_column_id)
-    note = schema_note_for(mirror.table if mirror else None, metadata)
-    named = frozenset(chain(*named_columns(settings, metadata, note).values()))
-    every = frozenset(field.field_id for field in changelog.schema().fields)
+    merged_schema = merged_schema_for(mirror.table if mirror else None, metadata)
+    named = frozenset(chain(*named_columns(settings, metadata, merged_schema).values()))
+    all_ids = frozenset(field.field_id for field in changelog.schema().fields)
     source = mirror.cursor.source if mirror and mirror.cursor else None
     same = source is not None and source.uuid == str(metadata.table_uuid)
     return replace(
         shape,
         row_ids=_included(settings, changelog.schema(), shape, named),
-        left_out=named if settings.columns.include is None else every - named,
-        truncated=source.truncated if source and same else None,
+        excluded_ids=named if settings.columns.include is None else all_ids - named,
+        followed_truncation=source.truncated if source and same else None,
     )
 
 
-def schema_note_for(mirror: Table | None, changelog: TableMetadata) -> MergedSchema | None:
-    """Return the mirror's schema note for this changelog; None if it is for an earlier changelog."""
+def merged_schema_for(mirror: Table | None, changelog: TableMetadata) -> MergedSchema | None:
+    """Return the changelog's schema that the mirror has followed; None if it followed an earlier changelog."""
     if mirror is None or not follows_changelog(mirror, changelog):
         return None
     return read_merged_schema(mirror.metadata.properties)
@@ -50,13 +51,13 @@ def follows_changelog(mirror: Table, changelog: TableMetadata) -> bool:
 
 
 def named_columns(
-    settings: TableSettings, changelog: TableMetadata, note: MergedSchema | None
+    settings: TableSettings, changelog: TableMetadata, merged_schema: MergedSchema | None
 ) -> dict[str, tuple[int, ...]]:
     """Return the field ids of the columns that the setting `columns` names.
 
     A name means the column that had it when it was first used, even if it was renamed, and the column that has it now.
     """
-    known = note.named if note else {}
+    known = merged_schema.named if merged_schema else {}
     named: dict[str, tuple[int, ...]] = {}
     for name in (*(settings.columns.include or ()), *settings.columns.exclude):
         current = _id_of(changelog.schema(), name)
@@ -77,8 +78,11 @@ def _formerly_named(settings: TableSettings, changelog: TableMetadata, name: str
             return found
     names = [field.name for field in changelog.schema().fields]
     near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(names[:20])}"
-    raise Invalid(f"{settings.changelog_id}: has no column {name} (columns of {settings.name}){hint}")
+    hint = f"did you mean {near[0]}?" if near else f"its columns are {', '.join(names[:20])}."
+    raise Invalid(
+        f"{settings.name}: columns names {name}, but the changelog {settings.changelog_id} has no column {name}; "
+        f"{hint} Correct columns."
+    )
 
 
 def _included(

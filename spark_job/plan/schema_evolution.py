@@ -23,8 +23,8 @@ from spark_job.iceberg.merged_schema import SOURCE_SCHEMA, MergedSchema, assign_
 from spark_job.iceberg.mirror import FIELD_MAP, SOURCE, Mirror
 from spark_job.iceberg.parquet_options import renamed_properties
 from spark_job.plan.evolve_columns import EvolutionRules, EvolvedColumns, evolve_columns
-from spark_job.plan.match_names import match_compatible
-from spark_job.plan.row_columns import follows_changelog, named_columns, row_schema, schema_note_for
+from spark_job.plan.match_names import match_by_name_and_type
+from spark_job.plan.row_columns import follows_changelog, merged_schema_for, named_columns, row_schema
 
 _IS_NESSIE = "nessie.is-nessie-catalog"  # in the configuration that Nessie returns
 _COMMENT = "comment"  # the table property in which engines store a table's description
@@ -34,8 +34,8 @@ _COMMENT = "comment"  # the table property in which engines store a table's desc
 class SchemaEvolution:
     """The next columns of a mirror. `schema` becomes its current one; None: it stays.
 
-    `changes` and `remarks` describe the differences, `refused` those that cannot be followed. `by_others` describes
-    changes of the mirror's columns by other writers. `own`: field ids of the mirror's metadata columns, by kind.
+    `changes` and `remarks` describe the differences, `refused` those that cannot be followed. `foreign_changes`: what
+    other writers changed in the mirror's columns. `metadata_columns`: role → field id.
     """
 
     schema: Schema | None
@@ -43,16 +43,16 @@ class SchemaEvolution:
     properties: Mapping[str, str]
     changes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    by_others: tuple[str, ...] = ()
+    foreign_changes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    own: Mapping[str, int] = field(default_factory=dict)
+    metadata_columns: Mapping[str, int] = field(default_factory=dict)
 
     def applied(self, metadata: TableMetadata) -> TableMetadata:
         """Return the mirror's metadata after the evolution, for writing its files."""
         schema = self.schema
         if schema is None:
             return metadata
-        others = [other for other in metadata.schemas if other.schema_id != schema.schema_id]
+        others = [known for known in metadata.schemas if known.schema_id != schema.schema_id]
         update = {"schemas": [*others, schema], "current_schema_id": schema.schema_id}
         return metadata.model_copy(update=update)
 
@@ -64,9 +64,11 @@ def with_field_map(
     if follows_changelog(mirror.table, changelog.metadata):
         return mirror
     row = row_schema(settings, changelog.schema(), shape.row_ids)
-    own = known_metadata_columns(mirror.table.metadata).values()
-    columns = Schema(*(field for field in mirror.table.schema().fields if field.field_id not in own))
-    return replace(mirror, field_map=match_compatible(row, columns))
+    metadata_columns = known_metadata_columns(mirror.table.metadata).values()
+    columns = Schema(
+        *(field for field in mirror.table.schema().fields if field.field_id not in metadata_columns)
+    )
+    return replace(mirror, field_map=match_by_name_and_type(row, columns))
 
 
 def is_merged_from(mirror: Mirror, changelog: Table) -> bool:
@@ -79,13 +81,13 @@ def plan_evolution(
 ) -> SchemaEvolution:
     """Plan the columns that the mirror needs for rows of the changelog as it is now."""
     metadata, before = mirror.table.metadata, mirror.table.schema()
-    note = schema_note_for(mirror.table, changelog.metadata)
-    if note is not None:
-        _require_fresh(settings, changelog.metadata, note)
+    merged_schema = merged_schema_for(mirror.table, changelog.metadata)
+    if merged_schema is not None:
+        _require_fresh(settings, changelog.metadata, merged_schema)
     row = row_schema(settings, changelog.schema(), shape.row_ids)
-    rules = _rules(settings, changelog.metadata, shape, mirror, note)
+    rules = _rules(settings, changelog.metadata, shape, mirror, merged_schema)
     evolved = evolve_columns(row, before, mirror.field_map, metadata.last_column_id, rules)
-    own = arrange_added_columns(
+    arranged = arrange_added_columns(
         evolved.fields,
         added_column_names(settings),
         known_metadata_columns(metadata),
@@ -93,34 +95,38 @@ def plan_evolution(
         rules.pinned,
     )
     after = before
-    if own.fields != before.fields and not own.refused:
-        schema = Schema(*own.fields, identifier_field_ids=before.identifier_field_ids)
+    if arranged.fields != before.fields and not arranged.refused:
+        schema = Schema(*arranged.fields, identifier_field_ids=before.identifier_field_ids)
         after = assign_schema_id(metadata, schema)
-    noted = MergedSchema(
+    next_merged_schema = MergedSchema(
         changelog_schema=changelog.metadata.current_schema_id,
         newest_schema=_newest(changelog.metadata),
         mirror_schema=after.schema_id,
         comment=changelog.metadata.properties.get(_COMMENT),
-        named=named_columns(settings, changelog.metadata, note),
+        named=named_columns(settings, changelog.metadata, merged_schema),
         dropped=evolved.dropped,
-        own=dict(own.ids),
+        own=dict(arranged.ids),
     )
-    described = _described(settings, note, noted)
+    changed_comment = _changed_comment(settings, merged_schema, next_merged_schema)
     return SchemaEvolution(
         schema=None if after is before else after,
         field_map=evolved.field_map,
         properties={
             **(renamed_properties(before, after, metadata.properties) if after is not before else {}),
-            **_properties(settings, changelog, mirror, evolved, noted),
-            **described,
+            **_properties(settings, changelog, mirror, evolved, next_merged_schema),
+            **changed_comment,
         },
         changes=evolved.changes,
-        remarks=(*evolved.remarks, *own.remarks, *("comment of the table changed" for _ in described)),
-        by_others=_by_others(row, changelog.metadata, mirror),
-        own=own.ids,
+        remarks=(
+            *evolved.remarks,
+            *arranged.remarks,
+            *("comment of the table changed" for _ in changed_comment),
+        ),
+        foreign_changes=_find_foreign_changes(row, changelog.metadata, mirror),
+        metadata_columns=arranged.ids,
         refused=(
             *evolved.refused,
-            *own.refused,
+            *arranged.refused,
             *(
                 ()
                 if after is before
@@ -132,8 +138,8 @@ def plan_evolution(
 
 def known_metadata_columns(mirror: TableMetadata) -> Mapping[str, int]:
     """Return the field ids of the mirror's metadata columns by kind, for any changelog."""
-    note = read_merged_schema(mirror.properties)
-    return note.own if note else {}
+    merged_schema = read_merged_schema(mirror.properties)
+    return merged_schema.own if merged_schema else {}
 
 
 def preview_evolution(
@@ -141,46 +147,46 @@ def preview_evolution(
 ) -> Mirror:
     """Return the mirror with the columns of its next commit, to read rows that are not merged yet."""
     evolution = plan_evolution(settings, changelog, shape, mirror)
-    if evolution.refused or evolution.by_others:
+    if evolution.refused or evolution.foreign_changes:
         return mirror
     table = copy(mirror.table)
     table.metadata = evolution.applied(table.metadata)
     return replace(mirror, table=table, field_map=evolution.field_map)
 
 
-def _by_others(row: Schema, changelog: TableMetadata, mirror: Mirror) -> tuple[str, ...]:
+def _find_foreign_changes(row: Schema, changelog: TableMetadata, mirror: Mirror) -> tuple[str, ...]:
     """Describe changes by other writers; none if the changelog was recreated and the schema is unknown."""
     metadata, current = mirror.table.metadata, mirror.table.schema()
-    note = read_merged_schema(metadata.properties)
-    if note is not None and note.mirror_schema == current.schema_id:
+    merged_schema = read_merged_schema(metadata.properties)
+    if merged_schema is not None and merged_schema.mirror_schema == current.schema_id:
         return ()
-    ours = metadata.schema_by_id(note.mirror_schema) if note else None
-    if ours is None and not follows_changelog(mirror.table, changelog):
+    last_committed = metadata.schema_by_id(merged_schema.mirror_schema) if merged_schema else None
+    if last_committed is None and not follows_changelog(mirror.table, changelog):
         return ()
-    return describe_foreign_changes(row, current, mirror.field_map, ours)
+    return describe_foreign_changes(row, current, mirror.field_map, last_committed)
 
 
-def initial_schema_note(
-    settings: TableSettings, changelog: Table, mirror: Schema, own: Mapping[str, int]
+def initial_merged_schema(
+    settings: TableSettings, changelog: Table, mirror: Schema, metadata_columns: Mapping[str, int]
 ) -> str:
-    """Return the schema note of a table that becomes the mirror as it is."""
+    """Return the property `icemirror.source-schema` of a table that becomes the mirror as it is."""
     metadata = changelog.metadata
-    note = MergedSchema(
+    merged_schema = MergedSchema(
         changelog_schema=metadata.current_schema_id,
         newest_schema=_newest(metadata),
         mirror_schema=mirror.schema_id,
         comment=metadata.properties.get(_COMMENT),
         named=named_columns(settings, metadata, None),
-        own=dict(own),
+        own=dict(metadata_columns),
     )
-    return note.model_dump_json()
+    return merged_schema.model_dump_json()
 
 
-def _require_fresh(settings: TableSettings, changelog: TableMetadata, note: MergedSchema) -> None:
+def _require_fresh(settings: TableSettings, changelog: TableMetadata, merged_schema: MergedSchema) -> None:
     """Refuse a stale response: a cache or replica may return the changelog before a change that the mirror followed."""
-    if _newest(changelog) < note.newest_schema:
+    if _newest(changelog) < merged_schema.newest_schema:
         raise Transient(
-            f"{settings.changelog_id}: the catalog returns a state before its schema {note.newest_schema}, which "
+            f"{settings.changelog_id}: the catalog returned a state before schema {merged_schema.newest_schema}, which "
             "the mirror has followed; a later attempt may return a newer one."
         )
 
@@ -194,21 +200,21 @@ def _rules(
     changelog: TableMetadata,
     shape: ChangelogShape,
     mirror: Mirror,
-    note: MergedSchema | None,
+    merged_schema: MergedSchema | None,
 ) -> EvolutionRules:
     metadata = mirror.table.metadata
     sources = [field.source_id for spec in metadata.partition_specs for field in spec.fields]
     sources += [field.source_id for order in metadata.sort_orders for field in order.fields]
     current = {field.field_id for field in changelog.schema().fields}
-    named = named_columns(settings, changelog, note)
+    named = named_columns(settings, changelog, merged_schema)
     excluded = {field_id for name in settings.columns.exclude for field_id in named[name]}
-    base = changelog.schema_by_id(note.changelog_schema) if note else None
+    base = changelog.schema_by_id(merged_schema.changelog_schema) if merged_schema else None
     return EvolutionRules(
         key_ids=frozenset(shape.key_ids),
         pinned=frozenset(sources),
         excluded=frozenset((current - set(shape.row_ids)) | excluded),
-        known_dropped=frozenset(note.dropped if note else ()),
-        drop=settings.on_dropped_column == "drop",
+        known_dropped=frozenset(merged_schema.dropped if merged_schema else ()),
+        drops_columns=settings.on_dropped_column == "drop",
         has_rows=mirror.head is not None,
         keeps_defaults=metadata.format_version >= 3,
         followed={field.field_id: field for field in _all_fields(base.as_struct())} if base else None,
@@ -242,13 +248,17 @@ def _all_fields(kind: IcebergType) -> Iterator[NestedField]:
 
 
 def _properties(
-    settings: TableSettings, changelog: Table, mirror: Mirror, evolved: EvolvedColumns, noted: MergedSchema
+    settings: TableSettings,
+    changelog: Table,
+    mirror: Mirror,
+    evolved: EvolvedColumns,
+    merged_schema: MergedSchema,
 ) -> dict[str, str]:
     """Return the changed properties of the mirror."""
     current = mirror.table.metadata.properties
     wanted = {
         SOURCE: f"{settings.changelog_id} {changelog.metadata.table_uuid}",
-        SOURCE_SCHEMA: noted.model_dump_json(),
+        SOURCE_SCHEMA: merged_schema.model_dump_json(),
     }
     if follows_changelog(mirror.table, changelog.metadata):
         del wanted[SOURCE]
@@ -257,11 +267,13 @@ def _properties(
     return {name: text for name, text in wanted.items() if current.get(name) != text}
 
 
-def _described(settings: TableSettings, note: MergedSchema | None, noted: MergedSchema) -> dict[str, str]:
+def _changed_comment(
+    settings: TableSettings, before: MergedSchema | None, after: MergedSchema
+) -> dict[str, str]:
     """Return the changelog's table comment if it changed; a comment in the settings takes precedence."""
-    if _COMMENT in settings.table_properties or noted.comment == (note.comment if note else None):
+    if _COMMENT in settings.table_properties or after.comment == (before.comment if before else None):
         return {}
-    return {_COMMENT: noted.comment or ""}
+    return {_COMMENT: after.comment or ""}
 
 
 def _unsupported_by(catalog: Catalog) -> Iterator[str]:
@@ -281,22 +293,22 @@ def _clashes(specs: Mapping[int, PartitionSpec], schema: Schema) -> Iterator[str
 
 
 def describe_foreign_changes(
-    changelog: Schema, mirror: Schema, ids: FieldMap, ours: Schema | None = None
+    changelog: Schema, mirror: Schema, ids: FieldMap, last_committed: Schema | None = None
 ) -> tuple[str, ...]:
     """Describe how other writers changed the mirror's fields, at any depth: a merge refuses to guess their intent.
 
-    `ours`: the schema of icemirror's last commit, if known. Other writers may change comments, and drop a column that
-    the changelog has dropped.
+    `last_committed`: the schema of icemirror's last commit, if known. Other writers may change comments, and drop a
+    column that the changelog has dropped.
     """
     present = set(field_ids(mirror.as_struct()))
-    ours_ids = {*ids.values(), *(field_ids(ours.as_struct()) if ours else ())}
-    added = [mirror.find_column_name(field_id) for field_id in sorted(present - ours_ids)]
+    known_ids = {*ids.values(), *(field_ids(last_committed.as_struct()) if last_committed else ())}
+    added = [mirror.find_column_name(field_id) for field_id in sorted(present - known_ids)]
     dropped = [
         changelog.find_column_name(source)
         for source, target in ids.items()
         if target not in present and changelog.find_column_name(source) is not None
     ]
-    changed = _changed(ours, mirror) if ours else ()
+    changed = _changed(last_committed, mirror) if last_committed else ()
     return (
         *(f"column {name} dropped" for name in dropped),
         *(f"column {name} added" for name in added),
@@ -304,12 +316,14 @@ def describe_foreign_changes(
     )
 
 
-def _changed(ours: Schema, mirror: Schema) -> Iterator[str]:
+def _changed(last_committed: Schema, mirror: Schema) -> Iterator[str]:
     present = set(field_ids(mirror.as_struct()))
-    for field_id in field_ids(ours.as_struct()):
+    for field_id in field_ids(last_committed.as_struct()):
         if field_id in present:
             yield from _differences(
-                ours.find_column_name(field_id) or "", ours.find_field(field_id), mirror.find_field(field_id)
+                last_committed.find_column_name(field_id) or "",
+                last_committed.find_field(field_id),
+                mirror.find_field(field_id),
             )
 
 

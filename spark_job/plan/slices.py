@@ -14,19 +14,18 @@ from spark_job.changelog.history import ChangelogFile
 class ChangelogSnapshot:
     """A snapshot after the cursor, with the files that it added.
 
-    Not `last`: an expired commit before it, whose files this snapshot still lists. The sequence number is that
-    commit's: a cursor with a smaller number than its snapshot points into these.
+    `is_expired_commit`: an expired commit whose files this snapshot still lists; `sequence_number` is that commit's.
     """
 
     snapshot_id: int
     sequence_number: int
     files: tuple[ChangelogFile, ...]
-    last: bool = True
+    is_expired_commit: bool = False
 
     @property
     def files_done(self) -> int | None:
         """`files_done` of a cursor after it: all files, for an expired commit before the snapshot's own."""
-        return None if self.last else len(self.files)
+        return len(self.files) if self.is_expired_commit else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +56,13 @@ class SliceLimits:
 
 def split_commits(snapshot: ChangelogSnapshot) -> list[ChangelogSnapshot]:
     """Split a snapshot whose ancestors expired into the commits that its files came from."""
-    own = tuple(file for file in snapshot.files if file.sequence_number == snapshot.sequence_number)
-    commits = groupby(snapshot.files[: len(snapshot.files) - len(own)], lambda file: file.sequence_number)
+    added = tuple(file for file in snapshot.files if file.sequence_number == snapshot.sequence_number)
+    commits = groupby(snapshot.files[: len(snapshot.files) - len(added)], lambda file: file.sequence_number)
     before = [
-        ChangelogSnapshot(snapshot.snapshot_id, number, tuple(files), last=False) for number, files in commits
+        ChangelogSnapshot(snapshot.snapshot_id, number, tuple(files), is_expired_commit=True)
+        for number, files in commits
     ]
-    return [*before, replace(snapshot, files=own)]
+    return [*before, replace(snapshot, files=added)]
 
 
 def cut_files(files: Sequence[ChangelogFile], limits: SliceLimits) -> list[tuple[ChangelogFile, ...]]:

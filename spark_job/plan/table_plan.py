@@ -11,13 +11,19 @@ from pyiceberg.table import Table
 from icemirror.errors import REBUILD, RECREATE, Invalid, Transient
 from icemirror.result import Backlog
 from icemirror.settings import TableSettings
-from spark_job.changelog.history import ChangelogFile, added_files, history_since
+from spark_job.changelog.history import (
+    ChangelogFile,
+    CursorExpired,
+    added_files,
+    history_since,
+    whole_history,
+)
 from spark_job.changelog.shape import ChangelogShape
+from spark_job.columns.added_columns import added_name_conflict
 from spark_job.columns.field_map import FieldMap, mirror_schema
-from spark_job.iceberg.divergence import CursorExpired
 from spark_job.iceberg.mirror import Mirror
 from spark_job.plan.delete_mode import delete_mode_conflict
-from spark_job.plan.divergence import Cause, Diverged
+from spark_job.plan.divergence import Diverged, DivergenceCause
 from spark_job.plan.row_columns import row_schema
 from spark_job.plan.schema_evolution import SchemaEvolution, plan_evolution
 from spark_job.plan.slices import ChangelogSnapshot, Slice, SliceLimits, plan_slices, split_commits
@@ -51,8 +57,12 @@ class TablePlan:
     @property
     def new_schema(self) -> tuple[Schema, FieldMap]:
         """The schema of a mirror that is yet to be created, and the field map to it."""
-        row = row_schema(self.settings, self.changelog.schema(), self.shape.row_ids)
-        return mirror_schema(row, self.shape.row_ids, self.shape.key_ids)
+        return mirror_schema(self._row_schema, self.shape.row_ids, self.shape.key_ids)
+
+    @property
+    def _row_schema(self) -> Schema:
+        """The columns of the changelog's rows, with the mirror's names."""
+        return row_schema(self.settings, self.changelog.schema(), self.shape.row_ids)
 
     @property
     def schema_changes(self) -> tuple[str, ...]:
@@ -61,7 +71,7 @@ class TablePlan:
         if found is None:
             return ()
         return (
-            *(f"in the mirror: {change}" for change in found.by_others),
+            *(f"in the mirror: {change}" for change in found.foreign_changes),
             *found.changes,
             *found.remarks,
             *found.refused,
@@ -75,11 +85,13 @@ class TablePlan:
             return None
         if (why := delete_mode_conflict(settings, self.mirror)) is not None:
             return why
-        if found.by_others:
+        if (why := added_name_conflict(settings, self._row_schema)) is not None:
+            return why
+        if found.foreign_changes:
             return (
-                f"{settings.name}: the mirror's own columns were changed ({'; '.join(found.by_others)}), by another "
-                "engine than icemirror; nothing was merged. Drop columns that were added, and change back what was "
-                f"changed; where one was dropped, {RECREATE}."
+                f"{settings.name}: another engine changed the mirror's columns ({'; '.join(found.foreign_changes)}); "
+                "nothing was merged. Drop added columns and revert changed ones; if a column was dropped, "
+                f"{RECREATE}."
             )
         if found.refused:
             return (
@@ -90,8 +102,8 @@ class TablePlan:
         if found.changes and settings.schema_policy == "strict":
             return (
                 f"{settings.changelog_id}: its schema changed ({'; '.join(found.changes)}), and schema_policy is "
-                f"strict; nothing was merged. To accept that, set schema_policy of {settings.name} to permissive, and "
-                "back after the next merge; else change it back."
+                f"strict; nothing was merged. To accept it, set schema_policy: permissive for {settings.name} until "
+                "the next merge. To reject it, revert the schema."
             )
         return None
 
@@ -109,7 +121,7 @@ class TablePlan:
 def merged_files(planned: TablePlan) -> list[ChangelogFile]:
     """Return the changelog's files up to the cursor."""
     name = str(planned.settings.changelog_id)
-    history = history_since(planned.changelog, name, None)
+    history = whole_history(planned.changelog, name)
     waiting = planned.waiting_paths
     files = added_files(planned.changelog.io, name, history)
     return [
@@ -126,7 +138,7 @@ def find_recreated(table: TableSettings, changelog: Table, mirror: Mirror | None
     source = mirror.cursor.source if mirror and mirror.cursor else None
     if source is not None and source.uuid == uuid:
         return None
-    if mirror is not None and uuid in mirror.former:
+    if mirror is not None and uuid in mirror.former_changelogs:
         raise Transient(
             f"{table.changelog_id}: the catalog shows a table (uuid {uuid}) that was dropped before the current "
             "changelog was created; a later poll may show the current one. If the old table was restored on purpose, "
@@ -136,7 +148,7 @@ def find_recreated(table: TableSettings, changelog: Table, mirror: Mirror | None
         return None
     return Diverged(
         table,
-        Cause.CHANGELOG_RECREATED,
+        DivergenceCause.CHANGELOG_RECREATED,
         f"{table.changelog_id}: was dropped and recreated (uuid {uuid}, merged so far: {source.uuid}). "
         f"To follow it, {REBUILD}; with on_truncate: rebuild the next merge does that.",
     )
@@ -155,13 +167,12 @@ def plan_backlog(
     """
     if (recreated := find_recreated(table, changelog, mirror)) is not None:
         return recreated
-    uuid = str(changelog.metadata.table_uuid)
+    uuid, name = str(changelog.metadata.table_uuid), str(table.changelog_id)
     source = mirror.cursor.source if mirror and mirror.cursor else None
-    try:
-        history = history_since(changelog, str(table.changelog_id), source)
-    except CursorExpired as expired:
-        return Diverged(table, Cause.CURSOR_EXPIRED, str(expired))
-    files = added_files(changelog.io, str(table.changelog_id), history)
+    history = history_since(changelog, name, source) if source else whole_history(changelog, name)
+    if isinstance(history, CursorExpired):
+        return Diverged(table, DivergenceCause.CURSOR_EXPIRED, history.message)
+    files = added_files(changelog.io, name, history)
     snapshots = [
         ChangelogSnapshot(
             snapshot.snapshot_id,
@@ -170,12 +181,12 @@ def plan_backlog(
         )
         for snapshot in history.snapshots
     ]
-    if history.whole:
+    if history.covers_expired:
         merged = source.sequence_number if source else 0
-        commits = [one for one in split_commits(snapshots[0]) if one.sequence_number >= merged]
+        commits = [snapshot for snapshot in split_commits(snapshots[0]) if snapshot.sequence_number >= merged]
         snapshots = [*commits, *snapshots[1:]]
     if up_to is not None:
-        snapshots = [one for one in snapshots if one.sequence_number <= up_to]
+        snapshots = [snapshot for snapshot in snapshots if snapshot.sequence_number <= up_to]
     done = {source.snapshot_id: source.files_done} if source and source.files_done is not None else {}
     lineage = tuple(snapshot.snapshot_id for snapshot in history.snapshots)
     truncated = source.truncated if source else None
@@ -201,7 +212,10 @@ def _merged_snapshots(planned: TablePlan, merged_slices: int) -> int:
 
 def _oldest_commit_time(planned: TablePlan, slices: tuple[Slice, ...]) -> float | None:
     """When the oldest unmerged commit was made; if it has expired, the oldest that is left."""
-    made_at = {one.snapshot_id: one.timestamp_ms / 1000 for one in planned.changelog.metadata.snapshots}
+    made_at = {
+        snapshot.snapshot_id: snapshot.timestamp_ms / 1000
+        for snapshot in planned.changelog.metadata.snapshots
+    }
     for slice_ in slices:
         for snapshot_id in (*(file.snapshot_id for file in slice_.files), slice_.cursor.source.snapshot_id):
             if snapshot_id in made_at:

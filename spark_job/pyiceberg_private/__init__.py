@@ -1,8 +1,8 @@
 """Every use of PyIceberg's private interface: imports of private names, private attributes and patches.
 
-PyIceberg is pinned: these parts changed in 0.10, 0.11 and 0.12. `tests/unit/iceberg/test_private_interface.py` lists
-what the job relies on, so that an upgrade fails there. `tests/unit/house/test_private_pyiceberg.py` keeps private names
-in this room.
+PyIceberg is pinned: these parts changed in 0.10, 0.11 and 0.12. What the job relies on is listed in
+`tests/tables/pyiceberg_private/test_private_interface.py`, so that an upgrade fails there.
+`tests/unit/house/test_private_pyiceberg.py` keeps private names in this package.
 
 | file | why it is needed | upstream (apache/iceberg-python) |
 |---|---|---|

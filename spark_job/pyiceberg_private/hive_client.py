@@ -37,7 +37,7 @@ from thrift.Thrift import TApplicationException, TException, TType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from icemirror.catalogs.hive_address import asks_for_kerberos, metastores
+from icemirror.catalogs.hive_address import metastores, requires_kerberos
 from icemirror.errors import Invalid
 
 _TIMEOUT_MS = 120_000
@@ -80,15 +80,15 @@ class MetastoreClient:
     def __enter__(self) -> Client:
         """Return a client of the first metastore that accepts a connection."""
         failures: list[Exception] = []
-        for one in list(self._all):
+        for metastore in list(self._all):
             try:
-                opened: Client = one.__enter__()
+                opened: Client = metastore.__enter__()
             except (TException, OSError) as error:
-                one.__exit__(None, None, None)
+                metastore.__exit__(None, None, None)
                 failures.append(error)
                 continue
-            self._all.remove(one)
-            self._all.insert(0, one)
+            self._all.remove(metastore)
+            self._all.insert(0, metastore)
             return _Client(opened, self)
         raise failures[0]
 
@@ -104,7 +104,7 @@ class _Metastore(_HiveClient):
 
     def __init__(self, uri: str, properties: dict[str, str]) -> None:
         service = properties.get("hive.kerberos-service-name", "hive")
-        super().__init__(uri, properties.get("ugi"), asks_for_kerberos(properties), service)
+        super().__init__(uri, properties.get("ugi"), requires_kerberos(properties), service)
 
     def _init_thrift_transport(self) -> Any:  # noqa: ANN401 (thrift has no types)
         found = metastores(self._uri)
@@ -182,7 +182,7 @@ class _Client(Client):  # type: ignore[misc]
             super().alter_table_with_environment_context(dbname, tbl_name, new_tbl, environment_context)
         except MetaException as error:
             if _CONFLICT_TEXT in (error.message or ""):
-                raise CommitFailedException(f"{dbname}.{tbl_name}: another commit was quicker") from error
+                raise CommitFailedException(f"{dbname}.{tbl_name}: another writer committed first") from error
             raise
         except InvalidOperationException as error:
             raise Invalid(
@@ -195,4 +195,4 @@ class _Client(Client):  # type: ignore[misc]
         except NoSuchLockException:
             state = None
         if state != LockState.ACQUIRED:
-            raise CommitFailedException("the metastore has taken the lock away: it was held for too long")
+            raise CommitFailedException("the metastore revoked the lock after its timeout")

@@ -65,7 +65,9 @@ def _copy(metadata: M, _memo: object = None) -> M:
 
 def _snapshot_by_id(metadata: TableMetadata, snapshot_id: int) -> Snapshot | None:
     """Search from the newest snapshot: callers mostly want one of the last."""
-    return next((one for one in reversed(metadata.snapshots) if one.snapshot_id == snapshot_id), None)
+    return next(
+        (snapshot for snapshot in reversed(metadata.snapshots) if snapshot.snapshot_id == snapshot_id), None
+    )
 
 
 def dump_json(metadata: TableMetadata, **options: Any) -> str:  # noqa: ANN401 (pydantic's own)
@@ -95,7 +97,7 @@ def _build(data: str) -> TableMetadata:
         rest, lists = _read_lists(data)
         document: dict[str, Any] = from_json(rest, cache_strings="keys")
         document |= lists
-        document["schemas"] = [_schemas.get(one) for one in document["schemas"]]
+        document["schemas"] = [_schemas.get(schema) for schema in document["schemas"]]
         return TableMetadataWrapper.model_validate(document).root
     except (ValueError, LookupError, TypeError, RecursionError):
         return _parse_raw(data)
@@ -156,7 +158,7 @@ class _GrowingList(Generic[M]):
 @lru_cache(_MAX_TEXTS)
 def _history_of(_table: str) -> dict[str, _GrowingList[Any]]:  # Any: two types of items
     return {
-        "snapshots": _GrowingList(lambda one: _snapshots.get(one)),
+        "snapshots": _GrowingList(lambda snapshot: _snapshots.get(snapshot)),
         "snapshot-log": _GrowingList(SnapshotLogEntry.model_validate),
     }
 

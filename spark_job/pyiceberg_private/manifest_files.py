@@ -153,7 +153,7 @@ class _Writer(ManifestWriterV2):
         """
         manifest = super().to_manifest_file()
         partition = self._spec.partition_type(self._schema)
-        if any(isinstance(one.field_type, _WITHOUT_BOUNDS) for one in partition.fields):
+        if any(isinstance(field.field_type, _WITHOUT_BOUNDS) for field in partition.fields):
             clear_partition_summaries(manifest)
         return manifest
 
@@ -250,7 +250,7 @@ def _check_counts(manifest: ManifestFile, entries: list[ManifestEntry]) -> None:
     live = sum(entry.status is not ManifestEntryStatus.DELETED for entry in entries)
     if added is not None and existing is not None and live != added + existing:
         raise Corrupt(
-            f"the manifest has {live} live files, but the manifest list says {added + existing}: "
+            f"the manifest has {live} live files, but the manifest list states {added + existing}: "
             f"{manifest.manifest_path}"
         )
 

@@ -1,4 +1,4 @@
-"""Opens a catalog with the patches of this room."""
+"""Opens a catalog with the patches of this package."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from icemirror.settings import Settings, TableSettings
 from spark_job.iceberg.catalogs import Catalogs
-from spark_job.plan.outcome import Executed, Plan
 from spark_job.plan.planner import Planner
+from spark_job.plan.plans import Executed, Plan
 
 
 class Executor(Protocol):
@@ -30,5 +30,5 @@ class Executor(Protocol):
     def run_id(self) -> str:
         """The run that commits."""
 
-    def execute(self, table: TableSettings, plan: Callable[[], Plan]) -> Executed:
+    def execute(self, table: TableSettings, make_plan: Callable[[], Plan]) -> Executed:
         """Execute a plan in one commit; plan again after a conflict."""

@@ -1,7 +1,7 @@
 """Rebuilds a mirror by policy, because it diverged from its changelog.
 
-The tables alone say whether that is needed, so every step begins with a plan. The name of the stage follows from the
-mirror's cursor and the new changelog: after a crash, or in another process, the next step continues with it. Two
+The tables' metadata decides whether it is needed, so every step begins with a plan. The name of the stage follows from
+the mirror's cursor and the new changelog: after a crash, or in another process, the next step continues with it. Two
 workers at once lose time, not rows: both stages are complete, and only one swap meets the mirror's head.
 """
 
@@ -23,7 +23,7 @@ from spark_job.index.root import index_location
 from spark_job.plan.divergence import Diverged
 from spark_job.plan.planner import Planner
 from spark_job.plan.table_plan import TablePlan
-from spark_job.plan.truncation import find_truncation_ahead
+from spark_job.plan.truncation import find_unmerged_truncation
 from spark_job.rebuild.executor import Executor
 from spark_job.rebuild.rebuild import advance_stage, plan_rebuild
 from spark_job.rebuild.swap_stage import StageDamaged
@@ -39,26 +39,26 @@ def plan_with_resync(planner: Planner, table: TableSettings, *, scan_truncations
     found: TablePlan | Diverged | None = planner.plan_table(table)
     if isinstance(found, TablePlan):
         scans = scan_truncations and table.on_truncate == "rebuild"
-        ahead = find_truncation_ahead(found) if scans else None
+        ahead = find_unmerged_truncation(found) if scans else None
         if ahead is None:
             return found
         found = ahead
-    if isinstance(found, Diverged) and not found.is_rebuilt:
+    if isinstance(found, Diverged) and not found.rebuild_allowed:
         raise found.error
     return replace(plan_rebuild(planner, table), staged=True)
 
 
-def resync_step(pipeline: Executor, table: TableSettings, reason: str) -> Staged | Rebuilt:
+def resync_step(executor: Executor, table: TableSettings, reason: str) -> Staged | Rebuilt:
     """Do one more step of the rebuild. Raise `Conflict` if mirror or changelog moved, so the plan is outdated."""
-    loaded = pipeline.catalogs.load_mirror(table)
+    loaded = executor.catalogs.load_mirror(table)
     if loaded is None:
         raise Conflict(f"{table.name}: the mirror was dropped after the plan was made")
     with translate_table_errors(table.name):
         mirror = read_mirror(loaded, table.name)
-        changelog = pipeline.planner.load_changelog(table, mirror)
-    location = _stage_location(pipeline, mirror, changelog, reason)
+        changelog = executor.planner.load_changelog(table, mirror)
+    location = _stage_location(executor, mirror, changelog, reason)
     try:
-        step = advance_stage(pipeline, table, loaded, location)
+        step = advance_stage(executor, table, loaded, location)
     except CommitUnknown:
         raise
     except StageDamaged:
@@ -67,7 +67,7 @@ def resync_step(pipeline: Executor, table: TableSettings, reason: str) -> Staged
     except IcemirrorError as error:
         # Another worker may have swapped the same stage in and removed its files; the changelog may be purged.
         before = loaded.metadata.current_snapshot_id, changelog.metadata.table_uuid
-        if not isinstance(error, Conflict) and before == _current_state(pipeline, table, mirror):
+        if not isinstance(error, Conflict) and before == _current_state(executor, table, mirror):
             raise
         raise Conflict(f"{table.name}: mirror or changelog moved before the swap: {error}") from error
     if step.position is None:
@@ -75,16 +75,16 @@ def resync_step(pipeline: Executor, table: TableSettings, reason: str) -> Staged
     return Rebuilt(events=step.progress.events, position=step.position)
 
 
-def _current_state(pipeline: Executor, table: TableSettings, mirror: Mirror) -> tuple[int | None, UUID]:
+def _current_state(executor: Executor, table: TableSettings, mirror: Mirror) -> tuple[int | None, UUID]:
     """The mirror's head and the uuid of the changelog."""
-    seen = pipeline.catalogs.load_mirror(table)
+    seen = executor.catalogs.load_mirror(table)
     head = seen.metadata.current_snapshot_id if seen else None
-    return head, pipeline.planner.load_changelog(table, mirror).metadata.table_uuid
+    return head, executor.planner.load_changelog(table, mirror).metadata.table_uuid
 
 
-def _stage_location(pipeline: Executor, mirror: Mirror, changelog: Table, reason: str) -> StageLocation:
-    """Always the same for this cursor of the mirror and the changelog that it will follow."""
+def _stage_location(executor: Executor, mirror: Mirror, changelog: Table, reason: str) -> StageLocation:
+    """Return a location that depends only on the mirror's cursor and the new changelog."""
     merged = mirror.cursor.model_dump(mode="json") if mirror.cursor else None
     identity = json.dumps([str(changelog.metadata.table_uuid), merged])
-    location = index_location(mirror.table.metadata, pipeline.settings.index_location)
+    location = index_location(mirror.table.metadata, executor.settings.index_location)
     return StageLocation(None, f"{location}/{sha256(identity.encode()).hexdigest()[:32]}{SUFFIX}", reason)

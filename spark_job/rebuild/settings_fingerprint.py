@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from icemirror.settings import TableSettings
 
-_DECIDING = {
+_ROW_SETTINGS = {
     "primary_keys",
     "profile",
     "connector",
@@ -30,4 +30,4 @@ _DECIDING = {
 
 def fingerprint_settings(settings: TableSettings) -> str:
     """Stable hash of these settings."""
-    return sha256(settings.model_dump_json(include=_DECIDING).encode()).hexdigest()[:32]
+    return sha256(settings.model_dump_json(include=_ROW_SETTINGS).encode()).hexdigest()[:32]

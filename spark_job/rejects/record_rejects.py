@@ -18,7 +18,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 
 from icemirror.errors import CommitUnknown, Invalid
 from icemirror.processes.crash_points import reach
@@ -28,16 +27,16 @@ from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.memory_bounds import piece_bytes
 from spark_job.changelog.read_rows import RowsExceedMemory, read_rows
 from spark_job.changelog.rejected_rows import RejectedRows
-from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.missing_columns import MissingValues
 from spark_job.columns.projection import field_id_of
 from spark_job.commit.expiry import choose_expired, delete_expired_files
-from spark_job.commit.retry import MAX_ATTEMPTS, retry_on_conflict
+from spark_job.commit.retry import MAX_ATTEMPTS, ConflictRetries
 from spark_job.commit.row_delta import RowDelta
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.iceberg.mirror import CURSOR, REJECTED, RUN_ID
 from spark_job.index.root import index_location
 from spark_job.plan.slices import Slice
+from spark_job.plan.table_plan import TablePlan
 from spark_job.rejects.rejects_schema import RejectsColumn
 from spark_job.rejects.rejects_table import RejectsTable, find_recorded, open_rejects
 from spark_job.storage.discard import discard_unless_committed
@@ -50,35 +49,17 @@ log = get_log(__name__)
 
 def record_rejects(
     catalogs: Catalogs,
-    settings: TableSettings,
-    changelog: Table,
-    shape: ChangelogShape,
-    part: Slice,
+    table_plan: TablePlan,
+    slice_: Slice,
     rejected: RejectedRows,
     run_id: str,
 ) -> None:
-    """Make sure that the rejects table has every bad row of the slice, once."""
+    """Record each bad row of the slice in the rejects table, exactly once."""
     if not len(rejected):
         return
-    began = time.perf_counter()
-    require_within_limit(settings, part.events, rejected)
-
-    def plan() -> tuple[RejectsTable, RejectedRows]:
-        target = open_rejects(catalogs, settings, changelog, shape)
-        return target, rejected.take(~find_recorded(target.table, target.current, part.files, rejected))
-
-    def execute(planned: tuple[RejectsTable, RejectedRows]) -> int:
-        target, new = planned
-        if len(new):
-            _commit(target, changelog, shape, part, new, run_id)
-        return len(new)
-
-    written = retry_on_conflict(
-        plan,
-        execute,
-        exhausted=f"{settings.rejects_id}: another writer committed during each of {MAX_ATTEMPTS} attempts to record "
-        "rejected rows. Check which engine writes to the rejects table.",
-    )
+    began, settings = time.perf_counter(), table_plan.settings
+    require_within_limit(settings, slice_.events, rejected)
+    written = _record(catalogs, table_plan, slice_, rejected, run_id)
     log.warning(
         "rows rejected",
         rejected=len(rejected),
@@ -87,6 +68,28 @@ def record_rejects(
         rejects_table=str(settings.rejects_id),
         seconds=round(time.perf_counter() - began, 4),
     )
+
+
+def _record(
+    catalogs: Catalogs,
+    table_plan: TablePlan,
+    slice_: Slice,
+    rejected: RejectedRows,
+    run_id: str,
+) -> int:
+    """Commit the rows that the rejects table does not have yet; return how many."""
+    settings = table_plan.settings
+    retries = ConflictRetries(
+        exhausted=f"{settings.rejects_id}: another writer committed during each of {MAX_ATTEMPTS} attempts to record "
+        "rejected rows. Check which engine writes to the rejects table."
+    )
+    while True:
+        target = open_rejects(catalogs, settings, table_plan.changelog, table_plan.shape)
+        new = rejected.take(~find_recorded(target.table, target.current, slice_.files, rejected))
+        with retries:
+            if len(new):
+                _commit(target, table_plan, slice_, new, run_id)
+            return len(new)
 
 
 def require_within_limit(settings: TableSettings, events: int, rejected: RejectedRows) -> None:
@@ -104,9 +107,8 @@ def require_within_limit(settings: TableSettings, events: int, rejected: Rejecte
 
 def _commit(
     target: RejectsTable,
-    changelog: Table,
-    shape: ChangelogShape,
-    part: Slice,
+    table_plan: TablePlan,
+    slice_: Slice,
     rejected: RejectedRows,
     run_id: str,
 ) -> None:
@@ -115,7 +117,7 @@ def _commit(
     try:
         with discard_unless_committed(table.io) as written:
             reach("write-rejects")
-            files = _write(target, changelog, shape, part, rejected, written)
+            files = _write(target, table_plan, slice_, rejected, written)
             reach("rejects-written")
             expiry = choose_expired(table)
             delta = RowDelta(
@@ -126,7 +128,7 @@ def _commit(
                 delete_files=(),
                 summary={
                     RUN_ID: run_id,
-                    CURSOR: part.cursor.model_dump_json(),
+                    CURSOR: slice_.cursor.model_dump_json(),
                     REJECTED: str(len(rejected)),
                 },
                 properties=target.properties,
@@ -144,14 +146,14 @@ def _commit(
 
 def _write(
     target: RejectsTable,
-    changelog: Table,
-    shape: ChangelogShape,
-    part: Slice,
+    table_plan: TablePlan,
+    slice_: Slice,
     rejected: RejectedRows,
     written: list[str],
 ) -> Sequence[DataFile]:
     now, io = datetime.now(UTC), target.table.io
-    pieces = _read_rejected_rows(changelog.io, part.files, rejected, target, shape.defaults, now)
+    defaults = table_plan.shape.defaults
+    pieces = _read_rejected_rows(table_plan.changelog.io, slice_.files, rejected, target, defaults, now)
     return [file for rows in pieces for file in write_rows(io, target.metadata, rows, written).files]
 
 
@@ -186,8 +188,8 @@ def _read_changelog_columns(
     max_bytes: int,
 ) -> pa.Table:
     """Read the columns of the changelog."""
-    own = {target.columns.ids[one] for one in RejectsColumn}
-    schema = Schema(*(field for field in target.columns.schema.fields if field.field_id not in own))
+    icemirror_ids = {target.columns.ids[column] for column in RejectsColumn}
+    schema = Schema(*(field for field in target.columns.schema.fields if field.field_id not in icemirror_ids))
     ids = {source: number for source, number in target.columns.ids.items() if source in target.source_ids}
     return read_rows(io, files, rejected.file, rejected.row, ids, schema, defaults, max_bytes)
 
@@ -200,17 +202,19 @@ def _with_reject_columns(
     now: datetime,
 ) -> pa.Table:
     """Add the reason and the origin of each row."""
-    of = [files[ordinal] for ordinal in rejected.file.tolist()]
-    own: dict[RejectsColumn, list[object]] = {
+    files_of_rows = [files[ordinal] for ordinal in rejected.file.tolist()]
+    icemirror_columns: dict[RejectsColumn, list[object]] = {
         RejectsColumn.REASON: [reason.value for reason in rejected.reasons],
         RejectsColumn.MESSAGE: [reason.description for reason in rejected.reasons],
         RejectsColumn.REJECTED_AT: [now] * len(rejected),
-        RejectsColumn.SNAPSHOT_ID: [file.snapshot_id for file in of],
-        RejectsColumn.COMMIT: [file.sequence_number for file in of],
-        RejectsColumn.FILE: [file.path for file in of],
+        RejectsColumn.SNAPSHOT_ID: [file.snapshot_id for file in files_of_rows],
+        RejectsColumn.COMMIT: [file.sequence_number for file in files_of_rows],
+        RejectsColumn.FILE: [file.path for file in files_of_rows],
         RejectsColumn.POSITION: rejected.row.tolist(),
     }
-    values = {target.columns.ids[one]: given for one, given in own.items()}
+    values = {
+        target.columns.ids[column]: values_of_rows for column, values_of_rows in icemirror_columns.items()
+    }
     schema = schema_to_pyarrow(target.columns.schema)
     columns = [
         pa.chunked_array([pa.array(values[number], field.type)])

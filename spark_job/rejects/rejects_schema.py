@@ -68,19 +68,27 @@ def evolve_rejects_schema(
 
     `by_name`: the table belonged to another changelog, so columns are matched by name instead of field id.
     """
-    own = [NestedField(one, name, kind, required=False) for one, (name, kind) in _METADATA_COLUMNS.items()]
+    icemirror_columns = [
+        NestedField(column, name, kind, required=False) for column, (name, kind) in _METADATA_COLUMNS.items()
+    ]
     known = {} if before is None else before.ids
     kept = {source: target for source, target in known.items() if source < 0 or not by_name}
-    growth = _Growth(kept, last_id, by_name)
-    struct = growth.struct(StructType(*own, *changelog), before.schema.as_struct() if before else None)
-    ours = {growth.ids[one] for one in RejectsColumn}
-    fields = [one if one.field_id in ours else _optional(one) for one in struct.fields]
-    required = [one.field_id for one in fields if one.required]
-    key = [one for one in (before.schema.identifier_field_ids if before else ()) if one in required]
-    return RejectsSchema(Schema(*fields, identifier_field_ids=key), growth.ids)
+    evolver = _SchemaEvolver(kept, last_id, by_name)
+    struct = evolver.struct(
+        StructType(*icemirror_columns, *changelog), before.schema.as_struct() if before else None
+    )
+    icemirror_ids = {evolver.ids[column] for column in RejectsColumn}
+    fields = [field if field.field_id in icemirror_ids else _optional(field) for field in struct.fields]
+    required = [field.field_id for field in fields if field.required]
+    key = [
+        field_id
+        for field_id in (before.schema.identifier_field_ids if before else ())
+        if field_id in required
+    ]
+    return RejectsSchema(Schema(*fields, identifier_field_ids=key), evolver.ids)
 
 
-class _Growth:
+class _SchemaEvolver:
     """Assigns field ids in the order of the schema, like `field_ids`."""
 
     def __init__(self, ids: FieldMap, last_id: int, by_name: bool) -> None:
@@ -106,7 +114,11 @@ class _Growth:
         old = before.get(self.ids.get(field.field_id, 0))
         if old is None and self._by_name:
             used = set(self.ids.values())
-            same = (one for one in before.values() if one.name == field.name and one.field_id not in used)
+            same = (
+                candidate
+                for candidate in before.values()
+                if candidate.name == field.name and candidate.field_id not in used
+            )
             old = next(same, None)
         return old if old is not None and _fits(old.field_type, field.field_type) else None
 
@@ -156,7 +168,7 @@ def _fits(present: IcebergType, wanted: IcebergType) -> bool:
 
 def _free_name(field: NestedField, others: Iterable[NestedField]) -> str:
     """Return the name of a field, with its id appended while another column has that name."""
-    taken = {one.name.casefold() for one in others}
+    taken = {other.name.casefold() for other in others}
     name = field.name
     while name.casefold() in taken:
         name = f"{name}_{field.field_id}"

@@ -60,7 +60,7 @@ class RejectsTable:
         metadata = self.table.metadata
         if self.columns.schema.as_struct() == metadata.schema().as_struct():
             return None
-        number = 1 + max(one.schema_id for one in metadata.schemas)
+        number = 1 + max(schema.schema_id for schema in metadata.schemas)
         columns = self.columns.schema
         return Schema(*columns.fields, schema_id=number, identifier_field_ids=columns.identifier_field_ids)
 
@@ -82,7 +82,7 @@ class RejectsTable:
 def find_rejects(catalogs: Catalogs, settings: TableSettings) -> tuple[Table, RejectsSchema] | None:
     """Return the rejects table and its columns; None if it does not exist."""
     table = catalogs.load_rejects(settings)
-    return None if table is None else (table, _require_ours(table, settings))
+    return None if table is None else (table, _require_rejects_table(table, settings))
 
 
 def open_rejects(
@@ -94,7 +94,7 @@ def open_rejects(
     table = catalogs.load_rejects(settings) or _create(
         catalogs, settings, evolve_rejects_schema(fields), owner
     )
-    current = _require_ours(table, settings)
+    current = _require_rejects_table(table, settings)
     last_id = table.metadata.last_column_id
     another = table.metadata.properties[REJECTS_OF] != owner
     columns = evolve_rejects_schema(fields, current, last_id, by_name=another)
@@ -106,26 +106,26 @@ def open_rejects(
 def recorded_fields(schema: Schema, shape: ChangelogShape) -> list[NestedField]:
     """Return the fields that are recorded: no excluded column, but key, operation and sequence, which may be wrong.
 
-    If columns are excluded, the writer's extra columns are left out too: an image of the old row would contain them.
+    If columns are excluded, the writer's extra columns are omitted too: an image of the old row would contain them.
     """
-    if not shape.left_out:
+    if not shape.excluded_ids:
         return list(schema.fields)
     kept = frozenset((*shape.row_ids, *shape.event_column_ids))
-    return [found for field in schema.fields if (found := _only(field, kept)) is not None]
+    return [found for field in schema.fields if (found := _keep_fields(field, kept)) is not None]
 
 
-def _only(field: NestedField, kept: frozenset[int]) -> NestedField | None:
+def _keep_fields(field: NestedField, kept: frozenset[int]) -> NestedField | None:
     """Return a field, or the kept part of a struct."""
     if field.field_id in kept:
         return field
     kind = field.field_type
     if not isinstance(kind, StructType):
         return None
-    inside = [found for one in kind.fields if (found := _only(one, kept)) is not None]
+    inside = [found for child in kind.fields if (found := _keep_fields(child, kept)) is not None]
     return field.model_copy(update={"field_type": StructType(*inside)}) if inside else None
 
 
-def _require_ours(table: Table, settings: TableSettings) -> RejectsSchema:
+def _require_rejects_table(table: Table, settings: TableSettings) -> RejectsSchema:
     """Return the columns of the table; refuse a table that is not the rejects table of this mirror."""
     name = str(settings.rejects_id)
     if table.metadata.properties.get(REJECTS_OF, "").rpartition(" ")[0] != settings.name:
@@ -147,23 +147,23 @@ def _require_ours(table: Table, settings: TableSettings) -> RejectsSchema:
 
 def _require_version(table: Table, schema: Schema) -> None:
     """Refuse column types that need a later format version than the table's."""
-    least = required_format_version(schema)
-    if least > table.metadata.format_version:
+    min_version = required_format_version(schema)
+    if min_version > table.metadata.format_version:
         raise Invalid(
             f"{'.'.join(table.name())}: has format version {table.metadata.format_version}, but the changelog has "
-            f"column types that need version {least}. Upgrade it with an engine (`ALTER TABLE … SET "
-            f"TBLPROPERTIES ('format-version' = '{least}')`), or choose another rejects_table."
+            f"column types that need version {min_version}. Upgrade it with an engine (`ALTER TABLE … SET "
+            f"TBLPROPERTIES ('format-version' = '{min_version}')`), or choose another rejects_table."
         )
 
 
 def _create(catalogs: Catalogs, settings: TableSettings, columns: RejectsSchema, owner: str) -> Table:
-    """Create the table; return the existing one if another job was faster."""
+    """Create the table; return the existing one if another job created it first."""
     name, catalog = str(settings.rejects_id), catalogs.get(settings.mirror_catalog)
     version = max(settings.format_version, required_format_version(columns.schema))
     if version >= 3:
         refuse_reserved_names(name, columns.schema)
         enable_v3_metadata()
-    with suppress(NamespaceAlreadyExistsError):  # another job was faster
+    with suppress(NamespaceAlreadyExistsError):  # another job created it first
         catalog.create_namespace_if_not_exists(settings.rejects_id.namespace)
     properties = {
         **METADATA_RETENTION,
@@ -195,13 +195,14 @@ def find_recorded(
         return np.zeros(len(rejected), dtype=np.bool_)
     ordinals = distinct(rejected.file)
     commits = [files[ordinal].sequence_number for ordinal in ordinals.tolist()]
-    # A compacted file counts as the commit before the compaction while no older file remains, later as its own.
+    # A compacted file counts as the commit before the compaction while no older file remains, later as the
+    # compaction's own commit.
     rows = _read(table, *named, min(commits) - 1, max(commits) + 1)
     paths = pa.array([files[ordinal].path for ordinal in ordinals.tolist()], pa.large_string())
     at = pc.index_in(rows.column(0).cast(pa.large_string()), value_set=paths)
-    ours = at.is_valid()
-    file = ordinals[at.filter(ours).to_numpy()]
-    position = rows.column(1).filter(ours).to_numpy().astype(np.uint32)
+    of_slice = at.is_valid()
+    file = ordinals[at.filter(of_slice).to_numpy()]
+    position = rows.column(1).filter(of_slice).to_numpy().astype(np.uint32)
     return np.isin(_row_numbers(rejected.file, rejected.row), _row_numbers(file, position))
 
 
@@ -213,8 +214,8 @@ def _names(columns: RejectsSchema) -> tuple[str, str, str] | None:
     """Return the names of the columns for commit, file and position; None if one was dropped."""
     schema, ids = columns.schema, columns.ids
     commit, file, position = (
-        schema.find_column_name(ids.get(one, 0))
-        for one in (RejectsColumn.COMMIT, RejectsColumn.FILE, RejectsColumn.POSITION)
+        schema.find_column_name(ids.get(column, 0))
+        for column in (RejectsColumn.COMMIT, RejectsColumn.FILE, RejectsColumn.POSITION)
     )
     return (commit, file, position) if commit and file and position else None
 

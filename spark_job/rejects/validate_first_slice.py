@@ -13,7 +13,7 @@ from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.read_changes import validate_file
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.engine.engine import Engine
-from spark_job.engine.work import NarrowWork
+from spark_job.engine.work import KeyOnlyWork
 from spark_job.index.keys import Keys
 from spark_job.merge.append_rows import require_inserts
 
@@ -29,7 +29,7 @@ class ValidSlice:
 
 
 @dataclass(frozen=True)
-class ValidateWork(NarrowWork):
+class ValidateWork(KeyOnlyWork):
     """Reads key, operation and sequence of some files, and refuses what a merge refuses; sent to the tasks."""
 
     io: FileIO

@@ -37,19 +37,19 @@ _SQLALCHEMY_DETAILS = re.compile(r"\n\[SQL: .*|\(Background on this error at: .*
 
 def is_forbidden(error: BaseException) -> bool:
     """Whether a permission is missing, so that the operation did not happen."""
-    return any(_forbids(one) for one in _with_driver_error(error))
+    return any(_forbids(raised) for raised in _with_driver_error(error))
 
 
 def is_disk_full(error: BaseException) -> bool:
     """Whether no space is left. The operation may succeed later."""
     if isinstance(error, OSError):
         return error.errno in _FULL_ERRNOS
-    return any(_sqlite_code(one) == sqlite3.SQLITE_FULL for one in _with_driver_error(error))
+    return any(_sqlite_code(raised) == sqlite3.SQLITE_FULL for raised in _with_driver_error(error))
 
 
 def is_damaged_database(error: BaseException) -> bool:
     """Whether the file of a SQLite catalog is damaged, or is not a SQLite file."""
-    return any(_sqlite_code(one) in _SQLITE_DAMAGED for one in _with_driver_error(error))
+    return any(_sqlite_code(raised) in _SQLITE_DAMAGED for raised in _with_driver_error(error))
 
 
 def error_text(error: BaseException) -> str:

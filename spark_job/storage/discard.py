@@ -17,17 +17,17 @@ _MAX_PERMISSION_ERRORS = 3
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """How many files were deleted, how many were left because storage refused, and the first reason."""
+    """How many files were deleted, how many storage refused to delete, and the first reason."""
 
     deleted: int = 0
-    left: int = 0
+    not_deleted: int = 0
     reason: str | None = None
 
 
 class _Outcome(Enum):
     DELETED = auto()
     MISSING = auto()
-    LEFT = auto()
+    NOT_DELETED = auto()
 
 
 def discard(io: FileIO, paths: Iterable[str]) -> Discarded:
@@ -40,7 +40,7 @@ def discard(io: FileIO, paths: Iterable[str]) -> Discarded:
 
     def delete(path: str) -> _Outcome:
         if len(forbidden) >= _MAX_PERMISSION_ERRORS:
-            return _Outcome.LEFT
+            return _Outcome.NOT_DELETED
         try:
             io.delete(path)
         except FileNotFoundError:
@@ -49,7 +49,7 @@ def discard(io: FileIO, paths: Iterable[str]) -> Discarded:
             reasons.append(type(error).__name__)
             if isinstance(error, PermissionError):
                 forbidden.append(path)
-            return _Outcome.LEFT
+            return _Outcome.NOT_DELETED
         return _Outcome.DELETED
 
     unique = list(dict.fromkeys(paths))
@@ -57,7 +57,9 @@ def discard(io: FileIO, paths: Iterable[str]) -> Discarded:
         return Discarded()
     outcomes = map_parallel(delete, unique, unique[0])
     return Discarded(
-        outcomes.count(_Outcome.DELETED), outcomes.count(_Outcome.LEFT), reasons[0] if reasons else None
+        outcomes.count(_Outcome.DELETED),
+        outcomes.count(_Outcome.NOT_DELETED),
+        reasons[0] if reasons else None,
     )
 
 

@@ -19,12 +19,14 @@ def is_remote(path: str) -> bool:
     return bool(colon) and scheme != "file"
 
 
-def map_parallel(call: Callable[[T], R], items: Sequence[T], where: str, *, heavy: bool = False) -> list[R]:
-    """Return `call(item)` for each item, in order. `where` is the path of one of their files.
+def map_parallel(
+    call: Callable[[T], R], items: Sequence[T], sample_path: str, *, cpu_bound: bool = False
+) -> list[R]:
+    """Return `call(item)` for each item, in order.
 
-    Threads are used if that path is remote, or if the call is `heavy`.
+    Uses threads if `sample_path`, the path of one of the files, is remote, or if the call is `cpu_bound`.
     """
-    if len(items) < 2 or not (heavy or is_remote(where)):
+    if len(items) < 2 or not (cpu_bound or is_remote(sample_path)):
         return [call(item) for item in items]
     return list(_pool().map(call, items))
 

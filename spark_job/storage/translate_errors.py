@@ -36,6 +36,8 @@ _MISCONFIGURED = (
     ("hive_metastore.ttypes", "InvalidObjectException"),
 )
 _MAX_TEXT = 300
+_CONNECTION = re.compile(r"host='([^']+)', port=(\d+)\)")
+_ERRNO = re.compile(r"\[Errno -?\d+\] ([^'\")>]+)")
 # PyIceberg's messages for the type of a column, and for the type of list elements and map values.
 _UNKNOWN_TYPE = re.compile(r"(?:Unsupported field type: '|Type not recognized: )(\w{1,40})")
 
@@ -97,9 +99,10 @@ def is_unknown_type_error(error: Exception) -> bool:
 def describe_validation_error(error: ValidationError) -> str:
     """Return the problems that pydantic found, without the input: it may contain credentials."""
     problems = error.errors(include_input=False, include_context=False, include_url=False)
-    fields = (".".join(map(str, one["loc"])) for one in problems)
+    fields = (".".join(map(str, problem["loc"])) for problem in problems)
     texts = (
-        f"{field}: {one['msg']}" if field else one["msg"] for field, one in zip(fields, problems, strict=True)
+        f"{field}: {problem['msg']}" if field else problem["msg"]
+        for field, problem in zip(fields, problems, strict=True)
     )
     return f"{error.title}: {'; '.join(texts)}"[:_MAX_TEXT]
 
@@ -110,7 +113,7 @@ def translate_error(error: Exception, prefix: str) -> IcemirrorError | None:
         case iceberg.NoSuchTableError() | iceberg.NoSuchNamespaceError():
             return Invalid(f"{prefix}{error}. Check the name and the catalog in the configuration.")
         case iceberg.NoSuchPropertyException():  # Glue and Hive also list tables of other formats
-            return Invalid(f"{prefix}it is no Iceberg table: {error}. Correct the name in the configuration.")
+            return Invalid(f"{prefix}not an Iceberg table: {error}. Correct the name in the configuration.")
         case iceberg.UnauthorizedError() | iceberg.ForbiddenError():
             return Invalid(f"{prefix}the catalog refused the credentials: {error}")
         case iceberg.BadRequestError():
@@ -133,7 +136,7 @@ def translate_error(error: Exception, prefix: str) -> IcemirrorError | None:
             # Without Arrow's message: it may contain values of rows.
             return Corrupt(f"{prefix}a file contains what its table does not allow ({type(error).__name__})")
         case OSError():
-            return Transient(f"{prefix}storage or network failed: {error}")
+            return _unreachable(str(error), prefix, otherwise="storage or network failed")
         case _ if any(base.__module__ in _RETRY_MODULES for base in type(error).__mro__):
             return _translate_client_error(error, prefix)
         case _:
@@ -142,7 +145,7 @@ def translate_error(error: Exception, prefix: str) -> IcemirrorError | None:
 
 def _disk_full(error: Exception, prefix: str) -> Transient:
     return Transient(
-        f"{prefix}the disk is full: {error_text(error)}. Free some space; the merge then continues by itself."
+        f"{prefix}the disk is full: {error_text(error)}. Free some space; the next merge continues."
     )
 
 
@@ -153,7 +156,7 @@ def _translate_client_error(error: Exception, prefix: str) -> IcemirrorError:
         return _disk_full(error, prefix)
     if is_damaged_database(error):
         return Invalid(
-            f"{prefix}the catalog's file is damaged, or no SQLite file: {text}. Restore it, or correct the "
+            f"{prefix}the catalog's file is damaged, or not a SQLite file: {text}. Restore it, or correct the "
             "catalog's uri."
         )
     if is_forbidden(error):
@@ -163,6 +166,18 @@ def _translate_client_error(error: Exception, prefix: str) -> IcemirrorError:
         )
     if any((base.__module__, base.__name__) in _MISCONFIGURED for base in type(error).__mro__):
         return Invalid(
-            f"{prefix}it cannot be opened with this configuration: {text}. Correct the catalog's properties."
+            f"{prefix}the catalog cannot be opened with this configuration: {text.rstrip('.')}. Correct the catalog's "
+            "properties."
         )
-    return Transient(f"{prefix}catalog or storage cannot be reached: {text}")
+    return _unreachable(text, prefix, otherwise="catalog or storage cannot be reached")
+
+
+def _unreachable(text: str, prefix: str, *, otherwise: str) -> Transient:
+    """Return host and reason from the message of an HTTP client that could not connect; else the whole message."""
+    at, why = _CONNECTION.search(text), _ERRNO.findall(text)
+    if at is None or not why:
+        return Transient(f"{prefix}{otherwise}: {text}")
+    return Transient(
+        f"{prefix}catalog or storage cannot be reached: {at[1]}:{at[2]}: {why[-1].strip()}. Check its address and the "
+        "network."
+    )

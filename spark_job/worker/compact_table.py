@@ -23,25 +23,29 @@ def compact_table(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) ->
     commits = before = after = rows = conflicts = 0
     with translate_table_errors(table.name):
         while True:
-            planned = pipeline.planner.require_plan(table)
-            mirror = planned.mirror
-            waits = mirror is not None and (mirror.foreign or mirror.lost)
+            table_plan = pipeline.planner.require_plan(table)
+            mirror = table_plan.mirror
+            needs_repair = mirror is not None and (mirror.has_foreign_writes or mirror.root_unreadable)
             if dry_run:
                 before = sum(map(len, find_files_to_compact(mirror, pipeline.skipped_files))) if mirror else 0
                 break
             began = monotonic()
             try:
-                done = pipeline.compact(planned)
+                compacted = pipeline.compact(table_plan)
             except Conflict:
                 conflicts += 1
                 if conflicts == _MAX_CONFLICTS:
                     raise
                 _pause(began)
                 continue
-            if done is None:
+            if compacted is None:
                 break
             commits, conflicts = commits + 1, 0
-            before, after, rows = before + done.files_before, after + done.files_after, rows + done.rows
+            before, after, rows = (
+                before + compacted.files_before,
+                after + compacted.files_after,
+                rows + compacted.rows,
+            )
             _pause(began)
     return CompactResult(
         table=table.name,
@@ -51,7 +55,7 @@ def compact_table(pipeline: Pipeline, table: TableSettings, *, dry_run: bool) ->
         files_after=after,
         rows=rows,
         left=len(pipeline.skipped_files),
-        waits=waits,
+        waits=needs_repair,
     )
 
 

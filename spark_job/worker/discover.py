@@ -20,7 +20,7 @@ def discover_tables(settings: Settings, catalogs: Catalogs) -> Settings:
 
     def list_tables(catalog: str | None, namespace: str) -> Iterable[str]:
         with translate_errors(f"namespace {namespace}"):
-            opened = catalogs.existing(catalog)
+            opened = catalogs.get_existing(catalog)
             try:
                 return [str(identifier[-1]) for identifier in opened.list_tables(namespace)]
             except Exception as error:

@@ -9,19 +9,19 @@ from typing import Self
 
 from icemirror.errors import IcemirrorError
 from icemirror.protocol.actions import StopWorker
-from icemirror.protocol.events import Beat, WorkerId
+from icemirror.protocol.events import Heartbeat, WorkerId
 from icemirror.protocol.policy import Policy
 from icemirror.stores.apply import apply
 from icemirror.stores.store import Store
-from icemirror.telemetry.logs import bind, bound, get_log
+from icemirror.telemetry.logs import bind, bound_fields, get_log
 
 _BEATS_PER_LEASE = 4
 
 log = get_log(__name__)
 
 
-class Heartbeat:
-    """Renews the lease while the context is open. `lost`: another worker has the slot, so take nothing more.
+class HeartbeatThread:
+    """Renews the lease while the context is open. `slot_lost`: another worker has the slot, so take nothing more.
 
     A slice that runs longer than `max_seconds` hangs: the heartbeat stops, the lease expires, and the trigger ends
     the run and launches another.
@@ -30,11 +30,11 @@ class Heartbeat:
     def __init__(
         self, me: WorkerId, store: Store, policy: Policy, clock: Callable[[], float], max_seconds: float
     ) -> None:
-        self.lost = False
+        self.slot_lost = False
         self._me, self._store, self._policy, self._clock = me, store, policy, clock
         self._done = threading.Event()
         self._max_seconds = max_seconds
-        self._labels = bound()
+        self._labels = bound_fields()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
@@ -53,17 +53,17 @@ class Heartbeat:
                     log.error("slice timed out, releasing the slot", seconds=self._max_seconds)
                     return
                 if not self._is_mine():
-                    self.lost = True
+                    self.slot_lost = True
                     return
 
     def _is_mine(self) -> bool:
         """Renew the lease. A failure proves nothing: the lease still runs, and the fence protects the commit."""
         try:
-            (answer,) = apply(self._store, Beat(self._clock(), self._me), self._policy).actions
+            (action,) = apply(self._store, Heartbeat(self._clock(), self._me), self._policy).actions
         except IcemirrorError as error:
             log.warning("heartbeat failed", reason=str(error))
             return True
         except Exception as error:  # a dead thread would let the lease of a healthy slice expire
             log.failure("heartbeat failed unexpectedly", error)
             return True
-        return not isinstance(answer, StopWorker)
+        return not isinstance(action, StopWorker)

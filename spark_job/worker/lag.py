@@ -19,11 +19,11 @@ class LagMeter:
     def __init__(self, settings: Settings) -> None:
         self._pipeline: Pipeline = build_pipeline(settings, run_id="status")
 
-    def behind(self, table: TableSettings) -> MeasuredBacklog | ErrorResult:
+    def measure_backlog(self, table: TableSettings) -> MeasuredBacklog | ErrorResult:
         """Return what waits in a changelog, or why that is unknown."""
         try:
-            planned = plan_with_resync(self._pipeline.planner, table, scan_truncations=False)
+            table_plan = plan_with_resync(self._pipeline.planner, table, scan_truncations=False)
         except IcemirrorError as error:
             return to_error_result(error)
-        backlog = backlog_after(planned, 0)
-        return MeasuredBacklog(**backlog.model_dump(), position=mirror_position(planned.mirror))
+        backlog = backlog_after(table_plan, 0)
+        return MeasuredBacklog(**backlog.model_dump(), position=mirror_position(table_plan.mirror))

@@ -25,7 +25,7 @@ log = get_log(__name__)
 
 
 def main() -> int:
-    """Run until there is no work, or until asked to stop."""
+    """Run until there is no work, or until SIGTERM."""
     began = time.monotonic()
     try:
         launched = read_arguments(sys.argv[1:], os.environ)

@@ -23,13 +23,13 @@ def merge_table(
     on_stage: Callable[[Staged], None] = lambda _: None,
 ) -> TableResult:
     """Merge a table up to its head. An error ends the merge and becomes part of the result."""
-    turn = Turn(table.name, pipeline.run_id, timer=pipeline.clock)
+    turn = Turn(table.name, pipeline.run_id, timer=pipeline.timer)
     with bind(table=table.name, run=pipeline.run_id):
         try:
             step: StepResult | None = None
             while not isinstance(step, NothingToMerge):
                 step = pipeline.advance(table)
-                turn.note(step)
+                turn.add_step(step)
                 match step:
                     case Merged():
                         on_slice(step.slice)
@@ -41,7 +41,7 @@ def merge_table(
             log.failure("merge failed", error)
             report(error)
             turn.error = to_error_result(error, DEBUG_HINT)
-        except Exception as error:  # a defect: this table fails, the others go on
+        except Exception as error:  # a defect: this table fails, the others continue
             log.failure("merge failed unexpectedly", error)
             report(error)
             turn.error = to_error_result(error, DEBUG_HINT)

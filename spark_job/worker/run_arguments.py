@@ -50,7 +50,7 @@ class RunArguments:
 def read_arguments(arguments: Sequence[str], environ: Mapping[str, str]) -> RunArguments:
     """Parse the arguments.
 
-    The run id is what the trigger asks the platform about: the platform's own id if it provides one, else the name that
+    The trigger polls the platform for this run id: the platform's own id if it provides one, else the name that
     the run was launched under, else this process.
     """
     parser = argparse.ArgumentParser(prog="python -m spark_job", description="A worker of icemirror.")
@@ -71,8 +71,8 @@ def _read_request(text: str) -> RunRequest:
     try:
         return RunRequest.model_validate_json(text)
     except ValidationError as error:
-        where = ", ".join(".".join(map(str, one["loc"])) or "JSON" for one in error.errors())
+        where = ", ".join(".".join(map(str, problem["loc"])) or "JSON" for problem in error.errors())
         raise BadConfig(
-            f"this release does not understand the run request ({where}): trigger and job are of different releases. "
+            f"the run request is of another release ({where}): trigger and job differ. "
             "Install the same release for both"
         ) from None

@@ -11,7 +11,7 @@ from icemirror.result import ErrorResult, StepResult
 from icemirror.settings import Settings
 from icemirror.telemetry.error_results import LOG_HINT, to_error_result
 from icemirror.telemetry.logs import get_log
-from spark_job.iceberg.divergence import ChangelogMissing
+from spark_job.iceberg.missing_changelog import ChangelogDropped
 from spark_job.rebuild.replay import replay_step
 from spark_job.worker.discover import discover_tables
 from spark_job.worker.wiring import build_pipeline
@@ -23,38 +23,39 @@ log = get_log(__name__)
 
 
 class WorkerTables:
-    """The settings by table; changelogs are discovered again from time to time."""
+    """The settings by table; changelogs are rediscovered every 30 s."""
 
     def __init__(self, settings: Settings, run_id: str) -> None:
         self._settings = self._known = settings
         self._pipeline = build_pipeline(settings, run_id)
-        self._ask_at = 0.0
-        self._problem: ErrorResult | None = None
+        self._discover_at = 0.0
+        self._discovery_error: ErrorResult | None = None
 
     def names(self) -> KnownTables:
         """Names of the mirrors that this worker serves."""
         now = time.monotonic()
-        if self._settings.discover and now >= self._ask_at:
+        if self._settings.discover and now >= self._discover_at:
             self._discover()
-            self._ask_at = now + (_RETRY_SECONDS if self._problem else _DISCOVER_SECONDS)
+            self._discover_at = now + (_RETRY_SECONDS if self._discovery_error else _DISCOVER_SECONDS)
         return frozenset(table.name for table in self._known.tables)
 
     def discovery_error(self) -> ErrorResult | None:
         """Why `names` may be incomplete: the last discovery failed."""
-        return self._problem
+        return self._discovery_error
 
     def _discover(self) -> None:
         """Discover changelogs; after a failure the listed and earlier discovered tables are still served."""
-        before = self._problem
+        before = self._discovery_error
         try:
-            self._known, self._problem = discover_tables(self._settings, self._pipeline.catalogs), None
+            self._known, self._discovery_error = (
+                discover_tables(self._settings, self._pipeline.catalogs),
+                None,
+            )
         except Exception as error:
             failure = to_error_result(error, LOG_HINT)
-            message = (
-                f"the job could not discover changelogs, so it does not know this table: {failure.message}"
-            )
-            self._problem = failure.model_copy(update={"message": message})
-            if self._problem == before:
+            message = f"the job's discovery failed, so the table is unknown to it: {failure.message}"
+            self._discovery_error = failure.model_copy(update={"message": message})
+            if self._discovery_error == before:
                 return
             if isinstance(error, IcemirrorError):
                 log.warning("discovery failed", reason=str(error))
@@ -66,12 +67,12 @@ class WorkerTables:
         return replay_step(self._pipeline, self._known.table(name), replay)
 
     def timer(self) -> float:
-        """Seconds, without the time that Spark took to start."""
-        return self._pipeline.clock()
+        """Return a timer in seconds that excludes Spark's start."""
+        return self._pipeline.timer()
 
     def advance(self, name: str) -> StepResult:
-        """Do what the plan of a table says next. A missing changelog may be recreated: retry later."""
+        """Execute the next plan of a table. A missing changelog may be recreated: retry later."""
         try:
             return self._pipeline.advance(self._known.table(name))
-        except ChangelogMissing as error:
+        except ChangelogDropped as error:
             raise Transient(f"{error} The mirror is unchanged until then.") from error

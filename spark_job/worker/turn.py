@@ -36,35 +36,35 @@ class Turn:
         self.table = table
         self.slices: list[SliceResult] = []
         self.position: Position | None = None
-        self.left: Backlog | None = None
+        self.backlog: Backlog | None = None
         self.error: ErrorResult | None = None
         self.rebuilt = False
-        self.rebuilt_from = 0  # events
+        self.rebuilt_events = 0  # events
         self.staged = False  # a rebuild that may continue in another turn
         self._run_id = run_id
         self._clock, self._timer = clock, timer
         self._started_at, self._began = clock(), timer()
 
-    def note(self, step: StepResult) -> None:
+    def add_step(self, step: StepResult) -> None:
         """Add the result of a step."""
-        self.position, self.left = step.position or self.position, None
+        self.position, self.backlog = step.position or self.position, None
         match step:
             case Merged():
                 self.slices.append(step.slice)
-                self.left = step.left
+                self.backlog = step.left
             case Staged():
-                self.left, self.staged = step.left, True
+                self.backlog, self.staged = step.left, True
             case Rebuilt():
-                self.rebuilt, self.rebuilt_from = True, self.rebuilt_from + step.events
+                self.rebuilt, self.rebuilt_events = True, self.rebuilt_events + step.events
             case NothingToMerge():
                 pass
 
-    def note_replay(self, step: ReplayStep) -> None:
+    def add_replay_step(self, step: ReplayStep) -> None:
         """Add the result of a step of a replay."""
-        self.position, self.left = step.position or self.position, None
+        self.position, self.backlog = step.position or self.position, None
         self.slices.extend([step.slice] if step.slice else [])
         if step.rebuilt:
-            self.rebuilt, self.rebuilt_from = True, step.progress.events
+            self.rebuilt, self.rebuilt_events = True, step.progress.events
 
     @property
     def outcome(self) -> Literal["merged", "up-to-date", "rebuilt", "failed"]:
@@ -82,7 +82,7 @@ class Turn:
             started_at=self._started_at,
             ended_at=self._clock(),
             outcome=self.outcome,
-            events=self.rebuilt_from + sum(part.events for part in self.slices),
+            events=self.rebuilt_events + sum(slice_.events for slice_ in self.slices),
         )
 
     def result(self) -> RunResult:

@@ -25,8 +25,8 @@ from icemirror.protocol.worker import (
     SliceDone,
     Worker,
     WorkerInput,
-    fenced,
-    merged,
+    after_fencing,
+    after_merge,
     next_event,
     transition,
 )
@@ -35,7 +35,7 @@ from icemirror.stores.apply import apply
 from icemirror.stores.store import Store
 from icemirror.telemetry.error_results import LOG_HINT, to_error_result
 from icemirror.telemetry.logs import bind, get_log
-from spark_job.worker.heartbeat import Heartbeat
+from spark_job.worker.heartbeat import HeartbeatThread
 from spark_job.worker.turn import Turn
 
 _POLL_SECONDS = 0.25  # how often a lingering worker polls the state
@@ -46,7 +46,7 @@ _STATE_ATTEMPTS = 5
 log = get_log(__name__)
 
 
-def _nothing(error: BaseException) -> None:
+def _report_nothing(error: BaseException) -> None:
     """Report no errors."""
 
 
@@ -65,7 +65,7 @@ class WorkerDependencies:
 
     `advance` does the next step of a table, `replay` the next step of a requested replay; both raise errors of
     `icemirror.errors`. `timer`: seconds, without the time that Spark took to start. `tables` are those that the worker
-    knows, `discovery_error` says why they may not be all. `stopping` is true once the worker has to release what it
+    knows, `discovery_error`: why they may be incomplete. `stopping` is true once the worker has to release what it
     holds and end. `report` receives every failure.
     """
 
@@ -77,7 +77,7 @@ class WorkerDependencies:
     stopping: Callable[[], bool]
     discovery_error: Callable[[], ErrorResult | None] = _discovery_complete
     replay: Callable[[str, Replay], ReplayStep] = _no_replay
-    report: Callable[[BaseException], None] = _nothing
+    report: Callable[[BaseException], None] = _report_nothing
     clock: Callable[[], float] = time.time
     timer: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], None] = time.sleep
@@ -93,28 +93,28 @@ def run_worker(me: WorkerId, deps: WorkerDependencies) -> None:
     worker, turn = Worker(me), None
     last: LastPoll | None = None
     with bind(run=me.run_id):
-        while worker.doing is not Phase.END:
-            if worker.doing is Phase.MERGE and worker.turn is not None:
+        while worker.phase is not Phase.END:
+            if worker.phase is Phase.MERGE and worker.turn is not None:
                 turn = turn or Turn(worker.turn.table, me.run_id, deps.clock, deps.timer)
                 with bind(table=turn.table):
                     worker = _merge(worker, turn, deps)
                 continue
             token = ""
-            if worker.doing is Phase.LINGER:
+            if worker.phase is Phase.LINGER:
                 deps.sleep(_POLL_SECONDS)
                 token = _change_token(deps)
                 if last and last.is_fresh(token, deps.clock()) and not deps.stopping():
                     continue
             event = next_event(worker, _worker_input(turn, deps), deps.limits)
-            answer = _apply(worker.doing, event, deps)
+            action = _apply(worker.phase, event, deps)
             if isinstance(event, Declined):
-                log.warning("unknown table waits", table=event.table)
-            worker = transition(worker, event, answer, deps.limits)
-            last = _last_poll(worker, answer, token, deps)
-            if turn is not None and (worker.doing is not Phase.MERGE or isinstance(event, TurnEnded)):
+                log.warning("table not in the job's configuration", table=event.table)
+            worker = transition(worker, event, action, deps.limits)
+            last = _last_poll(worker, action, token, deps)
+            if turn is not None and (worker.phase is not Phase.MERGE or isinstance(event, TurnEnded)):
                 _record(turn, deps)
                 turn = None
-        if turn is not None:  # fenced during a slice: earlier commits still belong into the history
+        if turn is not None:  # fenced during a slice: earlier commits are recorded too
             _record(turn, deps)
         log.info("worker ended")
 
@@ -122,41 +122,41 @@ def run_worker(me: WorkerId, deps: WorkerDependencies) -> None:
 def _change_token(deps: WorkerDependencies) -> str:
     """The store's change token, read before the rows: a change in between shows at the next poll."""
     try:
-        return deps.store.mark()
+        return deps.store.change_token()
     except Transient:
         return ""
 
 
-def _last_poll(worker: Worker, answer: Action, token: str, deps: WorkerDependencies) -> LastPoll | None:
+def _last_poll(worker: Worker, action: Action, token: str, deps: WorkerDependencies) -> LastPoll | None:
     """What a lingering worker saw at its last poll; None if it has to poll again at once."""
-    if worker.doing is not Phase.LINGER or not isinstance(answer, Idle) or not token:
+    if worker.phase is not Phase.LINGER or not isinstance(action, Idle) or not token:
         return None
     now, behind = deps.clock(), worker.clock_offset_seconds
     ends_at = (worker.idle_since or 0.0) - behind + deps.limits.linger_seconds
-    due_at = None if answer.due_at is None else answer.due_at - behind
+    due_at = None if action.due_at is None else action.due_at - behind
     max_seconds = min(MAX_POLL_SECONDS, deps.policy.lease_seconds / _POLLS_PER_LEASE)
     return LastPoll(token, now, due_at, ends_at, max_seconds)
 
 
-def _apply(doing: Phase, event: Event, deps: WorkerDependencies) -> Action:
+def _apply(phase: Phase, event: Event, deps: WorkerDependencies) -> Action:
     """Apply an event to the state; retry a few times while the store is unreachable."""
-    reach(f"worker-{doing}")
+    reach(f"worker-{phase}")
     for attempt in range(1, _STATE_ATTEMPTS):
         try:
-            (answer,) = apply(deps.store, event, deps.policy, deps.sleep).actions
+            (action,) = apply(deps.store, event, deps.policy, deps.sleep).actions
             break
         except Transient as error:
             log.warning("state unreachable, retrying", reason=str(error), attempt=attempt)
             deps.sleep(2.0**attempt * (0.5 + deps.jitter() / 2))
     else:
-        (answer,) = apply(deps.store, event, deps.policy, deps.sleep).actions
-    reach(f"worker-{doing}-done")
-    return answer
+        (action,) = apply(deps.store, event, deps.policy, deps.sleep).actions
+    reach(f"worker-{phase}-done")
+    return action
 
 
 def _merge(worker: Worker, turn: Turn, deps: WorkerDependencies) -> Worker:
     reach("worker-merge")
-    with Heartbeat(
+    with HeartbeatThread(
         worker.me,
         deps.store,
         deps.policy,
@@ -165,18 +165,18 @@ def _merge(worker: Worker, turn: Turn, deps: WorkerDependencies) -> Worker:
     ) as heartbeat:
         outcome = _advance(turn, worker.turn.replay if worker.turn else None, deps)
     reach("worker-merge-done")
-    if heartbeat.lost:
+    if heartbeat.slot_lost:
         log.warning("slot taken by another worker, stopping")
-        return fenced(worker)
-    after = merged(worker, outcome, deps.limits)
-    if after.doing is Phase.FAIL and turn.error is None:  # too many conflicts
+        return after_fencing(worker)
+    after = after_merge(worker, outcome, deps.limits)
+    if after.phase is Phase.FAIL and turn.error is None:  # too many conflicts
         turn.error = after.error
         log.warning("merge failed", reason=after.error.message if after.error else "")
     return after
 
 
 def _advance(turn: Turn, replay: Replay | None, deps: WorkerDependencies) -> MergeOutcome:
-    """Do one step; any error fails this table only, and the other tables go on."""
+    """Do one step; any error fails this table only; the others continue."""
     try:
         step = deps.replay(turn.table, replay) if replay else deps.advance(turn.table)
     except Conflict as error:
@@ -192,9 +192,9 @@ def _advance(turn: Turn, replay: Replay | None, deps: WorkerDependencies) -> Mer
         turn.error = to_error_result(error, LOG_HINT)
         return MergeFailed(turn.error)
     if isinstance(step, ReplayStep):
-        turn.note_replay(step)
+        turn.add_replay_step(step)
         return ReplayDone(step.progress) if step.done else SliceDone(step.progress)
-    turn.note(step)
+    turn.add_step(step)
     return MergedToHead(step.head) if isinstance(step, NothingToMerge) else SliceDone()
 
 
@@ -212,8 +212,8 @@ def _worker_input(turn: Turn | None, deps: WorkerDependencies) -> WorkerInput:
         jitter=deps.jitter(),
         tables=deps.tables(),
         position=turn.position if turn else None,
-        left=turn.left if turn else None,
+        backlog=turn.backlog if turn else None,
         run=turn.summary() if turn else None,
         stopping=deps.stopping(),
-        blind=deps.discovery_error(),
+        discovery_error=deps.discovery_error(),
     )

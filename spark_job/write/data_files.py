@@ -38,6 +38,9 @@ class WrittenRows:
     pos: NDArray[np.int64]
 
 
+NOTHING_WRITTEN = WrittenRows((), np.empty(0, np.int32), np.empty(0, np.int64))
+
+
 def write_rows(
     io: FileIO, metadata: TableMetadata, rows: pa.Table, written: list[str] | None = None
 ) -> WrittenRows:

@@ -32,13 +32,13 @@ _SCHEMA = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(DELETED_POS_ID)}),
     ]
 )
-# A data file gets its own delete file if few data files lose rows, or if it loses many: readers of other data files
+# A data file gets a separate delete file if few data files lose rows, or if it loses many: readers of other data files
 # then need not read these deletes. All others share one delete file per partition, so that a merge that touches a
 # hundred data files does not write a hundred delete files.
 _MAX_SEPARATE_FILES = 4
-_MIN_OWN_ROWS, _MAX_SHARED_ROWS = 32, 1000
-_OWN_FILE_SHARE = 1 / 8
-_MANY_ROWS = 100_000
+_MIN_SEPARATE_ROWS, _MAX_SHARED_ROWS = 32, 1000
+_SEPARATE_ROW_SHARE = 1 / 8
+_PARALLEL_WRITE_ROWS = 100_000
 
 
 def write_deletes(
@@ -54,7 +54,7 @@ def write_deletes(
     """
     if metadata.format_version >= 3:
         return write_vectors(io, metadata, removed, live, written)
-    groups = group_files({path: len(rows) for path, rows in removed.items()}, live)
+    groups = group_files_by_partition({path: len(rows) for path, rows in removed.items()}, live)
     locations = file_locations(metadata.location, metadata.properties)
     targets = [locations.new_data_location(f"{uuid.uuid4()}-deletes.parquet") for _ in groups]
     if written is not None:
@@ -64,15 +64,15 @@ def write_deletes(
         target, paths = file
         return _write_file(io, target, paths, removed, live[paths[0]])
 
-    many = sum(map(len, removed.values())) > _MANY_ROWS
-    return map_parallel(write, list(zip(targets, groups, strict=True)), metadata.location, heavy=many)
+    many = sum(map(len, removed.values())) > _PARALLEL_WRITE_ROWS
+    return map_parallel(write, list(zip(targets, groups, strict=True)), metadata.location, cpu_bound=many)
 
 
-def group_files(rows: Mapping[str, int], live: Mapping[str, LiveFile]) -> list[list[str]]:
+def group_files_by_partition(rows: Mapping[str, int], live: Mapping[str, LiveFile]) -> list[list[str]]:
     """Group the data files, given how many rows each loses, whose deletes share one delete file. Pure."""
     if len(rows) <= _MAX_SEPARATE_FILES:
         return [[path] for path in rows]
-    many = min(_MAX_SHARED_ROWS, max(_MIN_OWN_ROWS, _OWN_FILE_SHARE * sum(rows.values())))
+    many = min(_MAX_SHARED_ROWS, max(_MIN_SEPARATE_ROWS, _SEPARATE_ROW_SHARE * sum(rows.values())))
     separate = [[path] for path, count in rows.items() if count >= many]
     partitions: dict[tuple[int, object], list[str]] = {}
     for path in sorted(path for path, count in rows.items() if count < many):

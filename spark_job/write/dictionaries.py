@@ -19,7 +19,7 @@ _SAMPLE_VALUES = 4096
 _MIN_REPEATS = 2  # on average, per dictionary entry
 
 
-def benefits_from_dictionary(column: pa.ChunkedArray, most_bytes: int) -> bool:
+def benefits_from_dictionary(column: pa.ChunkedArray, max_bytes: int) -> bool:
     """Return whether a random sample suggests that values repeat often enough and their dictionary fits."""
     valid = len(column) - column.null_count
     if valid == 0:
@@ -30,7 +30,7 @@ def benefits_from_dictionary(column: pa.ChunkedArray, most_bytes: int) -> bool:
         return True
     distinct_values = estimate_distinct(known, int(pc.count_distinct(sample).as_py()), valid)
     width = float(sample.nbytes / known)
-    return distinct_values * _MIN_REPEATS <= valid and distinct_values * width <= most_bytes
+    return distinct_values * _MIN_REPEATS <= valid and distinct_values * width <= max_bytes
 
 
 def _sample(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -55,7 +55,7 @@ def file_statistics(
         mode = modes[leaf.field_id]
         if not mode.counts:
             continue
-        column = leaf.of(rows)
+        column = leaf.values_in(rows)
         values[leaf.field_id] = len(column)
         nulls[leaf.field_id] = column.null_count
         if isinstance(leaf.kind, FloatType | DoubleType):

@@ -21,8 +21,8 @@ from spark_job.write.vectors import deleted_positions
 def recount_deleted_rows(
     io: FileIO, live: Mapping[str, LiveFile], root: Root | None
 ) -> Mapping[str, LiveFile]:
-    """Return the data files; those whose live rows differ from the index with their distinct deletes counted."""
-    indexed = {file.path: file.live for file in root.files if not file.gone} if root else {}
+    """Return the data files, with distinct deletes recounted where live rows differ from the index."""
+    indexed = {file.path: file.live for file in root.files if not file.removed} if root else {}
     differing = {
         path: file
         for path, file in live.items()

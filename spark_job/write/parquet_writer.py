@@ -104,7 +104,7 @@ class ParquetFileWriter:
         self._options = parquet_options(properties)
 
     def new_sizes(self) -> FileSizes:
-        """Return sizes for files with similar rows, which share what they learn."""
+        """Return sizes whose compression ratio is shared by files with similar rows."""
         return FileSizes.of(self._properties)
 
     def write(self, output: OutputFile, rows: pa.Table, sizes: FileSizes) -> dict[str, Any]:
@@ -129,7 +129,11 @@ class ParquetFileWriter:
 
     def _options_for(self, rows: pa.Table, sizes: FileSizes) -> dict[str, Any]:
         max_bytes = read_number(self._properties, DICTIONARY_BYTES)
-        plain = {leaf.path for leaf in self._leaves if not benefits_from_dictionary(leaf.of(rows), max_bytes)}
+        plain = {
+            leaf.path
+            for leaf in self._leaves
+            if not benefits_from_dictionary(leaf.values_in(rows), max_bytes)
+        }
         without_statistics = {
             leaf.path for leaf in self._leaves if not has_bounds(leaf.kind) or leaf.field_id in LINEAGE_IDS
         }

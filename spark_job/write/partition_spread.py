@@ -55,7 +55,7 @@ class PartitionSpread:
         self.ids = ids
         self.metadata = metadata
 
-    def most_shards(self, wanted: int) -> int:
+    def limit_shards(self, wanted: int) -> int:
         """Return the wanted number of shards, or fewer if a sample of the slice shows too many files."""
         if wanted == 1 or not self.metadata.spec().fields:
             return wanted
@@ -63,7 +63,9 @@ class PartitionSpread:
         events = sum(file.events for file in self.files)
         return choose_shards(keys, partitions, events, wanted) if len(keys) else wanted
 
-    def halves(self, file: NDArray[np.uint32], row: NDArray[np.uint32]) -> tuple[Indices, Indices]:
+    def split_by_partition(
+        self, file: NDArray[np.uint32], row: NDArray[np.uint32]
+    ) -> tuple[Indices, Indices]:
         """Split rows into two halves of which at most one partition has rows in both; each half keeps its order."""
         middle = len(row) // 2
         all_rows = np.arange(len(row))
@@ -110,8 +112,8 @@ class PartitionSpread:
                     continue  # reading all rows reports the NULL key
                 codes = self.shape.codec.encode(columns)
                 keys.append(codes.lo if codes.hi is None else codes.hi)
-                by = file_projection(file, ids, self.shape.defaults)
-                tables.extend(read_selected_rows(self.io, parquet, rows, by, target))
+                projection = file_projection(file, ids, self.shape.defaults)
+                tables.extend(read_selected_rows(self.io, parquet, rows, projection, target))
         if not keys:
             return np.empty(0, np.uint64), np.empty(0, np.int64)
         return np.concatenate(keys), self._number(pa.concat_tables(tables), partition_schema)
@@ -154,8 +156,8 @@ def choose_shards(keys: U64, partitions: Numbers, events: int, wanted: int) -> i
         pairs = rank * shards // len(keys) * partition_count + partitions
         return estimate_distinct(len(keys), len(np.unique(pairs)), max(events, len(keys)))
 
-    most = max(_ACCEPTED_FILES, _ACCEPTED_FILES_PER_PARTITION * files(1))
+    max_files = max(_ACCEPTED_FILES, _ACCEPTED_FILES_PER_PARTITION * files(1))
     shards = wanted
-    while shards > 1 and files(shards) > most:
+    while shards > 1 and files(shards) > max_files:
         shards = (shards + 1) // 2
     return shards

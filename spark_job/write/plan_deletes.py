@@ -91,7 +91,7 @@ def choose_tier(deletes: Sequence[LiveDelete], rows: int) -> list[LiveDelete]:
     if len(deletes) < _MIN_DELETE_FILES:
         return []
     chosen: list[LiveDelete] = []
-    for delete in sorted(deletes, key=lambda each: (each.rows, each.path)):
+    for delete in sorted(deletes, key=lambda delete: (delete.rows, delete.path)):
         if delete.rows > rows or rows + delete.rows > _MAX_REWRITTEN_ROWS:
             break
         chosen.append(delete)
@@ -107,7 +107,7 @@ def _join(path: str, removed: Positions | None, earlier: Sequence[Positions]) ->
     joined = distinct_union(removed, before)
     if len(joined) != len(removed) + len(before):
         raise Corrupt(
-            f"{path}: some of its rows would be deleted twice; nothing was committed. To go on, {REBUILD}."
+            f"rows would be deleted twice; nothing was committed. To continue, {REBUILD}. The data file: {path}"
         )
     return joined
 
@@ -117,7 +117,7 @@ def choose_empty_files(
 ) -> dict[str, LiveFile]:
     """Choose the data files to remove because no live row is left in them, by path. Pure.
 
-    None if the commit would add no file: a later snapshot is recognised as its successor by the files it added.
+    Choose none if the commit adds no file: `mirror._is_parent` recognises the next snapshot by added files.
     """
     empty = {
         path: file for path, file in live.items() if file.deleted + len(removed.get(path, ())) == file.rows

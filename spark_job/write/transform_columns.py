@@ -47,7 +47,7 @@ def transform_column(
 ) -> pa.ChunkedArray:
     """Return the transformed values as plain numbers, bytes and text; the source may be nested in structs."""
     source = next(leaf for leaf in leaf_columns(schema) if leaf.field_id == source_id)
-    column, kind = source.of(rows), source.kind
+    column, kind = source.values_in(rows), source.kind
     match transform:
         case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
             return _calculate(

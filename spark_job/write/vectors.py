@@ -102,13 +102,14 @@ def _merge(target: LiveFile, earlier: Positions, removed: Positions) -> Position
     merged = distinct_union(earlier, removed)
     if len(merged) != target.deleted + len(removed):
         raise Corrupt(
-            f"{target.path}: {target.deleted} rows were deleted and {len(removed)} more are removed, which together "
-            f"are {len(merged)}: some are deleted already; nothing was committed. To go on, {REBUILD}."
+            f"{target.deleted} rows were deleted and {len(removed)} more are removed, but together they are "
+            f"{len(merged)}: some are deleted already; nothing was committed. To continue, {REBUILD}. "
+            f"The data file: {target.path}"
         )
     if int(merged[-1]) >= target.rows:
         raise Corrupt(
-            f"{target.path}: has {target.rows} rows, but row {int(merged[-1])} is removed; nothing was committed. To "
-            f"go on, {REBUILD}."
+            f"row {int(merged[-1])} of a data file with {target.rows} rows is removed; nothing was committed. To "
+            f"continue, {REBUILD}. The data file: {target.path}"
         )
     return merged
 
@@ -150,26 +151,26 @@ def decode_vector(data: bytes, rows: int, cardinality: int, source: str) -> Posi
     Refuse a vector whose cardinality differs from the manifest's, or with a position beyond the data file's rows.
     """
     if len(data) < _FRAME_BYTES:
-        raise Corrupt(f"{source}: {len(data)} bytes are too few for a deletion vector")
+        raise Corrupt(f"{len(data)} bytes are too few for a deletion vector: {source}")
     (length,) = _UINT32.unpack_from(data)
     if length != len(data) - 2 * _UINT32.size:
-        raise Corrupt(f"{source}: a deletion vector of {len(data)} bytes states a length of {length}")
+        raise Corrupt(f"a deletion vector of {len(data)} bytes states a length of {length}: {source}")
     content = data[_UINT32.size : -_UINT32.size]
     if not content.startswith(_MAGIC):
-        raise Corrupt(f"{source}: the magic bytes of a deletion vector are missing")
+        raise Corrupt(f"the magic bytes of a deletion vector are missing: {source}")
     if _UINT32.unpack(data[-_UINT32.size :]) != (zlib.crc32(content),):
-        raise Corrupt(f"{source}: the checksum of a deletion vector does not match")
+        raise Corrupt(f"the checksum of a deletion vector does not match: {source}")
     try:
         bitmap = BitMap64.deserialize(content[len(_MAGIC) :])
     except (ValueError, IndexError) as error:
-        raise Corrupt(f"{source}: the bitmap of a deletion vector cannot be read") from error
+        raise Corrupt(f"the bitmap of a deletion vector cannot be read: {source}") from error
     # A few bytes may encode billions of positions: count them before expanding them.
     if len(bitmap) != cardinality:
         raise Corrupt(
-            f"{source}: the manifest states that {cardinality} rows are deleted, the vector {len(bitmap)}"
+            f"the manifest states that {cardinality} rows are deleted, the vector {len(bitmap)}: {source}"
         )
     if cardinality and bitmap.max() >= rows:
-        raise Corrupt(f"{source}: row {bitmap.max()} is deleted in a data file of {rows} rows")
+        raise Corrupt(f"row {bitmap.max()} is deleted in a data file of {rows} rows: {source}")
     return np.frombuffer(bitmap.to_array(), dtype=np.uint64).astype(np.int64)
 
 

@@ -18,7 +18,7 @@ def test_docs_show_the_output_of_the_script() -> None:
 
 def test_script_counts_terraforms_resources() -> None:
     alarms = (TERRAFORM / "modules" / "observability" / "alarms.tf").read_text()
-    assert len(re.findall(r"^      text +=", alarms, re.MULTILINE)) + 1 == COSTS["ALARMS"]
+    assert len(re.findall(r"^      description +=", alarms, re.MULTILINE)) + 1 == COSTS["ALARMS"]
     metrics = (TERRAFORM / "modules" / "observability" / "main.tf").read_text()
     assert metrics.count("{ pattern = ") == COSTS["METRICS"]
     function = (TERRAFORM / "modules" / "trigger" / "main.tf").read_text()

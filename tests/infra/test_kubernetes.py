@@ -23,8 +23,8 @@ from tests.need import do_without
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
 from tests.services.processes import Unavailable
 from tests.services.test_kubernetes_launcher import DEFINITIONS, _is_served, wait_for
-from tests.unit.trigger.launcher_settings import KUBERNETES
-from tests.unit.trigger.test_kubernetes_launcher import APACHE, KUBEFLOW, created
+from tests.unit.trigger.launchers.launcher_settings import KUBERNETES
+from tests.unit.trigger.launchers.test_kubernetes_launcher import APACHE, KUBEFLOW, created
 
 NAMESPACE = "icemirror"
 OVERLAYS = ("overlays/serve", "overlays/periodic")

@@ -128,7 +128,7 @@ def make_lab(folder: Path, case: Case, merges: int = MERGES) -> MirroredWorld:
     for _ in range(merges):
         commit_and_merge(lab)
     lab.world.expected()  # both oracles agree; from here on one of them is enough
-    lab.world.judge = Judge(lab.world.journal, ask_files=False)
+    lab.world.judge = Judge(lab.world.journal, use_duckdb=False)
     return lab
 
 

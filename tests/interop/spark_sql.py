@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 
 from icemirror.catalogs.catalog_name import DEFAULT_CATALOG
 from tests.interop.iceberg_java import IcebergJava, JavaObject
+from tests.lab.lab import Lab
 from tests.mirrors import MirroredWorld
-from tests.unit.merge.lab import Lab
 
 SNAPSHOT_COLUMN = "read_at_snapshot"
 

@@ -12,7 +12,7 @@ from icemirror.errors import Kind
 from icemirror.result import TableResult
 from tests.interop.iceberg_java import IcebergJava
 from tests.interop.spark_sql import SparkSql
-from tests.unit.merge.lab import Lab, sequence_text
+from tests.lab.lab import Lab, sequence_text
 
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 ROWS = {1: "b", 3: "I3@1", 4: "I4@3"}

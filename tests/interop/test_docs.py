@@ -19,9 +19,8 @@ READERS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "readers.md"
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MirroredWorld:
-    """The catalog of the examples, in the working directory."""
-    monkeypatch.chdir(tmp_path)
+def lake(tmp_path: Path) -> MirroredWorld:
+    """The catalog of the examples."""
     return make_lab(tmp_path / "lake", Case("docs", "int", ("text", "double"), seed=61), merges=3)
 
 
@@ -30,7 +29,8 @@ def example(section: str, language: str, lab: MirroredWorld) -> str:
     _, _, text = READERS.read_text(encoding="utf-8").partition(f"\n## {section}\n")
     (block,) = re.findall(rf"```{language}\n(.*?)```", text.partition("\n## ")[0], re.DOTALL)
     block = block.replace("shop.orders", str(lab.table.mirror_id))
-    block = re.sub(r"lake/\S+?\.metadata\.json", lab.mirror.metadata_location, block)
+    block = re.sub(r"/data/\S+?\.metadata\.json", lab.mirror.metadata_location, block)
+    block = block.replace("sqlite:////data/catalog.db", lab.settings.catalog_properties(None)["uri"])
     return re.sub(r"\d{15,}", str(snapshot_ids(lab.mirror)[0]), block)
 
 
@@ -60,7 +60,7 @@ def test_duckdb_with_its_extension_from_packages(lake: MirroredWorld) -> None:
 def test_spark(lake: MirroredWorld, java: IcebergJava) -> None:
     spark = SparkSql.on(java, lake)
     for name, value in re.findall(r"--conf (spark\.sql\.catalog\.\S+?)=(\S+)", example("Spark", "sh", lake)):
-        if not name.endswith((".uri", ".warehouse")):  # relative in the text, to the JVM's own folder
+        if not name.endswith((".uri", ".warehouse")):  # of the folder in the text
             assert spark.session.conf().get(name) == value
     answers = [spark.session.sql(query).count() for query in statements(example("Spark", "sql", lake))]
     assert answers[0] == len(lake.world.expected())

@@ -49,7 +49,7 @@ from tests.interop.type_samples import (
     UUIDS,
     Column,
 )
-from tests.unit.merge.lab import Lab, changelog_schema, sequence_text
+from tests.lab.lab import Lab, changelog_schema, sequence_text
 
 _INTS = (0, 1, -1, 7, -7, 100, -100, -INT, INT - 1)
 _LONGS = (0, 1, -1, 7, -7, 2**32, -(2**32), -LONG, LONG - 1)

@@ -21,8 +21,8 @@ from pyiceberg.types import (
 
 from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb
 from tests.interop.iceberg_java import IcebergJava
-from tests.unit.merge.evolving import assert_sound, change, say
-from tests.unit.merge.lab import Lab, changelog_schema
+from tests.lab.evolving import assert_sound, change, say
+from tests.lab.lab import Lab, changelog_schema
 
 SHOP = changelog_schema(
     ("id", IntegerType()),

@@ -14,7 +14,7 @@ from pyiceberg.types import LongType
 
 from icemirror.cli.demo.oracle.canonical import render_cells
 from tests.interop.type_samples import Column, Sample
-from tests.unit.merge.lab import Lab, changelog_schema, sequence_text
+from tests.lab.lab import Lab, changelog_schema, sequence_text
 
 MOST_KEY_COLUMNS = 8
 _KEY = "id"

@@ -15,7 +15,7 @@ LIMITS: dict[tuple[str, str, int | None], str] = {
         "a NULL map whose values are structs is read as an empty one"
     ),
     ("DuckDB", "timestamptz_ns", None): (
-        "does not know the type, nor opens a table that has such a column "
-        "([duckdb-iceberg#1019](https://github.com/duckdb/duckdb-iceberg/issues/1019); tried with 1.5.5)"
+        "cannot open tables with this type "
+        "([duckdb-iceberg#1019](https://github.com/duckdb/duckdb-iceberg/issues/1019); version 1.5.5)"
     ),
 }

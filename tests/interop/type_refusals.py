@@ -26,7 +26,7 @@ from pyiceberg.types import (
 )
 
 from icemirror.errors import Kind
-from tests.unit.merge.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
+from tests.lab.lab import Lab, changelog_schema, local_path, rows_table, sequence_text
 
 _FILE = re.compile(r"\S+\.parquet")
 _SNAPSHOT = re.compile(r"\d{12,}")

@@ -135,26 +135,26 @@ _DEEP_NULLS = (
 
 SAMPLES = (
     Sample("boolean", "both", _one(BooleanType(), (True, False)), key=True),
-    Sample("int", "0, −1, least, greatest", _one(IntegerType(), (0, -1, -INT, INT - 1)), key=True),
+    Sample("int", "0, −1, minimum, maximum", _one(IntegerType(), (0, -1, -INT, INT - 1)), key=True),
     Sample(
         "long",
-        "0, −1, least, greatest, 2⁵³ + 1",
+        "0, −1, minimum, maximum, 2⁵³ + 1",
         _one(LongType(), (0, -1, -LONG, LONG - 1, 2**53 + 1)),
         key=True,
     ),
     Sample(
         "float",
-        "0.0, −0.0, NaN, ±∞, smallest, greatest",
+        "0.0, −0.0, NaN, ±∞, smallest, maximum",
         _one(FloatType(), (0.0, -0.0, 1.5, NAN, INF, -INF, 1e-45, 3.4028234663852886e38)),
     ),
     Sample(
         "double",
-        "0.0, −0.0, NaN, ±∞, smallest, greatest",
+        "0.0, −0.0, NaN, ±∞, smallest, maximum",
         _one(DoubleType(), (0.0, -0.0, 0.1, NAN, INF, -INF, 5e-324, 1.7976931348623157e308)),
     ),
     Sample(
         "decimal(1…38, …)",
-        "every precision, with no, half or all digits after the point: 0, ±1 of the last digit, least, greatest",
+        "every precision, with no, half or all digits after the point: 0, ±1 of the last digit, minimum, maximum",
         DECIMALS,
         key=True,
     ),
@@ -162,7 +162,7 @@ SAMPLES = (
         "date", "0001-01-01, 1582-10-14 and -15, 1969-12-31, 9999-12-31", _one(DateType(), DAYS), key=True
     ),
     Sample(
-        "date, beyond",
+        "date, outside years 1–9999",
         "4714 BC, year 0, year 10000, ±5.8 million years",
         _one(DateType(), FAR_DAYS),
         key=True,
@@ -170,7 +170,7 @@ SAMPLES = (
     Sample("time", "first and last microsecond", _one(TimeType(), CLOCKS), key=True),
     Sample("timestamp", "years 1 to 9999, around 1582 and 1970", _one(TimestampType(), MOMENTS), key=True),
     Sample(
-        "timestamp, beyond",
+        "timestamp, outside years 1–9999",
         "year 0, year 10000, ±292,000 years",
         _one(TimestampType(), FAR_MOMENTS),
         key=True,
@@ -179,7 +179,7 @@ SAMPLES = (
         "timestamptz", "years 1 to 9999, around 1582 and 1970", _one(TimestamptzType(), MOMENTS), key=True
     ),
     Sample(
-        "timestamptz, beyond",
+        "timestamptz, outside years 1–9999",
         "year 0, year 10000, ±292,000 years",
         _one(TimestamptzType(), FAR_MOMENTS),
         key=True,
@@ -190,7 +190,7 @@ SAMPLES = (
     ),
     Sample("string", "empty, blanks, Unicode of every plane, NUL", _one(StringType(), TEXTS), key=True),
     Sample("string, long", "1 MB", _one(StringType(), LONG_TEXTS), key=True),
-    Sample("uuid", "least, greatest, around the sign bits", _one(UUIDType(), UUIDS), key=True),
+    Sample("uuid", "minimum, maximum, around the sign bits", _one(UUIDType(), UUIDS), key=True),
     Sample(
         "fixed",
         "1, 3 and 16 bytes, zeros, ones",
@@ -239,7 +239,7 @@ SAMPLES = (
     ),
     Sample(
         "list of structs, NULL",
-        "NULL beside empty",
+        "NULL and empty",
         _one(_list(_struct(name=StringType())), ([], [{"name": "a"}], None)),
         nulls=False,
     ),
@@ -262,7 +262,7 @@ SAMPLES = (
     ),
     Sample(
         "map of structs, NULL",
-        "NULL beside empty",
+        "NULL and empty",
         _one(_map(LongType(), _struct(name=StringType())), ([], [(1, {"name": "a"})], None)),
         nulls=False,
     ),
@@ -288,7 +288,7 @@ COMPOSITES = (
     ),
     Sample(
         "8 columns: string ×3, binary ×2, fixed, timestamp, decimal",
-        "values that become the same when they are merely written one after the other",
+        "values whose concatenations are equal",
         (
             Column(StringType(), ("ab", "a", "", "", "1")),
             Column(StringType(), ("c", "bc", "abc", "", "2")),

@@ -9,7 +9,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from icemirror.cli.demo.oracle.duckdb_oracle import live_rows_of_files
-from icemirror.cli.demo.oracle.journal import Journal, Until
+from icemirror.cli.demo.oracle.journal import Journal, JournalPosition
 from icemirror.cli.demo.oracle.judge import Comparison, Judge
 from icemirror.cli.demo.oracle.mirror_readers import read_by_duckdb, read_by_pyiceberg, read_cursor
 from icemirror.cli.demo.writer import ChangelogWriter
@@ -21,7 +21,7 @@ from tests.oracle.value_pools import MISREAD_BY_PYICEBERG
 class World:
     """`commit_next` moves the changelog on; `verdict` holds a mirror against both oracles.
 
-    The journal is kept in memory unless a path is given. `ask_files=False` leaves the second oracle out:
+    The journal is kept in memory unless a path is given. `use_duckdb=False` leaves the second oracle out:
     needed where the files are not on this machine's disk, and quicker.
     """
 
@@ -33,14 +33,14 @@ class World:
         *,
         changelog_name: str = "world_changelog",
         journal_path: Path | None = None,
-        ask_files: bool = True,
+        use_duckdb: bool = True,
     ) -> None:
         self.schedule = schedule
         self.shape = schedule.shape
         self.subject = self.shape.subject
         self.identifier = (namespace, changelog_name)
         self.journal = Journal.open(journal_path)
-        self.judge = Judge(self.journal, ask_files)
+        self.judge = Judge(self.journal, use_duckdb)
         self.changelog = ChangelogWriter.open(
             catalog, self.identifier, self.subject, self.shape.schema, self.journal
         )
@@ -70,11 +70,13 @@ class World:
         self, at_snapshot_id: int | None = None, files_done: int | None = None
     ) -> dict[bytes, bytes]:
         """Key → row, as canonical bytes, on which both oracles agree; default: at the changelog's head."""
-        return self.judge.expected(self.subject, self.journal.until(self.subject, at_snapshot_id, files_done))
+        return self.judge.expected(
+            self.subject, self.journal.position_after(self.subject, at_snapshot_id, files_done)
+        )
 
     def expected_table(self, at_snapshot_id: int | None = None, files_done: int | None = None) -> pa.Table:
         """The same rows as Arrow, in no order."""
-        until = self.journal.until(self.subject, at_snapshot_id, files_done)
+        until = self.journal.position_after(self.subject, at_snapshot_id, files_done)
         self.judge.expected(self.subject, until)
         return live_rows_of_files(self.subject, self.journal.files(self.subject, until))
 
@@ -87,7 +89,7 @@ class World:
 
     def verdict_of_rows(self, rows: pa.Table, at: Cursor | int | None = None) -> Comparison:
         """Rows from any reader against the changelog at `at` (default: its head)."""
-        until = self._until(at) or self.journal.until(self.subject, None)
+        until = self._until(at) or self.journal.position_after(self.subject, None)
         return self.judge.judge_rows(self.subject, rows, until)
 
     def verdicts_of_history(self, mirror: Table) -> dict[int, Comparison]:
@@ -98,12 +100,12 @@ class World:
             if read_cursor(mirror, snapshot.snapshot_id) is not None
         }
 
-    def _until(self, at: Cursor | int | None) -> Until | None:
+    def _until(self, at: Cursor | int | None) -> JournalPosition | None:
         match at:
             case None:
                 return None
             case Cursor():
                 source = at.source
-                return self.journal.until(self.subject, source.snapshot_id, source.files_done)
+                return self.journal.position_after(self.subject, source.snapshot_id, source.files_done)
             case snapshot_id:
-                return self.journal.until(self.subject, snapshot_id)
+                return self.journal.position_after(self.subject, snapshot_id)

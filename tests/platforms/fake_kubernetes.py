@@ -42,7 +42,7 @@ class FakeKubernetes(httpx2.BaseTransport):
     def client(self) -> Client:
         """Return a lightkube client of this server."""
         config = KubeConfig(
-            clusters={"fake": Cluster(server="http://kubernetes.test")},
+            clusters={"fake": Cluster(server="http://kubernetes.test", insecure=True)},
             contexts={"fake": Context(cluster="fake", user="me", namespace=NAMESPACE)},
             users={"me": User()},
             current_context="fake",

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.cache import fetch_once
+from tests.processes.stores.fake_kubernetes import write_kubeconfig
 from tests.services.processes import HOST, Unavailable, answers, free_port, running
-from tests.unit.state.fake_kubernetes import write_kubeconfig
 
 _VERSION, _ETCD_VERSION = "1.34.1", "v3.6.4"
 _BUILD_SECONDS = 2400

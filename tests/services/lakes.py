@@ -68,7 +68,7 @@ def mirrored_world(
     table = settings.tables[0]
     for name in {table.changelog_catalog, table.mirror_catalog}:
         writing.get(name).create_namespace_if_not_exists(lake.namespace)
-    world = World(writing.get(table.changelog_catalog), lake.namespace, schedule, ask_files=False)
+    world = World(writing.get(table.changelog_catalog), lake.namespace, schedule, use_duckdb=False)
     world.changelog = RenumberedChangelog.of(world.changelog)
     chosen = engine or InProcessEngine()
     pipeline = Pipeline(

@@ -13,11 +13,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import ListType, NestedField
 
+from tests.lab.lab import append_files, rows_table
 from tests.services import pg_types
 from tests.services.pg_profiles import Event, OwnColumn, Profile
 from tests.services.pg_source import Change, Columns, Source
 from tests.services.pgoutput import UNCHANGED, Row, Truncate
-from tests.unit.merge.lab import append_files, rows_table
 
 NAME = "lab.world_changelog"
 _AGAIN = 0.15  # of the flushes tell some rows a second time, as writers do that begin anew, or end late

@@ -30,6 +30,8 @@ from icemirror.config_file.load import load_settings
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
+from tests.lab.evolving import assert_sound, rebuild
+from tests.lab.lab import Lab
 from tests.mirrors import write_config
 from tests.services import pg_types
 from tests.services.pg_changelog import Changelog, numbered
@@ -37,8 +39,6 @@ from tests.services.pg_profiles import Debezium, Order, Profile, SupabaseEtl
 from tests.services.pg_source import TABLE, Source, source
 from tests.services.pg_workload import Workload, move, move_only
 from tests.services.postgres import Postgres, postgres
-from tests.unit.merge.evolving import assert_sound, rebuild
-from tests.unit.merge.lab import Lab
 
 
 def _read_by_duckdb(mirror: Table, subject: SourceTable, _snapshot_id: int | None = None) -> pa.Table:

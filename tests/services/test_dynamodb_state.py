@@ -12,9 +12,9 @@ import pytest
 from icemirror.errors import Invalid
 from icemirror.protocol.reads import EVERYTHING
 from icemirror.protocol.rows import TableRow
+from tests.processes.stores.emulated_dynamodb import CREDENTIALS, create_table, open_emulated
+from tests.processes.stores.store_suite import OpenStore, StoreSuite
 from tests.services.ministack import Ministack, ministack
-from tests.unit.state.emulated_dynamodb import CREDENTIALS, create_table, open_emulated
-from tests.unit.state.store_suite import OpenStore, StoreSuite
 
 
 @pytest.fixture(scope="module")

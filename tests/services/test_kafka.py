@@ -81,7 +81,7 @@ class Received:
         self.bodies += bodies
         return [Accepted() for _ in bodies]
 
-    def beat(self, part: str, works: bool, why: str = "") -> None:
+    def record_heartbeat(self, component: str, works: bool, problem: str = "") -> None:
         self.works.append(works)
 
 
@@ -170,7 +170,7 @@ def test_listener_is_unready_while_its_broker_is_down_and_resumes_when_it_is_bac
     monkeypatch.setattr("trigger.listeners.kafka._PROBE_SECONDS", 1.0)
     monkeypatch.setattr("trigger.listeners.kafka._PROBE_TIMEOUT_SECONDS", 3.0)
     ports, received, health = (free_port(), free_port()), Received(), Health(("kafka",), 120.0)
-    received.beat = health.beat  # type: ignore[method-assign]
+    received.record_heartbeat = health.record_heartbeat  # type: ignore[method-assign]
     source = KafkaSource.model_validate({"bootstrap_servers": f"127.0.0.1:{ports[0]}", "topics": ["lonely"]})
 
     async def live() -> None:

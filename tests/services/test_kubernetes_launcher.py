@@ -17,8 +17,8 @@ from icemirror.errors import Invalid
 from icemirror.protocol.events import RunState
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
 from tests.services.spark_operator import apache_definition, kubeflow_definition
-from tests.unit.trigger.launcher_settings import KUBERNETES, for_kubernetes
-from tests.unit.trigger.launcher_suite import REQUEST, LauncherSuite, Platform
+from tests.unit.trigger.launchers.launcher_settings import KUBERNETES, for_kubernetes
+from tests.unit.trigger.launchers.launcher_suite import REQUEST, LauncherSuite, Platform
 from trigger.launchers.kubernetes import KubernetesLauncher
 from trigger.launchers.spark_application import spark_application
 

@@ -20,9 +20,9 @@ from icemirror.protocol.reads import EVERYTHING
 from icemirror.protocol.rows import TableRow
 from icemirror.stores.dead_letters import new_letter
 from icemirror.stores.kubernetes import KubernetesStore
+from tests.processes.stores.fake_kubernetes import open_kubeconfig
+from tests.processes.stores.store_suite import OpenStore, StoreSuite
 from tests.services.kube_apiserver import KubeApiServer, kube_apiserver
-from tests.unit.state.fake_kubernetes import open_kubeconfig
-from tests.unit.state.store_suite import OpenStore, StoreSuite
 
 MANIFESTS = Path(__file__).parents[2] / "infra" / "kubernetes" / "base"
 NAMESPACE, ACCOUNT = "icemirror", "icemirror-trigger"

@@ -14,13 +14,13 @@ from icemirror.errors import Invalid
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
+from tests.lab.evolving import assert_sound, change, rebuild, say
+from tests.lab.lab import Lab, changelog_schema
 from tests.services.glue import Glue
 from tests.services.lakes import Lake, documented
 from tests.services.nessie import Nessie
 from tests.services.rest_catalog import RestCatalog
 from tests.services.s3proxy import S3Proxy
-from tests.unit.merge.evolving import assert_sound, change, rebuild, say
-from tests.unit.merge.lab import Lab, changelog_schema
 
 SCHEMA = changelog_schema(("id", IntegerType()), ("name", StringType()), ("n", IntegerType()))
 

@@ -24,7 +24,7 @@ def publish(report: Report, docs: Path = DOCS) -> None:
 
 
 def table(report: Report) -> str:
-    """Return a table with a row for each campaign, and a line for the planted mistakes."""
+    """Return a table with a row for each campaign, and a line for the planted defects."""
     rows = [
         f"| `{name}` | {total.seeds:,} | {len(total.failed)} | {len(total.fixed)} "
         f"| {total.seconds / max(total.seeds, 1):.1f} s | {total.peak_bytes >> 20} MiB |"
@@ -32,12 +32,12 @@ def table(report: Report) -> str:
     ]
     found = [seed for seed in report.planted.values() if seed is not None]
     planted = (
-        f"\n\nPlanted mistakes: {len(found)} of {len(report.planted)} found, the last by seed {max(found)}."
+        f"\n\n{len(found)} of {len(report.planted)} deliberately planted defects were detected."
         if found
         else ""
     )
     head = [
-        "| campaign | seeds | failed | fixed | time per seed | peak memory |",
+        "| campaign | seeds | failing | failed once, now fixed | time per seed | peak memory |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     return "\n".join([*head, *rows]) + planted

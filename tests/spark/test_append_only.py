@@ -12,8 +12,8 @@ from spark_job.engine import size_policy
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from tests.unit.merge.lab import Lab
-from tests.unit.merge.test_append_only import ON, SCHEMA, append_by_others, rows, told
+from tests.lab.lab import Lab
+from tests.tables.merge.test_append_only import ON, SCHEMA, append_by_others, rows, told
 
 
 @pytest.mark.parametrize("one_task_events", [0, 1 << 40])

@@ -118,7 +118,7 @@ def _no_folder_to_write(shop: Shop, name: str) -> None:
 
 # name → how it is spoilt, the kinds of error it may end with, what the message must say
 BAD: dict[str, tuple[Callable[[Shop, str], None], set[str], list[str]]] = {
-    "dropped": (_drop_changelog, {"invalid"}, ["shop.dropped_changelog", "no such table"]),
+    "dropped": (_drop_changelog, {"invalid"}, ["shop.dropped_changelog", "there is no changelog"]),
     "keyless": (_missing_key_column, {"invalid"}, ["idd", "did you mean id?"]),
     "upsert": (_unknown_operation, {"invalid"}, ["UPSERT", "operation_values"]),
     "null_key": (_null_key, {"invalid"}, ["key is NULL", "row 1"]),

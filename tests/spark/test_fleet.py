@@ -30,7 +30,7 @@ def lab(tmp_path: Path) -> MirroredWorld:
     options = "min_interval: 0s"
     schedule = Schedule(seed=77, key="string", largest_commit=300)
     made = MirroredWorld.make(
-        tmp_path, schedule, InProcessEngine(), options=options, tail=_TAIL, ask_files=False
+        tmp_path, schedule, InProcessEngine(), options=options, tail=_TAIL, use_duckdb=False
     )
     made.world.commit_many(2)
     return made

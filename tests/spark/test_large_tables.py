@@ -11,10 +11,10 @@ from spark_job.engine import size_policy
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
 from spark_job.inspect.adopt import adopt_table
-from spark_job.inspect.verify.findings import FindingKind
+from spark_job.inspect.verify.verify_report import FindingKind
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from tests.unit.merge.lab import Lab
-from tests.unit.merge.tables import add_rows, make_table
+from tests.lab.lab import Lab
+from tests.lab.tables import add_rows, make_table
 
 
 @pytest.mark.parametrize("one_task_events", [0, 1 << 40])

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
-from tests.unit.write.test_partition_spread import commit, count_files, in_order, make, parts_of, scattered
+from tests.tables.write.test_partition_spread import commit, count_files, in_order, make, parts_of, scattered
 
 PARTITIONS, ROWS = 400, 2000
 

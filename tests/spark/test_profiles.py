@@ -10,9 +10,9 @@ from pyspark import SparkContext
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from tests.unit.merge import truncating
-from tests.unit.profiles.debezium import TEXT_KEY, Source
-from tests.unit.profiles.recording import Recording, mirror_rows
+from tests.lab import truncating
+from tests.tables.profiles.debezium import TEXT_KEY, Source
+from tests.tables.profiles.recording import Recording, mirror_rows
 
 MODES = pytest.mark.parametrize("one_task_events", [1_000_000, 1], ids=["one task", "sharded"])
 

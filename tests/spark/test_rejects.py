@@ -11,7 +11,7 @@ from icemirror.errors import Kind
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from tests.unit.merge.spoilt import make, rejects, spoilt
+from tests.lab.spoilt import make, rejects, spoilt
 
 _ALL = 1 << 40
 _MODES = {"one task": _ALL, "sharded": 0}

@@ -36,7 +36,7 @@ def test_mirror_equals_oracle_after_every_snapshot(
     engine = SparkEngine(spark, SizePolicy(one_task_events=_MODES[mode], one_task_bytes=_ALL))
     dice = random.Random(seed)
     options = f"format_version: {2 + (_KEYS.index(key) + number) % 2}"
-    lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, use_duckdb=False)
     for _ in range(_BATCHES):
         lab.world.commit_many(dice.choice([1, 2]))
         while isinstance(lab.pipeline.advance(lab.table), Merged):

@@ -11,8 +11,8 @@ from pyspark import SparkContext
 from spark_job.columns.name_mapping import NAME_MAPPING
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
-from tests.unit.merge.evolving import assert_sound, change, rows, say
-from tests.unit.merge.lab import Lab, changelog_schema
+from tests.lab.evolving import assert_sound, change, rows, say
+from tests.lab.lab import Lab, changelog_schema
 
 
 @pytest.mark.parametrize("one_task_events", [1_000_000, 0], ids=["one task", "sharded"])

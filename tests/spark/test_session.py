@@ -108,7 +108,7 @@ class Engine:
             shared.unpersist()
 
 class Work(str):
-    files = background = ()
+    files = shared_files = ()
 
 configure_logs(project_ref="", environment="")
 try:
@@ -149,7 +149,7 @@ class Engine:
         return self.spark.parallelize([number], 1).map(lambda one: one + 1).collect()
 
 class Work(int):
-    files = background = ()
+    files = shared_files = ()
 
 engine = LazyEngine(Engine)
 print(engine.run(Work(20)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from icemirror.protocol.eligibility import due_at, waits
+from icemirror.protocol.due_tables import due_at, is_waiting
 from icemirror.protocol.policy import Policy
 from icemirror.protocol.rows import Rows, SlotState
 from trigger.dispatch.fleet import Fleet
@@ -15,7 +15,7 @@ def launch_times(rows: Rows, names: frozenset[str], now: float, policy: Policy) 
     """Yield when each waiting table may be picked, if its group has no worker that would pick it."""
     served = {slot.id.group for slot in rows.slots.values() if slot.state is not SlotState.FREE}
     for row in rows.tables.values():
-        if row.name in names and waits(row) and row.group not in served:
+        if row.name in names and is_waiting(row) and row.group not in served:
             yield due_at(row, now, policy)
 
 
@@ -26,7 +26,7 @@ def dispatch_when_due(fleet: Fleet, max_seconds: float, sleep: Callable[[float],
     while True:
         began = fleet.clock()
         rows = fleet.dispatch()
-        # What was due when dispatch began is launched, or cannot be launched yet: waiting does not help.
+        # Tables due at the start are launched or cannot be launched yet.
         later = (at for at in launch_times(rows, names, began, fleet.policy) if at > began)
         next_at = min(later, default=None)
         if next_at is None or next_at > ends_at:

@@ -41,7 +41,7 @@ from trigger.tables.registry import Registry
 if TYPE_CHECKING:
     from icemirror.settings import TableSettings
 
-_PATIENCE_SECONDS = 60.0
+_CATALOG_TIMEOUT_SECONDS = 60.0
 
 log = get_log(__name__)
 
@@ -54,7 +54,7 @@ def _no_heartbeat() -> None:
 class Fleet:
     """Serves the tables of a registry. Any number of processes may do so at the same time.
 
-    The numbers in the docstrings are the rules of the protocol. `heartbeat` arguments are called before each step that
+    docs/explanation/trigger.md explains the numbered rules. `heartbeat` arguments are called before each step that
     a platform may take long for.
     """
 
@@ -66,29 +66,32 @@ class Fleet:
     metrics: Metrics
     clock: Callable[[], float] = time.time
     jitter: Callable[[], float] = random.random
+    launched: int = field(default=0, init=False)  # workers, by this process
     _launch_errors: dict[SlotId, str] = field(default_factory=dict)
 
     def sweep(
-        self, patience_seconds: float = _PATIENCE_SECONDS, heartbeat: Callable[[], None] = _no_heartbeat
+        self,
+        catalog_timeout_seconds: float = _CATALOG_TIMEOUT_SECONDS,
+        heartbeat: Callable[[], None] = _no_heartbeat,
     ) -> Rows:
-        """13. Poll every head, notice what moved, recover what died, dispatch; return the rows afterwards.
+        """Rule 13: Poll every head, add notices for new heads, recover dead runs, dispatch; return the rows afterwards.
 
         The order matters (rule 1): notices are written before the slots are read.
         """
-        heads = self.registry.poll_heads(patience_seconds)
+        heads = self.registry.poll_heads(catalog_timeout_seconds)
         self.notice(heads, self.store.load(EVERYTHING))
         self.recover(self.store.load(EVERYTHING), heartbeat)
         return self.dispatch(heartbeat)
 
     def notice(self, heads: Mapping[str, Head], rows: Rows) -> None:
-        """13. Compare heads with those that were noticed last."""
+        """Rule 13: Compare heads with those that were noticed last."""
         for table in self.registry.tables:
             if table.name in heads:
                 with bind(table=table.name):
                     self._notice_head(table, heads[table.name], rows)
 
     def recover(self, rows: Rows, heartbeat: Callable[[], None] = _no_heartbeat) -> None:
-        """5, 6, 7. Free the slots and tables of dead runs, and repeat launches that were not recorded."""
+        """Rules 5, 6, 7: Free the slots and tables of dead runs, and repeat launches that were not recorded."""
         runs = {Owner(slot.id, slot.gen): slot.run_id for slot in rows.slots.values()}
         for slot in rows.slots.values():
             if slot.state is not SlotState.FREE:
@@ -101,7 +104,7 @@ class Fleet:
                 self._recover_table(row, runs.get(row.owner), rows)
 
     def dispatch(self, heartbeat: Callable[[], None] = _no_heartbeat) -> Rows:
-        """2. Launch a worker for every group that wants one; return the rows afterwards."""
+        """Rule 2: Launch a worker for every group that needs one; return the rows afterwards."""
         rows = self.store.load(EVERYTHING)
         launched = False
         for group in sorted(self.registry.groups):
@@ -113,10 +116,10 @@ class Fleet:
         now, options = self.clock(), scheduling_options(table)
         if isinstance(head, IcemirrorError):
             failure = to_error_result(head)
-            if self._changes_anything(failed := HeadReadFailed(now, table.name, options, failure), rows):
+            if self._has_effect(failed := HeadReadFailed(now, table.name, options, failure), rows):
                 self._apply(failed)
                 log.warning("changelog head unavailable", reason=failure.message)
-        elif self._changes_anything(read := HeadRead(now, table.name, options, head), rows):
+        elif self._has_effect(read := HeadRead(now, table.name, options, head), rows):
             reach("notice")
             applied = self._apply(read)
             reach("noticed")
@@ -133,10 +136,10 @@ class Fleet:
             log.warning("run status unavailable", reason=str(error))
             run = RunState.UNKNOWN
         why = (
-            self._log_location(slot.run_id) if run is RunState.GONE else self._launch_errors.get(slot.id, "")
+            self._log_location(slot.run_id) if run is RunState.ENDED else self._launch_errors.get(slot.id, "")
         )
         event = RecoverSlot(self.clock(), slot.id, slot.gen, slot.run_id, run, self.jitter(), why)
-        if not self._changes_anything(event, rows):
+        if not self._has_effect(event, rows):
             return
         reach("recover")
         applied = self._apply(event)
@@ -148,19 +151,19 @@ class Fleet:
 
     def _recover_table(self, row: TableRow, run_id: str | None, rows: Rows) -> None:
         event = RecoverTable(self.clock(), row.name, self.jitter(), self._log_location(run_id))
-        if not self._changes_anything(event, rows):
+        if not self._has_effect(event, rows):
             return
-        reach("unown")
+        reach("release-table")
         applied = self._apply(event)
-        reach("unowned")
+        reach("table-released")
         match applied.after:
             case TableRow(owner=None, error=ErrorResult() as error):
                 with bind(table=row.name):
-                    log.warning("job ended while it held this table", reason=error.message)
+                    log.warning("job ended during a turn", reason=error.message)
 
     def _dispatch_group(self, group: str, rows: Rows) -> bool:
         event = Dispatch(self.clock(), group, self.registry.names(group))
-        if not self._changes_anything(event, rows):
+        if not self._has_effect(event, rows):
             return False
         reach("dispatch")
         applied = self._apply(event)
@@ -190,6 +193,7 @@ class Fleet:
         reach("launched")
         self._launch_errors.pop(slot, None)
         self._record(slot, gen, run_id)
+        self.launched += 1
         self.metrics.count(names.LAUNCHES)
 
     def _cancel(self, run_id: str) -> None:
@@ -214,7 +218,7 @@ class Fleet:
     def _apply(self, event: Event) -> Applied:
         return apply(self.store, event, self.policy)
 
-    def _changes_anything(self, event: Event, rows: Rows) -> bool:
+    def _has_effect(self, event: Event, rows: Rows) -> bool:
         """Whether the event changes these rows; if not, the store is not called."""
         decided = step(rows, event, self.policy)
         return decided.row is not None or bool(decided.actions)

@@ -1,4 +1,4 @@
-"""Ingests events: normalise, find the tables, notice. An event that cannot be parsed becomes a dead letter."""
+"""Ingests events: parse, find the tables, notice. An event that cannot be parsed becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from icemirror.telemetry import names
 from icemirror.telemetry.logs import bind, get_log
 from trigger.dispatch.fleet import Fleet
 from trigger.sources.hints import Hint, LocationHint, NameHint, RunHint
-from trigger.sources.normalise import normalise
+from trigger.sources.parse_hints import parse_hints
 from trigger.sources.refusal import NOT_REGISTERED, EventRefused
 
 _REFRESH_SECONDS = 30.0
 _MAX_REFRESH_SECONDS = 600.0
-_PATIENCE_SECONDS = 20.0
+_CATALOG_TIMEOUT_SECONDS = 20.0
 
 log = get_log(__name__)
 
@@ -49,15 +49,15 @@ class Ingest:
     fleet: Fleet
     clock: Callable[[], float] = time.monotonic
     _refresh_at: dict[str, float] = field(default_factory=dict)
-    _vain_polls: int = 0
+    _unsuccessful_polls: int = 0
     _refresh_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def accept(self, bodies: Sequence[bytes]) -> list[Outcome]:
         """Return the outcome of each event. Many events of one table are one write."""
         outcomes = [self._read(body) for body in bodies]
         accepted = [outcome for outcome in outcomes if isinstance(outcome, Accepted)]
-        failed = self._notice(Counter(table for one in accepted for table in one.tables))
-        self._check_runs(frozenset(run for one in accepted for run in one.runs))
+        failed = self._notice(Counter(table for event in accepted for table in event.tables))
+        self._check_runs(frozenset(run for event in accepted for run in event.runs))
         return [_with_failure(outcome, failed) for outcome in outcomes]
 
     def keep_dead_letter(self, source: str, body: bytes, refused: EventRefused) -> None:
@@ -76,7 +76,7 @@ class Ingest:
 
     def _read(self, body: bytes) -> Outcome:
         try:
-            return self._resolve(normalise(body))
+            return self._resolve(parse_hints(body))
         except EventRefused as refused:
             self._count(refused)
             return refused
@@ -110,40 +110,40 @@ class Ingest:
         try:
             found = registry.lookup.find(hint)
         except EventRefused as refused:
-            # While a catalog does not answer, its locations stay unknown: keep polling it at the usual interval.
-            self._vain_polls += polled and not registry.lacks_locations
+            # While a catalog does not respond, its locations stay unknown: keep polling it at the usual interval.
+            self._unsuccessful_polls += polled and not registry.lacks_locations
             if isinstance(hint, LocationHint) and registry.lacks_locations:
-                raise Transient(f"{refused}; but not all locations are known yet") from None
+                raise Transient(f"{refused}; some catalogs have not answered yet, retrying") from None
             raise
         if polled:
-            self._vain_polls = 0
+            self._unsuccessful_polls = 0
         return found
 
     def _refresh(self, hint: LocationHint | NameHint) -> bool:
         """Discover new changelogs; for a location, poll the heads too. Return whether heads were polled.
 
         A recreated changelog may be in another folder, so an unknown location may be a registered table's. In a shared
-        bucket most unknown locations are not: each poll in vain doubles the interval. Names do not count, so that no
-        sender can cause more polls. One thread refreshes at a time; the others continue with what is known.
+        bucket most unknown locations are not: each unsuccessful poll doubles the interval. Name hints never
+        trigger polls. One thread refreshes at a time; the others continue with what is known.
         """
         if self._is_due("tables", _REFRESH_SECONDS):
-            self.fleet.registry.refresh(_PATIENCE_SECONDS)
-        interval = min(_REFRESH_SECONDS * 2 ** min(self._vain_polls, 10), _MAX_REFRESH_SECONDS)
+            self.fleet.registry.refresh(_CATALOG_TIMEOUT_SECONDS)
+        interval = min(_REFRESH_SECONDS * 2 ** min(self._unsuccessful_polls, 10), _MAX_REFRESH_SECONDS)
         polls = isinstance(hint, LocationHint) and self._is_due("locations", interval)
         if polls:
-            self.fleet.registry.poll_heads(_PATIENCE_SECONDS)
+            self.fleet.registry.poll_heads(_CATALOG_TIMEOUT_SECONDS)
         return polls
 
-    def _is_due(self, what: str, interval_seconds: float) -> bool:
+    def _is_due(self, refreshed: str, interval_seconds: float) -> bool:
         with self._refresh_lock:
             now = self.clock()
-            due = now >= self._refresh_at.get(what, now)
+            due = now >= self._refresh_at.get(refreshed, now)
             if due:
-                self._refresh_at[what] = now + interval_seconds
+                self._refresh_at[refreshed] = now + interval_seconds
         return due
 
     def _notice(self, hints: Counter[str]) -> dict[str, Transient]:
-        """1. Store one notice per table, regardless of how many hints. Return the tables that failed."""
+        """Rule 1: Store one notice per table, regardless of how many hints. Return the tables that failed."""
         failed: dict[str, Transient] = {}
         known = {table.name: table for table in self.fleet.registry.tables}
         for name, count in sorted(hints.items()):

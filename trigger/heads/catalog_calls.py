@@ -11,13 +11,10 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-SILENT_AFTER_SECONDS = 60.0
-"""A catalog that has not answered for this long counts as failed."""
-
 
 @dataclass(frozen=True, slots=True)
 class _PendingCall(Generic[T]):
-    answer: Future[T]
+    response: Future[T]
     started_at: float
 
 
@@ -29,7 +26,7 @@ class CatalogCalls(Generic[T]):
         self._pending: dict[str | None, _PendingCall[T]] = {}
 
     def is_pending(self, catalog: str | None) -> bool:
-        """Whether a call was started whose answer was not taken yet."""
+        """Whether a call was started whose response was not taken yet."""
         return catalog in self._pending
 
     def start(self, catalog: str | None, call: Callable[[], T]) -> None:
@@ -37,34 +34,37 @@ class CatalogCalls(Generic[T]):
         self._pending[catalog] = _PendingCall(run_in_background(call), self._clock())
 
     def wait(self, catalogs: Iterable[str | None], seconds: float) -> None:
-        """Wait until these catalogs have answered, at most this long."""
-        wait([self._pending[one].answer for one in catalogs if one in self._pending], timeout=seconds)
+        """Wait until these catalogs have responded, at most this long."""
+        wait(
+            [self._pending[catalog].response for catalog in catalogs if catalog in self._pending],
+            timeout=seconds,
+        )
 
-    def take_answer(self, catalog: str | None) -> Future[T] | None:
-        """Return the pending call's answer and forget the call; None while there is no answer."""
-        if not self._pending[catalog].answer.done():
+    def take_response(self, catalog: str | None) -> Future[T] | None:
+        """Return the pending call's response and forget the call; None while there is no response."""
+        if not self._pending[catalog].response.done():
             return None
-        return self._pending.pop(catalog).answer
+        return self._pending.pop(catalog).response
 
-    def silent_minutes(self, catalog: str | None) -> int:
-        """Full minutes since the pending call was started."""
-        return int((self._clock() - self._pending[catalog].started_at) / SILENT_AFTER_SECONDS)
+    def unanswered_minutes(self, catalog: str | None) -> int:
+        """Full minutes since the pending call was started; a catalog without a response for one minute has failed."""
+        return int((self._clock() - self._pending[catalog].started_at) / 60)
 
 
 def in_minutes(count: int) -> str:
-    """`1 minute`, `2 minutes`: a text that changes seldom, because each change is written to every table's row."""
+    """`1 minute`, `2 minutes`: the text changes rarely, because each change is written to every table's row."""
     return f"{count} minute{'s' if count > 1 else ''}"
 
 
 def run_in_background(call: Callable[[], T]) -> Future[T]:
-    """Run a call in a daemon thread, which does not keep the process alive if the catalog never answers."""
-    answer: Future[T] = Future()
+    """Run a call in a daemon thread, which does not keep the process alive if the catalog never responds."""
+    response: Future[T] = Future()
 
     def run() -> None:
         try:
-            answer.set_result(call())
+            response.set_result(call())
         except BaseException as error:
-            answer.set_exception(error)
+            response.set_exception(error)
 
     Thread(target=run, name="catalog-call", daemon=True).start()
-    return answer
+    return response

@@ -11,7 +11,7 @@ from icemirror.errors import BadConfig, IcemirrorError, Invalid, Transient
 from icemirror.tables.table_id import TableId
 from trigger.heads.head_source import Head, missing_changelog
 
-_AT_ONCE = 8  # boto3's client has ten connections
+_MAX_CONCURRENT_REQUESTS = 8  # boto3's client has ten connections
 _METADATA_LOCATION = "metadata_location"
 _NOT_FOUND = "EntityNotFoundException"
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 3, 10, 3
@@ -31,7 +31,7 @@ class GlueHeads:
     def __init__(self, client: Any, catalog_id: str | None) -> None:  # noqa: ANN401 (boto3 creates it at run time)
         self._client = client
         self._catalog = {} if catalog_id is None else {"CatalogId": catalog_id}
-        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="glue")
+        self._pool = ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, thread_name_prefix="glue")
 
     def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
         """Return the heads; a missing or unreadable table does not hide the others."""
@@ -99,9 +99,11 @@ def _is_iceberg(table: Mapping[str, Any]) -> bool:
     return str(table.get("Parameters", {}).get("table_type", "")).lower() == "iceberg"
 
 
-def _classify_error(error: Exception, what: str) -> IcemirrorError:
-    """Convert a failed call to the error whose class says what to do."""
+def _classify_error(error: Exception, subject: str) -> IcemirrorError:
+    """Convert a failed call to the error whose class states the remedy."""
     code = aws_error_code(error) or type(error).__name__
     if is_refused(error):
-        return Invalid(f"Glue refused to show {what} ({code}): grant glue:GetTable and check the credentials")
-    return Transient(f"Glue did not answer about {what}: {code}")
+        return Invalid(
+            f"Glue denied access to {subject} ({code}): grant glue:GetTable and check the credentials"
+        )
+    return Transient(f"Glue did not respond to a request for {subject}: {code}")

@@ -15,7 +15,7 @@ Head = str | IcemirrorError
 
 
 class HeadSource(Protocol):
-    """A catalog's head pointers. Every call raises `Transient` if the catalog does not answer."""
+    """A catalog's head pointers. Every call raises `Transient` if the catalog does not respond."""
 
     def load_heads(self, tables: Sequence[TableId]) -> Mapping[TableId, Head]:
         """Return the head of every given table; a problem with one table is that table's value."""

@@ -35,7 +35,7 @@ class HiveHeads:
     def __init__(self, addresses: Sequence[tuple[str, int]], user: tuple[str, str] | None) -> None:
         self._addresses = list(addresses)
         self._user = user
-        self._by_request = True  # since Hive 3; the only form in Hive 4
+        self._uses_request_calls = True  # since Hive 3; the only form in Hive 4
 
     def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
         """Return the heads; a missing or unreadable database does not hide the others."""
@@ -43,7 +43,9 @@ class HiveHeads:
 
         def load(connection: Connection) -> None:
             for database in sorted({table.namespace for table in tables}):
-                heads.update(self._heads(connection, [one for one in tables if one.namespace == database]))
+                heads.update(
+                    self._heads(connection, [table for table in tables if table.namespace == database])
+                )
 
         self._try_each(load, "its tables")
         return heads
@@ -55,9 +57,9 @@ class HiveHeads:
             try:
                 names = _list_of(connection.call("get_all_tables", {1: namespace}))
                 found = [
-                    one
+                    table
                     for batch in _batches(names)
-                    for one in self._tables(connection, namespace, [str(name) for name in batch])
+                    for table in self._tables(connection, namespace, [str(name) for name in batch])
                 ]
             except CallFailed as error:
                 if error.number == _UNKNOWN_DATABASE:
@@ -68,7 +70,7 @@ class HiveHeads:
         return self._try_each(list_names, f"the database {namespace}")
 
     def close(self) -> None:
-        """Nothing to release: each call opens its own connection."""
+        """Do nothing: each call opens a connection."""
 
     def _heads(self, connection: Connection, tables: Sequence[TableId]) -> Iterator[tuple[TableId, Head]]:
         """Yield the heads of tables in one database."""
@@ -80,7 +82,7 @@ class HiveHeads:
         try:
             for batch in _batches(tables):
                 names = [table.name for table in batch]
-                found |= {str(one[_NAME]): one for one in self._tables(connection, database, names)}
+                found |= {str(table[_NAME]): table for table in self._tables(connection, database, names)}
         except CallFailed as error:
             if error.number != _UNKNOWN_DATABASE:
                 failure = _classify_error(error, f"the database {database}")
@@ -95,35 +97,37 @@ class HiveHeads:
         try:
             return self._call(connection, database, names)
         except UnknownMethod:
-            self._by_request = not self._by_request
+            self._uses_request_calls = not self._uses_request_calls
         try:
             return self._call(connection, database, names)
         except UnknownMethod as error:
-            raise ThriftError(f"it has no method {error}: is it a Hive Metastore?") from error
+            raise ThriftError(
+                f"it has no method {error}, so it is not a Hive Metastore: check `uri`"
+            ) from error
 
     def _call(self, connection: Connection, database: str, names: Sequence[str]) -> list[Table]:
-        if not self._by_request:
+        if not self._uses_request_calls:
             return _list_of(connection.call("get_table_objects_by_name", {1: database, 2: names}))
         request: ThriftArgument = {1: database, 2: names, 3: _LEAST_CAPABILITIES}
-        answer = connection.call("get_table_objects_by_name_req", {1: request})
-        return _list_of(answer.get(1) if isinstance(answer, dict) else None)
+        response = connection.call("get_table_objects_by_name_req", {1: request})
+        return _list_of(response.get(1) if isinstance(response, dict) else None)
 
-    def _try_each(self, work: Callable[[Connection], T], what: str) -> T:
-        """Return the answer of the first metastore that gives one."""
+    def _try_each(self, work: Callable[[Connection], T], subject: str) -> T:
+        """Return the response of the first metastore that gives one."""
         failures: list[str] = []
         for host, port in list(self._addresses):
             try:
                 with open_connection(host, port) as connection:
                     if self._user:
                         connection.call("set_ugi", {1: self._user[0], 2: [self._user[1]]})
-                    answer = work(connection)
+                    response = work(connection)
             except (ThriftError, UnknownMethod, CallFailed) as error:
                 failures.append(f"{host}:{port}: {error}")
                 continue
-            others = [one for one in self._addresses if one != (host, port)]
+            others = [address for address in self._addresses if address != (host, port)]
             self._addresses = [(host, port), *others]
-            return answer
-        raise Transient(f"{_METASTORE} did not answer about {what}: {'; '.join(failures)}")
+            return response
+        raise Transient(f"{_METASTORE} did not respond to a request for {subject}: {'; '.join(failures)}")
 
 
 def open_hive(properties: Mapping[str, str], catalog: str) -> HiveHeads:
@@ -152,19 +156,19 @@ def _is_iceberg(table: Table) -> bool:
     return str(parameters.get("table_type", "")).lower() == "iceberg" and "metadata_location" in parameters
 
 
-def _list_of(answer: object) -> list[Any]:  # Any: what the call returns
-    if not isinstance(answer, list):
-        raise ThriftError("unexpected type of answer")
-    return answer
+def _list_of(response: object) -> list[Any]:  # Any: the call's result
+    if not isinstance(response, list):
+        raise ThriftError("unexpected type of response")
+    return response
 
 
 def _batches(names: Sequence[T]) -> Iterator[Sequence[T]]:
     return (names[at : at + _TABLES_PER_CALL] for at in range(0, len(names), _TABLES_PER_CALL))
 
 
-def _classify_error(error: CallFailed, what: str) -> IcemirrorError:
-    """Convert a failed call to the error whose class says what to do."""
+def _classify_error(error: CallFailed, subject: str) -> IcemirrorError:
+    """Convert a failed call to the error whose class states the remedy."""
     text = str(error)
     if any(words in text.lower() for words in _REFUSED):
-        return Invalid(f"{_METASTORE} refused to show {what}: {text}. Let the user of `ugi` read it.")
-    return Transient(f"{_METASTORE} did not answer about {what}: {text}")
+        return Invalid(f"{_METASTORE} denied access to {subject}: {text}. Let the user of `ugi` read it.")
+    return Transient(f"{_METASTORE} did not respond to a request for {subject}: {text}")

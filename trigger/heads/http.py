@@ -19,7 +19,7 @@ from icemirror.errors import BadConfig
 _TIMEOUT_SECONDS = 10.0
 _MAX_BYTES = 64 << 20
 _MAX_REDIRECTS = 10
-AT_ONCE = 8
+MAX_CONCURRENT_REQUESTS = 8
 """Requests that are sent at the same time."""
 _NOT_MODIFIED = 304
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -27,7 +27,7 @@ _HEADER_PREFIX = "header."
 
 
 class HttpError(Exception):
-    """The request failed; `status` is 0 if there was no answer."""
+    """The request failed; `status` is 0 if there was no response."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"{status} {reason}" if status else reason)
@@ -36,7 +36,7 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CatalogResponse:
-    """The answer to a request."""
+    """The response to a request."""
 
     status: int
     body: bytes
@@ -56,18 +56,21 @@ class CatalogResponse:
 def send_request(
     address: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
 ) -> CatalogResponse:
-    """Send a GET, or a POST if there is a form. A GET follows redirects, but never to another origin: the token."""
+    """Send a GET, or a POST if there is a form.
+
+    A GET follows redirects, but not to another origin, which would receive the token.
+    """
     body = None if form is None else urlencode(form)
     sent = {"Accept": "application/json", "Connection": "close", **headers}
     if form is not None:
         sent["Content-Type"] = "application/x-www-form-urlencoded"
     for _ in range(_MAX_REDIRECTS):
-        answer = _send_once(address, sent, body)
-        if isinstance(answer, CatalogResponse):
-            return answer
-        if form is not None or _origin(answer.location) != _origin(address):
-            raise HttpError(answer.status, "a redirect to another origin, which is not followed")
-        address = answer.location
+        response = _send_once(address, sent, body)
+        if isinstance(response, CatalogResponse):
+            return response
+        if form is not None or _origin(response.location) != _origin(address):
+            raise HttpError(response.status, "a redirect to another origin, which is not followed")
+        address = response.location
     raise HttpError(0, f"more than {_MAX_REDIRECTS} redirects")
 
 
@@ -119,7 +122,7 @@ def _pool(proxy: str | None) -> urllib3.PoolManager:
     options: dict[str, Any] = {  # Any: arguments of several types
         "retries": False,
         "timeout": _TIMEOUT_SECONDS,
-        "maxsize": AT_ONCE,
+        "maxsize": MAX_CONCURRENT_REQUESTS,
         "ssl_context": ssl.create_default_context(),
     }
     if proxy is None:

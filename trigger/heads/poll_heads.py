@@ -39,30 +39,30 @@ class HeadPoller:
         self._calls: CatalogCalls[Mapping[TableId, Head]] = CatalogCalls(clock)
         self._states: dict[str | None, _CatalogState] = {}
 
-    def poll(self, tables: Sequence[TableSettings], patience_seconds: float) -> dict[str, Head]:
-        """Return the heads that are known by now, by mirror. Answers that take longer are returned by a later poll."""
+    def poll(self, tables: Sequence[TableSettings], catalog_timeout_seconds: float) -> dict[str, Head]:
+        """Return the heads that are known by now, by mirror. A later poll returns responses that take longer."""
         for catalog in {table.changelog_catalog for table in tables}:
             self._start(catalog, [table for table in tables if table.changelog_catalog == catalog])
-        self._calls.wait(self._states, patience_seconds)
+        self._calls.wait(self._states, catalog_timeout_seconds)
         heads: dict[str, Head] = {}
         for catalog, state in self._states.items():
             if not self._calls.is_pending(catalog):
                 continue
-            if (answer := self._calls.take_answer(catalog)) is not None:
-                heads.update(self._read_answer(state, answer))
-            elif minutes := self._calls.silent_minutes(catalog):
+            if (response := self._calls.take_response(catalog)) is not None:
+                heads.update(self._read_response(state, response))
+            elif minutes := self._calls.unanswered_minutes(catalog):
                 state.failures = minutes
                 silent = Transient(f"the catalog has not answered for {in_minutes(minutes)}")
                 heads.update({table.name: silent for table in state.tables})
         return heads
 
     def failures(self, table: TableSettings) -> int:
-        """Return how often in a row the table's catalog failed to answer."""
+        """Return how often in a row the table's catalog failed to respond."""
         state = self._states.get(table.changelog_catalog)
         return 0 if state is None else state.failures
 
-    def is_blind(self, table: TableSettings) -> bool:
-        """Whether the table's catalog has not answered yet, or not completely."""
+    def has_unknown_heads(self, table: TableSettings) -> bool:
+        """Whether the table's catalog has not responded yet, or not completely."""
         catalog = table.changelog_catalog
         return catalog not in self._states or self._calls.is_pending(catalog) or self.failures(table) > 0
 
@@ -73,16 +73,18 @@ class HeadPoller:
             state.tables = tables
             self._calls.start(catalog, lambda: self._source(catalog).load_heads(ids))
 
-    def _read_answer(self, state: _CatalogState, answer: Future[Mapping[TableId, Head]]) -> dict[str, Head]:
+    def _read_response(
+        self, state: _CatalogState, response: Future[Mapping[TableId, Head]]
+    ) -> dict[str, Head]:
         heads: dict[str, Head]
         try:
-            found = answer.result()
+            found = response.result()
             heads = {table.name: found[table.changelog_id] for table in state.tables}
             failed = any(isinstance(head, Transient) for head in heads.values())
         except IcemirrorError as error:
             heads, failed = dict.fromkeys((table.name for table in state.tables), error), True
-        except Exception as error:  # an unexpected answer must not stop the other catalogs
-            unexpected = Transient(f"the catalog gave an unexpected answer: {type(error).__name__}")
+        except Exception as error:  # an unexpected response must not stop the other catalogs
+            unexpected = Transient(f"the catalog gave an unexpected response: {type(error).__name__}")
             heads, failed = dict.fromkeys((table.name for table in state.tables), unexpected), True
         if failed:
             self._back_off(state)

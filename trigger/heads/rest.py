@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from icemirror.errors import Invalid, Transient
 from icemirror.tables.table_id import TableId
 from trigger.heads.head_source import Head, missing_changelog
-from trigger.heads.http import AT_ONCE, CatalogAuth, CatalogResponse, HttpError, send_request
+from trigger.heads.http import MAX_CONCURRENT_REQUESTS, CatalogAuth, CatalogResponse, HttpError, send_request
 
 _LEVEL_SEPARATOR = "\x1f"  # between the levels of a namespace, in a path
 _NOT_MODIFIED, _NOT_FOUND = 304, 404
@@ -31,7 +31,7 @@ class RestHeads:
         self._auth = CatalogAuth(properties)
         self._effective: dict[str, str] | None = None
         self._known: dict[TableId, _KnownHead] = {}
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="heads")
+        self._pool = ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS, thread_name_prefix="heads")
 
     def load_heads(self, tables: Sequence[TableId]) -> dict[TableId, Head]:
         """Return the heads; a missing table does not hide the others."""
@@ -45,11 +45,11 @@ class RestHeads:
         while True:
             parameters = {"pageToken": page, "pageSize": "500"}
             address = f"{self._address(namespace.split('.'))}/tables?{urlencode(parameters)}"
-            answer = self._get(address, f"the namespace {namespace}")
-            if answer is None:
+            response = self._get(address, f"the namespace {namespace}")
+            if response is None:
                 return ()
             try:
-                content = answer.json()
+                content = response.json()
                 names += [str(table["name"]) for table in content.get("identifiers", [])]
             except (HttpError, KeyError, TypeError) as error:
                 raise Transient(f"the REST catalog's list of {namespace} cannot be read: {error}") from error
@@ -66,21 +66,21 @@ class RestHeads:
         known = self._known.get(table)
         address = f"{self._address(table.namespace)}/tables/{quote(table.name, safe='')}?snapshots=refs"
         try:
-            answer = self._get(address, f"the changelog {table}", known.etag if known else None)
+            response = self._get(address, f"the changelog {table}", known.etag if known else None)
         except (Invalid, Transient) as error:  # which may concern this table alone
             return error
-        if answer is None:
+        if response is None:
             return missing_changelog(table, "the REST catalog")
-        if answer.status == _NOT_MODIFIED and known:
+        if response.status == _NOT_MODIFIED and known:
             return known.location
         try:
-            location = answer.json().get("metadata-location")
+            location = response.json().get("metadata-location")
         except HttpError as error:
-            return Transient(f"the REST catalog's answer for the changelog {table} cannot be read: {error}")
+            return Transient(f"the REST catalog's response for the changelog {table} cannot be read: {error}")
         if not location:
             return Invalid(f"the REST catalog gave no metadata-location for the changelog {table}")
-        if answer.etag:
-            self._known[table] = _KnownHead(answer.etag, location)
+        if response.etag:
+            self._known[table] = _KnownHead(response.etag, location)
         return str(location)
 
     def _effective_properties(self) -> dict[str, str]:
@@ -88,8 +88,10 @@ class RestHeads:
         if self._effective is None:
             warehouse = self._properties.get("warehouse")
             query = f"?{urlencode({'warehouse': warehouse})}" if warehouse else ""
-            answer = self._get(f"{self._properties['uri'].rstrip('/')}/v1/config{query}", "its configuration")
-            config = {} if answer is None else answer.json()
+            response = self._get(
+                f"{self._properties['uri'].rstrip('/')}/v1/config{query}", "its configuration"
+            )
+            config = {} if response is None else response.json()
             self._effective = {
                 **config.get("defaults", {}),
                 **self._properties,
@@ -103,8 +105,8 @@ class RestHeads:
         prefix = f"/{properties['prefix'].strip('/')}" if properties.get("prefix") else ""
         return f"{properties['uri'].rstrip('/')}/v1{prefix}/namespaces/{levels}"
 
-    def _get(self, address: str, what: str, etag: str | None = None) -> CatalogResponse | None:
-        """Return the answer; None if the catalog does not have it."""
+    def _get(self, address: str, subject: str, etag: str | None = None) -> CatalogResponse | None:
+        """Return the response; None if the catalog does not have it."""
         try:
             try:
                 return send_request(address, {**self._auth.headers(), **_if_none_match(etag)})
@@ -117,10 +119,12 @@ class RestHeads:
                 return None
             if error.status in _REFUSED:
                 message = (
-                    f"the REST catalog refused to show {what} ({error.status}): check token or credential"
+                    f"the REST catalog denied access to {subject} ({error.status}): check token or credential"
                 )
                 raise Invalid(message) from error
-            raise Transient(f"the REST catalog did not answer about {what}: {error}") from error
+            raise Transient(
+                f"the REST catalog did not respond to a request for {subject}: {error}"
+            ) from error
 
 
 def _if_none_match(etag: str | None) -> dict[str, str]:

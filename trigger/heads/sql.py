@@ -132,7 +132,7 @@ class AlchemyDatabase:
         except ProgrammingError as error:
             raise Invalid(f"{name} has no readable Iceberg catalog: {_reason(error)}") from error
         except SQLAlchemyError as error:
-            raise Transient(f"the catalog {name} did not answer: {_reason(error)}") from error
+            raise Transient(f"the catalog {name} did not respond: {_reason(error)}") from error
 
     def close(self) -> None:
         """Close the connection pool."""

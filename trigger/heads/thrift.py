@@ -33,7 +33,7 @@ Fields = dict[int, Any]  # a received struct; its fields have any type
 
 
 class ThriftError(Exception):
-    """There is no answer, or it cannot be read."""
+    """No response, or an unreadable one."""
 
 
 class UnknownMethod(Exception):
@@ -62,19 +62,19 @@ class Connection:
         try:
             self._stream.settimeout(_TIMEOUT_SECONDS)
             self._stream.sendall(header + _encode(arguments))
-            kind, answer = _ThriftReader(self._stream, deadline).message()
+            kind, response = _ThriftReader(self._stream, deadline).message()
         except TimeoutError:
-            raise ThriftError(f"no complete answer within {_TIMEOUT_SECONDS:.0f} s") from None
+            raise ThriftError(f"no complete response within {_TIMEOUT_SECONDS:.0f} s") from None
         except OSError as error:
             raise ThriftError(str(error) or type(error).__name__) from None
-        if kind == _EXCEPTION and answer.get(2) == _UNKNOWN_METHOD:
+        if kind == _EXCEPTION and response.get(2) == _UNKNOWN_METHOD:
             raise UnknownMethod(method)
         if kind != _REPLY:
-            raise CallFailed(0, _first_line(answer.get(1)))
-        for number, value in answer.items():
+            raise CallFailed(0, _first_line(response.get(1)))
+        for number, value in response.items():
             if number:
                 raise CallFailed(number, _first_line(value.get(1) if isinstance(value, dict) else None))
-        return answer.get(0)
+        return response.get(0)
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def _encode_value(value: ThriftArgument) -> tuple[int, bytes]:
         return _I32, struct.pack(">i", value)
     if isinstance(value, Mapping):
         return _STRUCT, _encode(value)
-    encoded = [_encode_value(one) for one in value]
+    encoded = [_encode_value(item) for item in value]
     kind = encoded[0][0] if encoded else _STRING
     return _LIST, struct.pack(">bi", kind, len(encoded)) + b"".join(data for _, data in encoded)
 
@@ -142,7 +142,7 @@ class _ThriftReader:
 
     def _take(self, size: int) -> bytes:
         if size < 0 or self._discarded + self._at + size > _MAX_BYTES:
-            raise ThriftError(f"the answer is larger than {_MAX_BYTES >> 20} MB or not Thrift")
+            raise ThriftError(f"the response is larger than {_MAX_BYTES >> 20} MB or not Thrift")
         while len(self._buffer) - self._at < size:
             if self._at > _CHUNK_BYTES:
                 del self._buffer[: self._at]
@@ -166,7 +166,7 @@ class _ThriftReader:
         if kind in _NUMBERS:
             return self._number(_NUMBERS[kind])
         if kind not in self._readers or depth >= _MAX_DEPTH:
-            raise ThriftError(f"the answer cannot be read: type {kind} at depth {depth}")
+            raise ThriftError(f"the response cannot be read: type {kind} at depth {depth}")
         return self._readers[kind](depth + 1)
 
     def _text(self, _: int) -> str:

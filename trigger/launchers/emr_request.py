@@ -22,10 +22,10 @@ _STATES = {
     "SCHEDULED": RunState.QUEUED,
     "QUEUED": RunState.QUEUED,
     "RUNNING": RunState.RUNNING,
-    "SUCCESS": RunState.GONE,
-    "FAILED": RunState.GONE,
-    "CANCELLING": RunState.GONE,
-    "CANCELLED": RunState.GONE,
+    "SUCCESS": RunState.ENDED,
+    "FAILED": RunState.ENDED,
+    "CANCELLING": RunState.ENDED,
+    "CANCELLED": RunState.ENDED,
 }
 
 
@@ -93,7 +93,7 @@ def _tag(text: str) -> str:
 
 def spark_properties(settings: EmrServerlessLauncherSettings, job: JobArguments) -> dict[str, str]:
     """Return the properties that Spark needs before the job runs; the job sets the rest of `job.spark`."""
-    properties = dict(job.spark_at_start)
+    properties = dict(job.launch_properties)
     if settings.archives:
         first, *rest = settings.archives
         environment = first if "#" in first else f"{first}#{_ENVIRONMENT}"

@@ -1,7 +1,7 @@
 """Workers as job runs of an EMR Serverless application.
 
-A run has the name of its client token, so it is found even if the answer to its launch was lost. EMR assigns the run's
-id. A job that does not know its id uses its name; names contain `-`, ids do not.
+A run has the name of its client token, so it is found even if the response to its launch was lost. EMR assigns the
+run's id. A job that does not know its id uses its name; names contain `-`, ids do not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONFLICT = "ConflictException"
 _PENDING_STATES = ("CREATING", "CREATED", "STARTING", "STARTED", "STOPPING", "STOPPED")
 _PAGE = 50
 _POLL_SECONDS = 10.0  # EMR limits calls, and leases last minutes
-_LOOK_BACK_SECONDS = 24 * 3600.0
+_SEARCH_WINDOW_SECONDS = 24 * 3600.0
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 5, 20, 3
 
 
@@ -64,7 +64,7 @@ class EmrServerlessLauncher:
 
     def find(self, token: str) -> str | None:
         """Return the run of that token among the recent ones."""
-        found = self._find(self._job.name(token))
+        found = self._find_by_name(self._job.name(token))
         return None if found is None else str(found["id"])
 
     def poll(self, run_id: str) -> RunState:
@@ -72,12 +72,12 @@ class EmrServerlessLauncher:
         polled_at, state = self._polled.get(run_id, (-math.inf, RunState.UNKNOWN))
         if self._clock() - polled_at < _POLL_SECONDS:
             return state
-        found = self._look_up(run_id)
-        state = RunState.GONE if found is None else run_state(found["state"])
+        found = self._get_run(run_id)
+        state = RunState.ENDED if found is None else run_state(found["state"])
         if found is not None and state is RunState.QUEUED and self._age(found) > self._settings.start_timeout:
             self.cancel(run_id)
-            state = RunState.GONE
-        if state is RunState.GONE:
+            state = RunState.ENDED
+        if state is RunState.ENDED:
             self._polled.pop(run_id, None)
         else:
             now = self._clock()
@@ -96,29 +96,29 @@ class EmrServerlessLauncher:
         """Cancel the run."""
         self._polled.pop(run_id, None)
         try:
-            found = self._look_up(run_id)
-            if found is not None and run_state(found["state"]) is not RunState.GONE:
+            found = self._get_run(run_id)
+            if found is not None and run_state(found["state"]) is not RunState.ENDED:
                 self._client.cancel_job_run(applicationId=self._settings.application_id, jobRunId=found["id"])
         except Exception as error:
             if aws_error_code(error) not in (_NOT_FOUND, _VALIDATION):  # it has ended in the meantime
                 raise self._classify_error(error, f"cancel the job run {run_id}") from error
 
-    def _look_up(self, run_id: str) -> dict[str, Any] | None:
+    def _get_run(self, run_id: str) -> dict[str, Any] | None:
         """Return a run's id, state and creation time, by its id or name."""
         if not _RUN_ID.fullmatch(run_id):
-            return self._find(run_id)
+            return self._find_by_name(run_id)
         try:
-            answer = self._client.get_job_run(applicationId=self._settings.application_id, jobRunId=run_id)
+            response = self._client.get_job_run(applicationId=self._settings.application_id, jobRunId=run_id)
         except Exception as error:
             if aws_error_code(error) == _NOT_FOUND:
                 return None
-            raise self._classify_error(error, f"ask about the job run {run_id}") from error
-        run = answer["jobRun"]
+            raise self._classify_error(error, f"get the status of job run {run_id}") from error
+        run = response["jobRun"]
         return {"id": run_id, "state": run["state"], "createdAt": run["createdAt"]}
 
-    def _find(self, name: str) -> dict[str, Any] | None:
+    def _find_by_name(self, name: str) -> dict[str, Any] | None:
         """Return a run by its name; of several, the one that has not ended."""
-        oldest = self._settings.timeout + self._settings.start_timeout + _LOOK_BACK_SECONDS
+        oldest = self._settings.timeout + self._settings.start_timeout + _SEARCH_WINDOW_SECONDS
         after = datetime.fromtimestamp(self._clock(), UTC) - timedelta(seconds=oldest)
         ended: dict[str, Any] | None = None
         try:
@@ -130,7 +130,7 @@ class EmrServerlessLauncher:
             for page in pages:
                 for run in page["jobRuns"]:
                     if run.get("name") == name:
-                        if run_state(run["state"]) is not RunState.GONE:
+                        if run_state(run["state"]) is not RunState.ENDED:
                             return dict(run)
                         ended = dict(run)
         except Exception as error:
@@ -142,23 +142,22 @@ class EmrServerlessLauncher:
 
     def _application_state(self) -> str:
         try:
-            answer = self._client.get_application(applicationId=self._settings.application_id)
+            response = self._client.get_application(applicationId=self._settings.application_id)
         except Exception:
             return ""  # then the first error is reported
-        return str(answer["application"]["state"])
+        return str(response["application"]["state"])
 
-    def _classify_error(self, error: Exception, what: str) -> IcemirrorError:
-        """Convert a failed call to the error whose class says what to do."""
+    def _classify_error(self, error: Exception, action: str) -> IcemirrorError:
+        """Convert a failed call to the error whose class states the remedy."""
         if isinstance(error, IcemirrorError):
             return error
         code, application = aws_error_code(error) or type(error).__name__, self._settings.application_id
         if is_refused(error):
             text = aws_error_message(error) or f"{error}."
             return Invalid(
-                f"AWS refused to {what} on EMR Serverless ({code}): {text} The trigger needs "
-                "emr-serverless:StartJobRun, GetJobRun, ListJobRuns, CancelJobRun, TagResource and GetApplication "
-                f"on the application {application}, iam:PassRole on {self._settings.execution_role_arn}, "
-                "and valid credentials"
+                f"AWS refused to {action} on EMR Serverless ({code}): {text} Check the credentials. Grant the trigger "
+                "emr-serverless:StartJobRun, GetJobRun, ListJobRuns, CancelJobRun, TagResource and GetApplication, and "
+                f"iam:PassRole on {self._settings.execution_role_arn}. Application: {application}"
             )
         if code == _NOT_FOUND:
             return Invalid(
@@ -167,9 +166,9 @@ class EmrServerlessLauncher:
             )
         if code == _VALIDATION:
             return Invalid(
-                f"EMR Serverless refused to {what}: {aws_error_message(error)} Check trigger.launcher"
+                f"EMR Serverless refused to {action}: {aws_error_message(error)} Check trigger.launcher"
             )
-        return Transient(f"EMR Serverless did not {what}: {code} {aws_error_message(error)}".rstrip())
+        return Transient(f"EMR Serverless did not {action}: {code} {aws_error_message(error)}".rstrip())
 
 
 def open_emr_serverless(settings: EmrServerlessLauncherSettings, job: JobArguments) -> EmrServerlessLauncher:

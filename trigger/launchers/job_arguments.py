@@ -41,7 +41,7 @@ class JobArguments:
 
     deployment: str
     config: tuple[str, ...]
-    spark_at_start: Mapping[str, str]
+    launch_properties: Mapping[str, str]
 
     def name(self, token: str) -> str:
         """Return the run's name on the platform."""

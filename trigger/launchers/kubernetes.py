@@ -58,12 +58,12 @@ class KubernetesLauncher:
         """Return the operator's state of the run. A run that is queued too long is deleted."""
         found = self._get(run_id)
         if found is None:
-            return RunState.GONE
+            return RunState.ENDED
         state = run_state(found)
         age = self._clock() - found.metadata.creationTimestamp.timestamp()
         if state is RunState.QUEUED and age > self._settings.start_timeout:
             self.cancel(run_id)
-            return RunState.GONE
+            return RunState.ENDED
         return state
 
     def log_location(self, run_id: str) -> str:
@@ -104,7 +104,7 @@ class KubernetesLauncher:
         return Transient(f"Kubernetes did not {verb} a {_KIND}: {text or type(error).__name__}")
 
 
-def open_kubernetes(settings: KubernetesLauncherSettings, job: JobArguments) -> KubernetesLauncher:
+def open_kubernetes_launcher(settings: KubernetesLauncherSettings, job: JobArguments) -> KubernetesLauncher:
     """Open the launcher for the cluster that it runs in, or the cluster of KUBECONFIG."""
     try:
         from lightkube import Client
@@ -126,9 +126,9 @@ def open_kubernetes(settings: KubernetesLauncherSettings, job: JobArguments) -> 
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status of the API's answer; None if there was none."""
+    """The HTTP status of the API's response; None if there was none."""
     code = getattr(getattr(error, "status", None), "code", None)
-    # For an unknown API group the answer is plain text.
+    # For an unknown API group the response is plain text.
     code = code or getattr(getattr(error, "response", None), "status_code", None)
     return code if isinstance(code, int) else None
 

@@ -1,4 +1,4 @@
-"""The protocol of launchers, whichever platform they start workers on."""
+"""The interface of launchers."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class LocalLauncher:
             process = self._spawn(request)
             reach("spawned")
             self._children.append(process)
-            run_id = identify(process.pid) or f"{process.pid}@gone"
+            run_id = identify(process.pid) or f"{process.pid}@ended"
             new = record.with_suffix(".new")
             new.write_text(run_id)
             new.replace(record)
@@ -79,7 +79,7 @@ class LocalLauncher:
         """Return whether the process still runs."""
         self._rotate_logs()
         self._children = [child for child in self._children if child.poll() is None]
-        return RunState.RUNNING if is_alive(run_id) else RunState.GONE
+        return RunState.RUNNING if is_alive(run_id) else RunState.ENDED
 
     def cancel(self, run_id: str) -> None:
         """Kill the worker and its children: a worker that hangs would not react to a request."""
@@ -140,7 +140,7 @@ class LocalLauncher:
                     file.unlink(missing_ok=True)
 
     def _rotate_logs(self) -> None:
-        """Rotate long logs, since a busy worker may write for ever; one old log is kept.
+        """Rotate long logs, since a busy worker may write forever; one old log is kept.
 
         The worker continues to write to the same, truncated file. What it writes in between is lost.
         """

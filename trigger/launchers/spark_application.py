@@ -31,13 +31,13 @@ _KUBEFLOW_STATES = {
     "INVALIDATING": RunState.QUEUED,
     "RESUMING": RunState.QUEUED,
     "RUNNING": RunState.RUNNING,
-    "SUCCEEDING": RunState.GONE,
-    "COMPLETED": RunState.GONE,
-    "FAILING": RunState.GONE,
-    "FAILED": RunState.GONE,
-    "SUBMISSION_FAILED": RunState.GONE,
-    "SUSPENDING": RunState.GONE,  # by a user: its pods are deleted
-    "SUSPENDED": RunState.GONE,
+    "SUCCEEDING": RunState.ENDED,
+    "COMPLETED": RunState.ENDED,
+    "FAILING": RunState.ENDED,
+    "FAILED": RunState.ENDED,
+    "SUBMISSION_FAILED": RunState.ENDED,
+    "SUSPENDING": RunState.ENDED,  # by a user: its pods are deleted
+    "SUSPENDED": RunState.ENDED,
 }
 _APACHE_STATES = {
     "": RunState.QUEUED,
@@ -50,15 +50,15 @@ _APACHE_STATES = {
     "RunningHealthy": RunState.RUNNING,
     "RunningWithPartialCapacity": RunState.RUNNING,
     "RunningWithBelowThresholdExecutors": RunState.RUNNING,
-    "DriverStartTimedOut": RunState.GONE,
-    "DriverReadyTimedOut": RunState.GONE,
-    "ExecutorsStartTimedOut": RunState.GONE,
-    "Succeeded": RunState.GONE,
-    "Failed": RunState.GONE,
-    "SchedulingFailure": RunState.GONE,
-    "DriverEvicted": RunState.GONE,
-    "ResourceReleased": RunState.GONE,
-    "TerminatedWithoutReleaseResources": RunState.GONE,
+    "DriverStartTimedOut": RunState.ENDED,
+    "DriverReadyTimedOut": RunState.ENDED,
+    "ExecutorsStartTimedOut": RunState.ENDED,
+    "Succeeded": RunState.ENDED,
+    "Failed": RunState.ENDED,
+    "SchedulingFailure": RunState.ENDED,
+    "DriverEvicted": RunState.ENDED,
+    "ResourceReleased": RunState.ENDED,
+    "TerminatedWithoutReleaseResources": RunState.ENDED,
 }
 
 
@@ -85,18 +85,18 @@ def spark_application(settings: KubernetesLauncherSettings, job: JobArguments, r
         "metadata": {"name": name, "namespace": settings.namespace},
         "spec": no_restart,
     }
-    return merge(merge(defaults, settings.template), fixed)
+    return merge_mappings(merge_mappings(defaults, settings.template), fixed)
 
 
-def merge(base: Object, over: Mapping[str, Any]) -> Object:
-    """Merge mappings at every depth; other values of `over` replace those of `base`, and None removes them."""
+def merge_mappings(base: Object, overrides: Mapping[str, Any]) -> Object:
+    """Merge mappings at every depth; other values of `overrides` replace those of `base`, and None removes them."""
     merged = dict(base)
-    for key, value in over.items():
+    for key, value in overrides.items():
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping):
             nested = merged.get(key)
-            merged[key] = merge(nested if isinstance(nested, dict) else {}, value)
+            merged[key] = merge_mappings(nested if isinstance(nested, dict) else {}, value)
         else:
             merged[key] = value
     return merged
@@ -131,7 +131,7 @@ def _spark_conf(settings: KubernetesLauncherSettings, job: JobArguments) -> dict
         f"{PREFIX}driver.secretKeyRef.{variable}": reference.replace("/", ":")
         for variable, reference in settings.secrets.items()
     }
-    return {**job.spark_at_start, **secrets}
+    return {**job.launch_properties, **secrets}
 
 
 def _kubeflow(settings: KubernetesLauncherSettings, job: JobArguments, request: RunRequest) -> Object:

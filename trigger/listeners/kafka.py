@@ -36,13 +36,13 @@ from trigger.listeners.listener import (
 )
 from trigger.sources.kafka_records import kafka_event_body
 
-_BATCH = 500
+_BATCH_RECORDS = 500
 _POLL_MILLISECONDS = 500
 _REBALANCE_SECONDS = 20.0
 _SESSION_MILLISECONDS = 10_000  # a member that died without leaving keeps its partitions this long
 _PROBE_SECONDS = 10.0  # after this long without a record, the brokers are probed
 _PROBE_TIMEOUT_SECONDS = 10.0
-_COMMIT_SECONDS = 20.0  # aiokafka retries for ever while no broker is reachable, and a stop would wait for it
+_COMMIT_SECONDS = 20.0  # aiokafka retries forever while no broker is reachable, and a stop would wait for it
 _CLOSE_SECONDS = 10.0
 
 _REFUSED = (
@@ -82,7 +82,7 @@ class KafkaListener:
                     f"trigger.sources.kafka: the brokers refused the login; check it and its permissions: {error}"
                 ) from error
             except (KafkaError, OSError, Transient) as error:
-                self._sink.beat(self.name, False, describe_failure(error))
+                self._sink.record_heartbeat(self.name, False, describe_failure(error))
                 log_listener_failure(self.name, error)
                 failures += 1
                 await pause(stop, backoff_seconds(failures))
@@ -112,10 +112,10 @@ class KafkaListener:
     async def _listen(self, consumer: Any, stop: asyncio.Event) -> None:  # noqa: ANN401 (aiokafka has no types)
         self._received_at, self._problem = time.monotonic(), ""
         while not stop.is_set():
-            batch = await consumer.getmany(timeout_ms=_POLL_MILLISECONDS, max_records=_BATCH)
+            batch = await consumer.getmany(timeout_ms=_POLL_MILLISECONDS, max_records=_BATCH_RECORDS)
             if batch:
                 self._received_at, self._problem = time.monotonic(), ""
-            self._sink.beat(self.name, not self._problem, self._problem)
+            self._sink.record_heartbeat(self.name, not self._problem, self._problem)
             async with self._busy:
                 if batch and await self._store(batch, stop):
                     await self._commit(consumer, batch)
@@ -128,17 +128,17 @@ class KafkaListener:
                 continue
             try:
                 async with asyncio.timeout(_PROBE_TIMEOUT_SECONDS):
-                    mine = consumer.assignment()
-                    await (consumer.end_offsets(mine) if mine else consumer.topics())
-            except Exception as error:  # of any type: there was no answer
+                    assignment = consumer.assignment()
+                    await (consumer.end_offsets(assignment) if assignment else consumer.topics())
+            except Exception as error:  # of any type: there was no response
                 if not self._problem:
-                    log.warning("brokers do not answer", reason=describe_failure(error))
-                self._problem = f"the brokers do not answer ({type(error).__name__})"
+                    log.warning("brokers unreachable", reason=describe_failure(error))
+                self._problem = f"the brokers are unreachable ({type(error).__name__})"
                 # A listener that waits for the brokers does not hang: a restart would not help.
-                self._sink.beat(self.name, False, self._problem)
+                self._sink.record_heartbeat(self.name, False, self._problem)
             else:
                 if self._problem:
-                    log.info("brokers answer again")
+                    log.info("brokers reachable again")
                 self._problem = ""
 
     async def _store(self, batch: Batch, stop: asyncio.Event) -> bool:
@@ -160,7 +160,7 @@ class KafkaListener:
             if waiting:
                 failures += 1
                 log_listener_failure(self.name, Transient("some notices could not be stored"))
-                self._sink.beat(self.name, False, "some notices could not be stored")
+                self._sink.record_heartbeat(self.name, False, "some notices could not be stored")
                 await pause(stop, backoff_seconds(failures))
                 if stop.is_set():
                     return False

@@ -33,7 +33,7 @@ class EventSink:
 
     ingest: Ingest
     wake: Callable[[], None]
-    beat: Callable[[str, bool, str], None]
+    record_heartbeat: Callable[[str, bool, str], None]
 
     async def accept(self, source: str, bodies: Sequence[bytes]) -> list[Outcome]:
         """Return the outcome of each event, when it is stored. A dead letter that cannot be kept is `Transient`."""
@@ -70,4 +70,4 @@ def describe_failure(error: Exception) -> str:
 
 def log_listener_failure(name: str, error: Exception) -> None:
     """Log a failure that is retried."""
-    log.warning("listening failed, trying again", listener=name, reason=describe_failure(error))
+    log.warning("listener failed, retrying", listener=name, reason=describe_failure(error))

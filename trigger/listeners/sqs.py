@@ -17,8 +17,8 @@ from trigger.listeners.listener import (
     pause,
 )
 
-_WAIT_SECONDS = 5  # also how long a stop may take
-_BATCH = 10
+_LONG_POLL_SECONDS = 5  # also how long a stop may take
+_BATCH_MESSAGES = 10
 _NO_QUEUE = ("NonExistentQueue", "QueueDoesNotExist")
 
 Message = Mapping[str, Any]  # created by boto3
@@ -48,27 +48,28 @@ class SqsListener:
                     raise BadConfig(
                         f"trigger.sources.sqs: {code or error}: check queue_url and the permissions"
                     ) from error
-                self._sink.beat(self.name, False, describe_failure(error))
+                self._sink.record_heartbeat(self.name, False, describe_failure(error))
                 log_listener_failure(self.name, error)
                 failures += 1
                 await pause(stop, backoff_seconds(failures))
 
     async def _poll(self) -> None:
-        answer = await asyncio.to_thread(
+        response = await asyncio.to_thread(
             self._client.receive_message,
             QueueUrl=self._url,
-            MaxNumberOfMessages=_BATCH,
-            WaitTimeSeconds=_WAIT_SECONDS,
+            MaxNumberOfMessages=_BATCH_MESSAGES,
+            WaitTimeSeconds=_LONG_POLL_SECONDS,
         )
-        self._sink.beat(self.name, True, "")
-        messages: Sequence[Message] = answer.get("Messages", [])
+        self._sink.record_heartbeat(self.name, True, "")
+        messages: Sequence[Message] = response.get("Messages", [])
         if messages:
             bodies = [str(message["Body"]).encode("utf-8", "surrogatepass") for message in messages]
             outcomes = await self._sink.accept(self.name, bodies)
             # A message that could not be stored is delivered again when it becomes visible.
             pairs = zip(messages, outcomes, strict=True)
             await self._delete([message for message, outcome in pairs if not isinstance(outcome, Transient)])
-            # Without a pause, every message of a deep queue would be received, and counted as received, in vain.
+            # Without a pause, every message of a deep queue would be received without effect, and its receive
+            # count would rise.
             if failed := [outcome for outcome in outcomes if isinstance(outcome, Transient)]:
                 raise failed[0]
 
@@ -89,7 +90,7 @@ def _open_client(source: SqsSource) -> Any:  # noqa: ANN401 (as above)
     # Short timeouts: an unreachable service is detected soon and does not delay a stop.
     limits = Config(
         connect_timeout=3,
-        read_timeout=_WAIT_SECONDS + 5,
+        read_timeout=_LONG_POLL_SECONDS + 5,
         retries={"total_max_attempts": 1, "mode": "standard"},
     )
     with creating_client("trigger.sources.sqs", "region"):

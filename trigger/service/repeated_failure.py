@@ -19,27 +19,27 @@ class RepeatedFailure:
     log: Log
     event: str
     clock: Callable[[], float] = time.monotonic
-    times: int = 0
+    count: int = 0
     _reason: str = ""
     _interval_seconds: float = _FIRST_SECONDS
     _log_at: float = 0.0
 
-    def failed(self, reason: str) -> None:
+    def record_failure(self, reason: str) -> None:
         """Record a failure."""
         now = self.clock()
-        self.times += 1
-        if self.times == 1 or reason != self._reason:
+        self.count += 1
+        if self.count == 1 or reason != self._reason:
             self._interval_seconds = _FIRST_SECONDS
         elif now < self._log_at:
             return
         else:
             self._interval_seconds = min(2 * self._interval_seconds, _MAX_SECONDS)
         self._reason, self._log_at = reason, now + self._interval_seconds
-        repeated = {"times": self.times} if self.times > 1 else {}
+        repeated = {"times": self.count} if self.count > 1 else {}
         self.log.warning(self.event, reason=reason, **repeated)
 
-    def ended(self) -> None:
+    def record_success(self) -> None:
         """Record a success; log it if it follows several failures."""
-        if self.times > 1:
-            self.log.info(f"{self.event}, and works again", times=self.times)
-        self.times = 0
+        if self.count > 1:
+            self.log.info("recovered", after=self.event, times=self.count)
+        self.count = 0

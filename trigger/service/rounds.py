@@ -26,17 +26,17 @@ log = get_log(__name__)
 
 
 @dataclass
-class Rounds:
+class RoundLoop:
     """Runs one round after the other. A sweep every `sweep_seconds` finds commits that no event reported.
 
-    `patience_seconds`: how long a round waits for catalogs. `problem`: why the last round failed. `heartbeat` is
+    `catalog_timeout_seconds`: how long a round waits for catalogs. `problem`: why the last round failed. `heartbeat` is
     called during a round, because a long round does not hang.
     """
 
     fleet: Fleet
     reporter: RunReporter
     sweep_seconds: float
-    patience_seconds: float = 20.0
+    catalog_timeout_seconds: float = 20.0
     clock: Callable[[], float] = time.monotonic
     heartbeat: Callable[[], None] = lambda: None
     problem: str = ""
@@ -58,10 +58,10 @@ class Rounds:
             raise  # the state itself cannot be used
         except IcemirrorError as error:
             self.problem = str(error)
-            self._round_failure.failed(self.problem)
+            self._round_failure.record_failure(self.problem)
             return None
         self.problem = ""
-        self._round_failure.ended()
+        self._round_failure.record_success()
         return rows
 
     def refresh(self) -> None:
@@ -70,12 +70,12 @@ class Rounds:
         if self.clock() < self._refresh_at:
             return
         known = registry.names()
-        registry.refresh(self.patience_seconds)
+        registry.refresh(self.catalog_timeout_seconds)
         self.heartbeat()
         if registry.problem is None:
-            self._refresh_failure.ended()
+            self._refresh_failure.record_success()
         elif registry.refresh_failures:
-            self._refresh_failure.failed(str(registry.problem))
+            self._refresh_failure.record_failure(str(registry.problem))
         retry = _REFRESH_RETRY_SECONDS * 2 ** min(registry.refresh_failures, 10)
         self._refresh_at = self.clock() + min(
             retry if registry.problem else _REFRESH_SECONDS, _REFRESH_SECONDS
@@ -96,10 +96,12 @@ class Rounds:
         return max(pause, _MIN_PAUSE_SECONDS)
 
     def _sweep(self) -> Rows:
-        rows = self.fleet.sweep(self.patience_seconds, self.heartbeat)
-        # A catalog that did not answer hides its tables' commits: sweep again soon.
+        rows = self.fleet.sweep(self.catalog_timeout_seconds, self.heartbeat)
+        # A catalog that did not respond hides its tables' commits: sweep again soon.
         soon = min(_REFRESH_SECONDS, self.sweep_seconds)
-        self._sweep_at = self.clock() + (soon if self.fleet.registry.is_blind else self.sweep_seconds)
+        self._sweep_at = self.clock() + (
+            soon if self.fleet.registry.has_unknown_heads else self.sweep_seconds
+        )
         return rows
 
     def _recover_and_dispatch(self) -> Rows:

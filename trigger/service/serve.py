@@ -11,7 +11,7 @@ from icemirror.telemetry.logs import get_log
 from trigger.dispatch.ingest import Ingest
 from trigger.listeners.listener import Listener
 from trigger.service.health import Health
-from trigger.service.rounds import Rounds
+from trigger.service.rounds import RoundLoop
 
 ROUNDS = "rounds"
 
@@ -38,10 +38,10 @@ class WakeSignal:
 
 @dataclass(frozen=True)
 class Service:
-    """The parts of the trigger, which run at the same time."""
+    """The components of the trigger, which run at the same time."""
 
     ingest: Ingest
-    rounds: Rounds
+    rounds: RoundLoop
     listeners: Sequence[Listener]
     health: Health
     wake_signal: WakeSignal
@@ -49,20 +49,22 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Every listener finishes its batch, and a last round launches what is due."""
         log.info("serving", listeners=[listener.name for listener in self.listeners])
-        parts = [asyncio.create_task(listener.run(stop), name=listener.name) for listener in self.listeners]
-        parts.append(asyncio.create_task(self._run_rounds(stop), name=ROUNDS))
+        components = [
+            asyncio.create_task(listener.run(stop), name=listener.name) for listener in self.listeners
+        ]
+        components.append(asyncio.create_task(self._run_rounds(stop), name=ROUNDS))
         stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait([*parts, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stop.set()  # also if a part has failed: the others shut down cleanly
+        await asyncio.wait([*components, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stop.set()  # also if a component has failed: the others shut down cleanly
         self.wake_signal.send()
-        await asyncio.wait([*parts, stopped])
-        for part in parts:
-            part.result()
+        await asyncio.wait([*components, stopped])
+        for component in components:
+            component.result()
         await asyncio.to_thread(self.rounds.run_once)
-        log.info("stopped: received events are stored and acknowledged")
+        log.info("stopped")
 
     async def _run_rounds(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             rows = await asyncio.to_thread(self.rounds.run_once)
-            self.health.beat(ROUNDS, rows is not None, self.rounds.problem)
+            self.health.record_heartbeat(ROUNDS, rows is not None, self.rounds.problem)
             await self.wake_signal.wait(self.rounds.pause_seconds(rows))

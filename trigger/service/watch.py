@@ -10,18 +10,18 @@ from icemirror.errors import Exit, Invalid, exit_code, worst_exit
 from icemirror.protocol.rows import Rows
 from icemirror.telemetry.logs import get_log
 from trigger.dispatch.fleet import Fleet
-from trigger.service.rounds import Rounds
+from trigger.service.rounds import RoundLoop
 from trigger.status.run_reporter import RunReporter
 from trigger.status.table_progress import HeadObservation, TableProgress, progress_by_table, until_idle_code
 
-_MIN_PATIENCE_SECONDS = 1.0
+_MIN_CATALOG_TIMEOUT_SECONDS = 1.0
 
 log = get_log(__name__)
 
 
 @dataclass
 class WatchLoop:
-    """Sweeps every `poll_seconds` until `stop` is set. A running job is left to finish."""
+    """Sweeps every `poll_seconds` until `stop` is set. Running jobs finish."""
 
     fleet: Fleet
     reporting: RunReporter
@@ -30,11 +30,13 @@ class WatchLoop:
     stop: threading.Event
     on_round: Callable[[Rows], None] = lambda _: None
     progress_by_table: dict[str, TableProgress] = field(default_factory=dict)
-    _rounds: Rounds = field(init=False)
+    _rounds: RoundLoop = field(init=False)
 
     def __post_init__(self) -> None:
-        patience = max(self.poll_seconds, _MIN_PATIENCE_SECONDS)
-        self._rounds = Rounds(self.fleet, self.reporting, sweep_seconds=0.0, patience_seconds=patience)
+        timeout_seconds = max(self.poll_seconds, _MIN_CATALOG_TIMEOUT_SECONDS)
+        self._rounds = RoundLoop(
+            self.fleet, self.reporting, sweep_seconds=0.0, catalog_timeout_seconds=timeout_seconds
+        )
 
     @property
     def problem(self) -> str:

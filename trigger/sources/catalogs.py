@@ -127,4 +127,4 @@ def read_report(document: Document) -> tuple[Hint, ...]:
     if document["report-type"] != _COMMIT_REPORT:
         return ()
     report = parse_event(_CommitReport, document, "commit report")
-    return (NameHint(split_name(report.table), qualified=True),)
+    return (NameHint(split_name(report.table), may_have_catalog_prefix=True),)

@@ -26,7 +26,7 @@ _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|([\[{])|([\]}])', re.DOTALL
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def read_body(body: bytes) -> Document:
+def parse_body(body: bytes) -> Document:
     """Return the JSON object of a body. Raise `EventRefused` if it is too large, too deep or not an object."""
     if len(body) > MAX_EVENT_BYTES:
         raise EventRefused(

@@ -18,18 +18,18 @@ class LocationHint:
 class NameHint:
     """The table of this name changed.
 
-    `qualified`: the name may start with the sender's name of the catalog. `or_mirror`: the name may be the mirror's,
-    as users call the table. In other events a mirror's name only reports our own commits.
+    `may_have_catalog_prefix`: the name may start with the sender's name of the catalog.
+    `may_be_mirror_name`: users also send mirror names. In other events, a mirror's name only reports our own commits.
     """
 
     levels: tuple[str, ...]
-    qualified: bool = False
-    or_mirror: bool = False
+    may_have_catalog_prefix: bool = False
+    may_be_mirror_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RunHint:
-    """A run may have changed its state. The launcher is asked for the state; the event is not trusted."""
+    """A run may have changed its state. The state is read from the launcher; the event is not trusted."""
 
     run_id: str
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trigger.sources.event_json import read_body
+from trigger.sources.event_json import parse_body
 from trigger.sources.refusal import EventRefused, RefusalReason
 
 _ATTRIBUTE_PREFIX = "ce_"
@@ -29,7 +29,7 @@ def decode_kafka_record(headers: Mapping[str, bytes], value: bytes) -> bytes:
 def _data(value: bytes) -> Any:  # noqa: ANN401 (JSON of any kind)
     """The data of a binary-mode event; None if it is not a JSON object."""
     try:
-        return read_body(value)
+        return parse_body(value)
     except EventRefused as refused:
         if refused.reason is not RefusalReason.MALFORMED:
             raise
@@ -37,7 +37,7 @@ def _data(value: bytes) -> Any:  # noqa: ANN401 (JSON of any kind)
 
 
 def kafka_event_body(headers: Mapping[str, bytes], value: bytes | None) -> bytes | None:
-    """Return the event body of a record; None for a null record without headers, which is no event."""
+    """Return the event body of a record; None for a null record without headers, which is not an event."""
     if value is None and not headers:
         return None
     try:

@@ -52,7 +52,7 @@ class RunReporter:
             set_table_gauges(self.metrics, removed, lag_seconds=0.0, lag_snapshots=0)
         self._reported = reported
         for row in tables:
-            lag = lag_of(row, now, self.lineages.left if self.lineages else no_measurement)
+            lag = lag_of(row, now, self.lineages.backlog if self.lineages else no_measurement)
             set_table_gauges(
                 self.metrics,
                 row.name,
@@ -77,9 +77,9 @@ def _log_turn(run: RunResult) -> None:
         "run": run.run_id,
         "outcome": result.outcome,
         "commits": len(result.slices),
-        "events": sum(one.events for one in result.slices),
-        "rows": sum(one.inserted + one.updated + one.deleted for one in result.slices),
-        "rejected": sum(one.rejected for one in result.slices),
+        "events": sum(slice_.events for slice_ in result.slices),
+        "rows": sum(slice_.inserted + slice_.updated + slice_.deleted for slice_ in result.slices),
+        "rejected": sum(slice_.rejected for slice_ in result.slices),
         "live_rows": result.live_rows,
         "seconds": result.seconds,
     }
@@ -87,7 +87,7 @@ def _log_turn(run: RunResult) -> None:
         log.info("turn ended", **fields)
         return
     kind = result.error.kind
-    # A result does not say whether a replay failed, which quarantines nothing.
+    # A failed replay does not quarantine the table; the result does not show which it was.
     advice = (
         f"fix the cause; if the table is quarantined, run: {_resume_command(result.table)}"
         if kind in BLOCKING_KINDS

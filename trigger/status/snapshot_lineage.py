@@ -36,7 +36,7 @@ class SnapshotLineages:
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, _Lineage | None]] = {}
 
-    def left(self, row: TableRow) -> Backlog | None:
+    def backlog(self, row: TableRow) -> Backlog | None:
         """Return what the mirror, as the last job left it, has not merged of the noticed head; None if unknown."""
         head, cursor = row.noticed_head, row.position.cursor if row.position else None
         if head is None or cursor is None or not cursor.sources or cursor.source.files_done is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from icemirror.errors import BLOCKING_KINDS, Exit, worst_exit
-from icemirror.protocol.eligibility import is_blocked
+from icemirror.protocol.due_tables import is_blocked
 from icemirror.protocol.rows import Rows, SlotId, TableRow
 
 
@@ -51,7 +51,7 @@ def table_progress(
         return TableProgress.BLOCKED if row.look_error.kind in BLOCKING_KINDS else unobserved
     if row.owner is not None:
         return TableProgress.BEHIND
-    if not observation.head_seen:  # its catalog does not answer: the row may be out of date
+    if not observation.head_seen:  # its catalog does not respond: the row may be out of date
         return unobserved
     if row.dirty == 0:
         return TableProgress.BEHIND
@@ -83,5 +83,5 @@ def until_idle_code(progress: Mapping[str, TableProgress]) -> Exit | None:
         return None
     # The command promises that everything is merged; a paused table is not.
     return worst_exit(
-        [Exit.BLOCKED if one is TableProgress.PAUSED else one.code for one in progress.values()]
+        [Exit.BLOCKED if state is TableProgress.PAUSED else state.code for state in progress.values()]
     )

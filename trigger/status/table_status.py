@@ -32,7 +32,13 @@ def table_status(
     row = rows.tables.get(table.name) or TableRow(table.name, group=table.group)
     backlog = measured if isinstance(measured, MeasuredBacklog) else None
     failure = measured if isinstance(measured, ErrorResult) else None
-    error = row.error or row.look_error or _if_blocking(failure) or _launch_error(row, rows, slots) or failure
+    error = (
+        row.error
+        or row.look_error
+        or _blocking_or_none(failure)
+        or _launch_error(row, rows, slots)
+        or failure
+    )
     position = (backlog and backlog.position) or row.position
     return {
         "table": table.name,
@@ -62,7 +68,7 @@ def fleet_status(
     return [table_status(table, rows, now, slots=slots, lineages=lineages) for table in tables]
 
 
-def _if_blocking(error: ErrorResult | None) -> ErrorResult | None:
+def _blocking_or_none(error: ErrorResult | None) -> ErrorResult | None:
     """The error, if a retry does not help."""
     return error if error is not None and error.kind in BLOCKING_KINDS else None
 
@@ -75,7 +81,7 @@ def _state(row: TableRow, rows: Rows, backlog: MeasuredBacklog | None, failure: 
         return "quarantined"
     if row.paused:
         return "paused"
-    if row.replay is None and (_if_blocking(row.look_error) or _if_blocking(failure)):
+    if row.replay is None and (_blocking_or_none(row.look_error) or _blocking_or_none(failure)):
         return "blocked"
     if row.dirty > row.covered:
         slots = (slot for slot in rows.slots.values() if slot.id.group == row.group)
@@ -97,7 +103,7 @@ def _lag(
         return _measured_lag(measured, now)
     if row.dirty == row.covered and (measured is not None or row.look_error is not None):
         return Lag()
-    return lag_of(row, now, lineages.left if lineages else no_measurement)
+    return lag_of(row, now, lineages.backlog if lineages else no_measurement)
 
 
 def _measured_lag(backlog: MeasuredBacklog, now: float) -> Lag:

@@ -52,10 +52,10 @@ class TableLookup:
         match hint:
             case LocationHint(location):
                 return self._find_by_location(location)
-            case NameHint(levels, qualified, or_mirror):
-                names = [levels, levels[1:]] if qualified else [levels]
+            case NameHint(levels, may_have_catalog_prefix, may_be_mirror_name):
+                names = [levels, levels[1:]] if may_have_catalog_prefix else [levels]
                 found = next((self.by_name[name] for name in names if name in self.by_name), None)
-                if found is None and or_mirror:
+                if found is None and may_be_mirror_name:
                     found = self.by_mirror.get(levels)
         if found is None:
             raise EventRefused(RefusalReason.UNREGISTERED, "no table of this name is registered")

@@ -20,6 +20,7 @@ from icemirror.cli.terminal.console import (
     out,
     print_json,
 )
+from icemirror.cli.terminal.examples import examples
 from icemirror.errors import Exit, IcemirrorError
 
 if TYPE_CHECKING:
@@ -42,7 +43,11 @@ class MergedUpTo(click.ParamType[str]):
         return value
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "icemirror adopt -t shop.orders --dry-run", "icemirror adopt -t shop.orders --merged-up-to head"
+    )
+)
 @config_option
 @table_option
 @click.option(
@@ -62,13 +67,12 @@ def adopt(config: str | None, name: str, merged_up_to: str, dry_run: bool, as_js
     changelog's, NULL or duplicate keys, equality deletes, format version 1, files other than Parquet.
 
     \b
-    --merged-up-to none      it is unknown what the table contains: the next merge reads the whole
-                             changelog, and every event applies
-    --merged-up-to head      the table contains the whole changelog up to its current head
-    --merged-up-to SNAPSHOT  the table contains the changelog up to this changelog snapshot; merging
-                             continues after it
+    --merged-up-to none      the next merge applies the whole changelog (default)
+    --merged-up-to head      the table contains the whole changelog up to its head
+    --merged-up-to SNAPSHOT  the table contains the changelog up to this changelog
+                             snapshot; merging continues after it
 
-    If the key columns are not yet the table's identifier fields, adopt makes them so, and makes them required.
+    If the table has no identifier fields, adopt sets them to the key and makes the key columns required.
     """
     settings = load(config)
     table = select_job_table(settings, name)

@@ -12,29 +12,39 @@ from rich.text import Text
 
 from icemirror.cli.terminal.columns import Column, fit_columns
 from icemirror.cli.terminal.console import config_option, err, load, out, print_json
+from icemirror.cli.terminal.examples import examples
 from icemirror.settings.unsupported import unsupported_settings
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
 
 
-@click.group()
+@click.group(epilog=examples("icemirror config check", "icemirror config schema"))
 @config_option
 def config(config: str | None) -> None:
     """Check the configuration, print its JSON schema, or read it from Terraform."""
 
 
-@config.command()
+@config.command(
+    short_help="Validate the configuration and show it with defaults.",
+    epilog=examples("icemirror config check -c icemirror.yaml", "icemirror config check --json"),
+)
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with all defaults filled in.")
 def check(config: str | None, as_json: bool) -> None:
     """Validate the configuration and show the resolved settings. Secrets are never shown.
 
-    Valid settings that this version of icemirror does not support are listed on stderr.
+    Contacts no catalog. Exits with 2 if the configuration is invalid. Settings that `watch`, `serve` and `sweep`
+    refuse, but `merge` accepts, are listed on stderr; the exit code is then 0.
     """
     settings = load(config)
-    for what in unsupported_settings(settings):
-        err.print(Text("not supported by this version: ", style="yellow").append(what), soft_wrap=True)
+    refused = unsupported_settings(settings)
+    _print_settings(settings, as_json=as_json, merge_only=bool(refused))
+    for what in refused:
+        err.print(Text("watch, serve and sweep refuse: ", style="yellow").append(what), soft_wrap=True)
+
+
+def _print_settings(settings: Settings, *, as_json: bool, merge_only: bool) -> None:
     if as_json:
         print_json(
             {
@@ -44,14 +54,19 @@ def check(config: str | None, as_json: bool) -> None:
             }
         )
         return
-    out.print(Text(f"{settings.source_path} is valid", style="bold green"), soft_wrap=True)
+    verdict = "is valid for merge only" if merge_only else "is valid"
+    style = "bold yellow" if merge_only else "bold green"
+    out.print(Text(f"{settings.source_path} {verdict}", style=style), soft_wrap=True)
     for title, columns in _sections(settings):
         out.print()
         out.print(Text(title, style="bold"))
         out.print(fit_columns(columns, out.width))
 
 
-@config.command()
+@config.command(
+    short_help="Print the JSON schema of the configuration.",
+    epilog=examples("icemirror config schema > icemirror.schema.json"),
+)
 def schema() -> None:
     """Print the JSON schema of the configuration file, for editors and other checkers."""
     from icemirror.config_file.schema import json_schema
@@ -59,7 +74,10 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
-@config.command()
+@config.command(
+    short_help="Print the configuration of a Terraform installation.",
+    epilog=examples("terraform output -json | icemirror config from-terraform > icemirror.yaml"),
+)
 @click.option(
     "--output",
     "name",
@@ -71,9 +89,7 @@ def schema() -> None:
 def from_terraform(name: str, outputs: TextIO) -> None:
     """Print the configuration of an installation created by Terraform.
 
-    OUTPUTS is the output of `terraform output -json`; standard input by default:
-
-    terraform output -json | icemirror config from-terraform > icemirror.yaml
+    OUTPUTS is the output of `terraform output -json`; standard input by default.
     """
     from icemirror.config_file.from_terraform import from_terraform as written
 

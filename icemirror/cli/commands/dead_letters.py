@@ -20,6 +20,7 @@ from icemirror.cli.terminal.console import (
     print_json,
     printable,
 )
+from icemirror.cli.terminal.examples import examples
 from icemirror.errors import Exit, exit_code, worst_exit
 from icemirror.telemetry.redaction import redact
 
@@ -34,12 +35,18 @@ _LIST, _REDRIVE, _DROP = "list", "redrive", "drop"
 _SHOWN_CHARACTERS = 60
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "icemirror dead-letters", "icemirror dead-letters redrive", "icemirror dead-letters drop --all"
+    )
+)
 @config_option
 @click.argument("action", required=False, default=_LIST, type=click.Choice([_LIST, _REDRIVE, _DROP]))
-@click.option("--id", "ids", multiple=True, metavar="ID", help="Only this letter; may be repeated.")
-@click.option("--all", "every", is_flag=True, help="drop: all letters.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per letter on stdout, with its body.")
+@click.option("--id", "ids", multiple=True, metavar="ID", help="Only this dead letter; may be repeated.")
+@click.option("--all", "every", is_flag=True, help="With drop: remove all.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object per dead letter on stdout, with its body."
+)
 def dead_letters(
     config: str | None, action: str, ids: tuple[str, ...], every: bool, as_json: bool
 ) -> int | None:
@@ -70,11 +77,11 @@ def dead_letters(
 
 def _choose(letters: Sequence[DeadLetter], ids: tuple[str, ...]) -> list[DeadLetter]:
     known = {letter.id: letter for letter in letters}
-    if missing := [one for one in ids if one not in known]:
+    if missing := [letter_id for letter_id in ids if letter_id not in known]:
         raise click.UsageError(
             f"no dead letter has the id {missing[0]}: list them with `icemirror dead-letters`"
         )
-    return [known[one] for one in ids] if ids else list(letters)
+    return [known[letter_id] for letter_id in ids] if ids else list(letters)
 
 
 def _redrive(settings: Settings, letters: Sequence[DeadLetter], *, as_json: bool) -> int:
@@ -130,12 +137,16 @@ def _show(letters: Sequence[DeadLetter], *, as_json: bool) -> None:
         _print_none(as_json=False)
         return
     documents = [_document(letter) for letter in letters]
-    events = [printable(" ".join(one["body"].split()))[:_SHOWN_CHARACTERS] for one in documents]
+    events = [printable(" ".join(letter["body"].split()))[:_SHOWN_CHARACTERS] for letter in documents]
     columns = [
-        Column("id", [Text(one["id"]) for one in documents]),
-        Column("source", [Text(one["source"]) for one in documents]),
-        Column("received", [Text(one["received_at"][:19]) for one in documents]),
-        Column("reason", [Text(printable(" ".join(one["reason"].split()))) for one in documents], wraps=True),
+        Column("id", [Text(letter["id"]) for letter in documents]),
+        Column("source", [Text(letter["source"]) for letter in documents]),
+        Column("received", [Text(letter["received_at"][:19]) for letter in documents]),
+        Column(
+            "reason",
+            [Text(printable(" ".join(letter["reason"].split()))) for letter in documents],
+            wraps=True,
+        ),
         Column("event", [Text(event) for event in events], wraps=True, spare=1),
     ]
     out.print(fit_columns(columns, out.width))

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from icemirror.cli.terminal.examples import examples
 
-@click.command()
+
+@click.command(epilog=examples("icemirror demo", "icemirror demo --dir /tmp/demo --rows 1000 --seconds 10"))
 @click.option(
     "--dir",
     "directory",

@@ -14,7 +14,8 @@ from rich.text import Text
 from icemirror.cli.setup.pipeline import open_pipeline, report_error
 from icemirror.cli.setup.tables import select_job_table, table_option
 from icemirror.cli.terminal.console import config_option, load, out, print_json, printable
-from icemirror.cli.terminal.progress import table_progress
+from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.progress import show_table_progress
 from icemirror.cli.terminal.wording import counted
 from icemirror.errors import Exit, IcemirrorError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
     from spark_job.inspect.explain.report import EventReport, ExplainReport, RejectedReport
 
-_MAX_TEXT = 120
+_MAX_TEXT_CHARACTERS = 120
 _STATES = {
     "present": ("present", "bold green"),
     "flagged": ("present, flagged as deleted", "bold yellow"),
@@ -41,7 +42,13 @@ _WRITERS = {
 _STYLES = {"made-row": "bold green", "deleted-row": "bold red", "waiting": "yellow"}
 
 
-@click.command("explain-key")
+@click.command(
+    "explain-key",
+    epilog=examples(
+        "icemirror explain-key -t shop.orders --key 42",
+        'icemirror explain-key -t shop.orders --key \'{"id": 42, "sku": "a-1"}\'',
+    ),
+)
 @config_option
 @table_option
 @click.option(
@@ -56,11 +63,11 @@ def explain_key(config: str | None, name: str, key: str, as_json: bool) -> int:
     """Explain why a row of a mirror is as it is, or why it is missing. Changes nothing; exits with 5 on a difference.
 
     \b
-    the row      present, deleted or never seen; its data file and position in the index, whether the
-                 row is really there, and its values
-    the events   all events of the key that the changelog still contains, in their order: operation,
-                 sequence, snapshot, file and row, and the effect of each: made the row, overtaken,
-                 late, not merged yet
+    the row      present, deleted or not in the mirror; its data file and position
+                 in the index, whether that row exists, and its values
+    the events   all events of the key that the changelog still contains, in their
+                 order: operation, sequence, snapshot, file and row, and the
+                 effect of each: wrote the row, replaced, late, not merged yet
 
     Needs no Spark, and opens only files that may contain the key, by their bounds and partitions. Give dates,
     timestamps, uuids, decimals and bytes (hexadecimal) as text.
@@ -89,7 +96,7 @@ def _explain(settings: Settings, table: TableSettings, key: str, *, as_json: boo
     from spark_job.storage.translate_errors import translate_table_errors
 
     pipeline = open_pipeline(settings, "explain-key", as_json=as_json)
-    with table_progress(table.name) as show, translate_table_errors(table.name):
+    with show_table_progress(table.name) as show, translate_table_errors(table.name):
         return explain(pipeline, table, key, show)
 
 
@@ -104,15 +111,17 @@ def _render(report: ExplainReport) -> Group:
         lines += _event(event, width)
     if report.rejected:
         lines += [Text(), Text("rejected events, which do not count", style="bold")]
-    for one in report.rejected:
-        lines += _rejected(one)
+    for rejected in report.rejected:
+        lines += _rejected(rejected)
     if report.findings or report.unreadable or report.notes:
         lines.append(Text())
     for found in report.findings:
         lines.append(Text(f"{found.kind.value}", style="red").append(f"  {found.what}", style="default"))
     if report.findings:
         lines.append(Text(_advice(report.table), style="dim"))
-    lines += [Text(f"unreadable: {one.path}: {one.what}", style="red") for one in report.unreadable]
+    lines += [
+        Text(f"unreadable: {problem.path}: {problem.what}", style="red") for problem in report.unreadable
+    ]
     lines += [Text(f"note: {note}", style="yellow") for note in report.notes]
     read = report.read
     files_read = f"read {read.changelog_files:,} of {counted(read.of_changelog_files, 'changelog file')}"
@@ -181,5 +190,5 @@ def _pairs(values: Mapping[str, Any]) -> str:
 def _short(value: object) -> str:
     """Return the value as JSON, shortened, with control characters escaped."""
     text = json.dumps(value, ensure_ascii=False)
-    shown = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+    shown = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}…"
     return printable(shown)

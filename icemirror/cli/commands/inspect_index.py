@@ -15,15 +15,17 @@ from rich.text import Text
 from icemirror.cli.setup.tables import select_job_table, table_option
 from icemirror.cli.terminal.columns import Column, fit_columns
 from icemirror.cli.terminal.console import config_option, load, out, print_json
+from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.wording import counted
 from icemirror.errors import NO_MIRROR_YET, Exit, Invalid
 
 if TYPE_CHECKING:
-    from spark_job.inspect.inspect_index import IndexReport, RunReport
+    from spark_job.inspect.inspect_index import IndexReport, IndexRunReport
 
-_BAR = 24
+_BAR_CELLS = 24
 
 
-@click.command("inspect-index")
+@click.command("inspect-index", epilog=examples("icemirror inspect-index -t shop.orders"))
 @config_option
 @table_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -62,7 +64,9 @@ def _render(report: IndexReport, width: int) -> Group:
         parts += [Text(), _runs(report, width)]
     if report.unreadable:
         parts.append(Text())
-    parts += [Text(f"unreadable: {one.path}: {one.what}", style="red") for one in report.unreadable]
+    parts += [
+        Text(f"unreadable: {problem.path}: {problem.what}", style="red") for problem in report.unreadable
+    ]
     return Group(*parts)
 
 
@@ -81,7 +85,7 @@ def _facts(report: IndexReport) -> Table:
     if report.hash_bits:
         encoding += f", {report.hash_bits} bits"
     rows = "unknown" if report.live_rows is None else f"{report.live_rows:,}"
-    per_row = f", {report.bytes_per_row:g} bytes a row" if report.bytes_per_row is not None else ""
+    per_row = f", {report.bytes_per_row:g} bytes per row" if report.bytes_per_row is not None else ""
     removed = f", {report.files_gone:,} more removed" if report.files_gone else ""
     for name, value in (
         ("table", report.table),
@@ -89,9 +93,9 @@ def _facts(report: IndexReport) -> Table:
         ("epoch", f"{report.epoch:,}"),
         ("snapshot", Text(f"{report.snapshot_id or 'none'}  ").append_text(of_head)),
         ("keys", encoding),
-        ("live rows", f"{rows} in {report.files:,} data files{removed}"),
+        ("live rows", f"{rows} in {counted(report.files, 'data file')}{removed}"),
         ("entries", f"{report.entries:,}, {report.tombstones:,} of them tombstones"),
-        ("size", f"{decimal(report.bytes)}, {report.bytes_per_key:g} bytes a key{per_row}"),
+        ("size", f"{decimal(report.bytes)}, {report.bytes_per_key:g} bytes per key{per_row}"),
         ("greatest order", _order(report.greatest)),
     ):
         table.add_row(name, value)
@@ -100,12 +104,12 @@ def _facts(report: IndexReport) -> Table:
 
 def _runs(report: IndexReport, width: int) -> Table | Group:
     largest = max(max(run.bytes for run in report.runs), 1)
-    bars = [Text("█" * max(1, round(_BAR * run.bytes / largest)), style="cyan") for run in report.runs]
+    bars = [Text("█" * max(1, round(_BAR_CELLS * run.bytes / largest)), style="cyan") for run in report.runs]
     merging = ["" if run.merging_into is None else f"→ {run.merging_into}" for run in report.runs]
 
     def column(
         name: str,
-        cell: Callable[[RunReport], str],
+        cell: Callable[[IndexRunReport], str],
         justify: Literal["left", "right"] = "right",
         spare: int = 0,
     ) -> Column:

@@ -20,6 +20,7 @@ from icemirror.cli.terminal.console import (
     print_json,
     print_json_error,
 )
+from icemirror.cli.terminal.examples import examples
 from icemirror.errors import NO_MIRROR_YET, Exit, IcemirrorError, Invalid, exit_code, worst_exit
 
 if TYPE_CHECKING:
@@ -40,14 +41,20 @@ _INDEX = "index"
 _DEFAULT_ACTIONS = (_EXPIRE, _CLEAN_ORPHANS)
 _DEFAULT_AGE = "24h"
 _MIN_AGE = "7h"  # a slice may take six hours
-_SHOWN = 20
+_MAX_SHOWN_PATHS = 20
 
 
 class _NoMirrorYet(Invalid):
     """An error only if the user named this table."""
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "icemirror maintain --dry-run",
+        "icemirror maintain -t shop.orders compact",
+        "icemirror maintain clean-orphans --older-than 7d",
+    )
+)
 @config_option
 @tables_option
 @click.argument("action", required=False, type=click.Choice([*_DEFAULT_ACTIONS, _COMPACT, _INDEX]))
@@ -55,7 +62,7 @@ class _NoMirrorYet(Invalid):
 @click.option(
     "--older-than",
     metavar="AGE",
-    help="clean-orphans: keep younger files, which a running merge may still commit. At least 7h.  "
+    help="With clean-orphans: keep younger files, which a running merge may still commit. At least 7h.  "
     "[default: 24h]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table and action on stdout.")
@@ -67,20 +74,22 @@ def maintain(
     older_than: str | None,
     as_json: bool,
 ) -> int:
-    """Maintain mirrors. Without an ACTION, runs the first two:
+    """Maintain mirrors. Without an ACTION, runs expire and clean-orphans.
 
     \b
-    expire         expire old snapshots, as the table's properties say, and delete files that only they
-                   reference
-    clean-orphans  delete unreferenced files in the table's locations: those of crashed attempts, and
-                   those that a job had no permission to delete
-    compact        rewrite small data files into fewer, larger ones; no row changes, the index follows
-    index          verify every checksum of the key index, rebuild damaged segments, index foreign
-                   writes, and merge runs that are due
+    expire         expire old snapshots by the table's properties, and delete
+                   files that only they reference
+    clean-orphans  delete unreferenced files in the table's locations: those of
+                   crashed attempts, and those that a job was not allowed to
+                   delete
+    compact        rewrite small data files into fewer, larger ones; no row
+                   changes
+    index          verify every checksum of the key index, rebuild damaged
+                   segments, index foreign writes, and merge runs that are due
 
     Merges expire, compact and repair the index themselves. Use this command for tables without merges, for tables with
-    `compact: false`, and for roles that may delete files where jobs may not. The last two actions also read the
-    changelog. Safe while merges run. Without --table, tables without a mirror are skipped.
+    `compact: false`, and for roles that may delete files where jobs may not. Safe while merges run. compact and index
+    also read the changelog. Without --table, tables without a mirror are skipped.
     """
     from icemirror.telemetry.from_settings import open_report
     from icemirror.telemetry.logs import bind, get_log
@@ -143,11 +152,11 @@ def _parse_age(text: str) -> float:
     try:
         seconds = parse_seconds(text)
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--older-than") from error
+        raise click.BadParameter(str(error), param_hint="'--older-than'") from error
     if seconds < parse_seconds(_MIN_AGE):
         raise click.BadParameter(
-            f"{text} is less than {_MIN_AGE}: a slice may take 6 hours, and then commit files of that age",
-            param_hint="--older-than",
+            f"must be at least {_MIN_AGE}: a running merge may still commit files of that age",
+            param_hint="'--older-than'",
         )
     return seconds
 
@@ -165,7 +174,7 @@ def _run(
     from spark_job.maintenance.orphans import clean_orphans
     from spark_job.storage.translate_errors import translate_table_errors
     from spark_job.worker.compact_table import compact_table
-    from spark_job.worker.repair_index import repair_index
+    from spark_job.worker.maintain_index import maintain_index
 
     index_location = pipeline.settings.index_location
 
@@ -181,19 +190,19 @@ def _run(
                 yield expire(
                     load_mirror(),
                     table.name,
-                    configured_index=index_location,
+                    configured_location=index_location,
                     dry_run=dry_run,
                 )
             elif action in (_COMPACT, _INDEX):
                 load_mirror()
-                run = compact_table if action == _COMPACT else repair_index
+                run = compact_table if action == _COMPACT else maintain_index
                 yield run(pipeline, table, dry_run=dry_run)
             else:
                 yield clean_orphans(
                     load_mirror,
                     table.name,
                     older_than_seconds=older_than_seconds,
-                    configured_index=index_location,
+                    configured_location=index_location,
                     dry_run=dry_run,
                 )
 
@@ -218,17 +227,18 @@ def _show(results: list[MaintainResult]) -> None:
     if indexes:
         out.print(_render_indexes(indexes))
     for result in orphans:
-        for path in result.paths[:_SHOWN] if result.dry_run else ():
+        for path in result.paths[:_MAX_SHOWN_PATHS] if result.dry_run else ():
             out.print(Text(f"  {path}"), soft_wrap=True)
-        if result.dry_run and result.files > _SHOWN:
-            out.print(f"  … and {result.files - _SHOWN:,} more (--json lists up to 1,000)")
+        if result.dry_run and result.files > _MAX_SHOWN_PATHS:
+            out.print(f"  … and {result.files - _MAX_SHOWN_PATHS:,} more (--json lists up to 1,000)")
         for place in result.unlisted:
             print_hint(f"{result.table}: skipped, because not every table that uses it is known: {place}")
-    for one in compacted:
-        if one.waits:
+    for compaction in compacted:
+        if compaction.waits:
+            table = compaction.table
             print_hint(
-                f"{one.table}: not compacted, because of foreign writes or a lost index. Run `icemirror maintain -t "
-                f"{one.table} index`, or wait for the next merge; then compact"
+                f"{table}: not compacted, because of foreign writes or a lost index. Run `icemirror maintain -t "
+                f"{table} index`, or wait for the next merge; then compact"
             )
     for index in indexes:
         if index.waits:

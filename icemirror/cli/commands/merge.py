@@ -15,7 +15,8 @@ from icemirror.cli.commands.plan import print_plans
 from icemirror.cli.setup.pipeline import is_debug, is_interactive, open_pipeline, silence_log
 from icemirror.cli.setup.tables import select_job_tables, tables_option
 from icemirror.cli.terminal.columns import Column, fit_columns
-from icemirror.cli.terminal.console import config_option, err, load, out, print_error, print_hint, print_json
+from icemirror.cli.terminal.console import config_option, load, out, print_error, print_hint, print_json
+from icemirror.cli.terminal.examples import examples
 from icemirror.cli.terminal.progress import open_progress
 from icemirror.cli.terminal.wording import counted, with_table
 from icemirror.errors import IcemirrorError, exit_for_kind, worst_exit
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
 
 
-@click.command()
+@click.command(epilog=examples("icemirror merge", "icemirror merge -t shop.orders -t shop.items --json"))
 @config_option
 @tables_option
 @click.option("--dry-run", is_flag=True, help="Show the plan, merge nothing (same as `icemirror plan`).")
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
     """Merge tables up to their changelogs' heads, in this process.
 
-    Runs on local Spark, or on the Spark that it was submitted to. Needs no trigger and no state. A commit succeeds only
-    on the mirror snapshot that it was computed from, so this is safe while a trigger runs.
+    Runs on local Spark, or on the cluster it was submitted to with spark-submit. Needs no trigger and no state. Safe
+    while a trigger runs: a commit succeeds only on the mirror snapshot that it was computed from.
     """
     settings = load(config)
     tables = select_job_tables(settings, names)
@@ -47,7 +48,7 @@ def merge(config: str | None, names: tuple[str, ...], dry_run: bool, as_json: bo
         if results:
             out.print(render_results(results, out.width))
         for result in results:
-            if result.error and err.is_terminal:  # elsewhere the log contains it
+            if result.error:
                 print_error(with_table(result.table, result.error.message))
     return worst_exit([exit_for_kind(result.error.kind) for result in results if result.error])
 
@@ -105,10 +106,11 @@ def render_results(results: list[TableResult], width: int) -> Table | Group:
             name,
             [_count(result, sum(getattr(part, name) for part in result.slices)) for result in results],
             "right",
-            spare=1 if name == "stale" else 0,
+            spare=1 if name in ("stale", "unchanged") else 0,
         )
-        for name in ("events", "inserted", "updated", "deleted", "stale", "rejected")
-        if name != "rejected" or any(part.rejected for result in results for part in result.slices)
+        for name in ("events", "inserted", "updated", "deleted", "stale", "unchanged", "rejected")
+        if name not in ("unchanged", "rejected")
+        or any(getattr(part, name) for result in results for part in result.slices)
     ]
     rows = ["" if result.live_rows is None else f"{result.live_rows:,}" for result in results]
     columns = [

@@ -9,17 +9,18 @@ from rich.text import Text
 
 from icemirror.cli.setup.tables import select_trigger_tables, table_or_match_options
 from icemirror.cli.terminal.console import config_option, load, out
+from icemirror.cli.terminal.examples import examples
 from icemirror.protocol.rows import Row, TableRow
 
 
-@click.command()
+@click.command(epilog=examples("icemirror pause -t shop.orders", "icemirror pause --match 'shop.*'"))
 @config_option
 @table_or_match_options
 def pause(config: str | None, names: tuple[str, ...], pattern: str | None) -> None:
     """Stop merging tables: their mirrors stay as they are until `icemirror resume`.
 
-    A running job stops after its current slice. Commits on the changelog are still recorded, and merged after the table
-    is resumed; retain the changelog's snapshots until then.
+    Give --table or --match ('*' for all tables). A running job stops after its current slice. Commits on the changelog
+    are still recorded, and merged after the table is resumed; retain the changelog's snapshots until then.
     """
     settings = load(config)
     tables = select_trigger_tables(settings, names, pattern)

@@ -18,6 +18,7 @@ from icemirror.cli.terminal.console import (
     print_json,
     print_json_error,
 )
+from icemirror.cli.terminal.examples import examples
 from icemirror.cli.terminal.wording import with_table
 from icemirror.errors import BadConfig, Exit, IcemirrorError, exit_code, with_table_name, worst_exit
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
 
 
-@click.command()
+@click.command(epilog=examples("icemirror plan", "icemirror plan -t shop.orders --json"))
 @config_option
 @tables_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table on stdout.")
@@ -79,7 +80,7 @@ def _with_name(table: TableSettings, message: str) -> str:
     return message if message.startswith(f"{table.changelog_id}: ") else with_table(table.name, message)
 
 
-def _does(result: PlanResult) -> Text:
+def _describe_action(result: PlanResult) -> Text:
     changes = "; ".join(result.schema_changes)
     if _stops(result):  # stderr has the reason
         return Text(f"stops: {changes}" if changes else "stops", style="red")
@@ -101,7 +102,7 @@ def render_plans(plans: list[PlanResult], width: int) -> Table | Group:
     """Return the plans as a table."""
     columns = [
         Column("table", [Text(result.table) for result in plans]),
-        Column("does", [_does(result) for result in plans], wraps=True),
+        Column("does", [_describe_action(result) for result in plans], wraps=True),
         count_column("snapshots", [result.snapshots for result in plans], spare=2),
         count_column("files", [result.files for result in plans], spare=3),
         Column("bytes", [Text(decimal(result.bytes)) for result in plans], "right", spare=1),

@@ -14,6 +14,8 @@ from rich.text import Text
 
 from icemirror.cli.setup.tables import select_trigger_tables, table_option
 from icemirror.cli.terminal.console import config_option, err, load, out, print_error, print_hint, print_json
+from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.wording import counted
 from icemirror.errors import Exit
 
 if TYPE_CHECKING:
@@ -24,7 +26,13 @@ if TYPE_CHECKING:
 _CLOCK_SKEW_SECONDS = 60.0  # the clock of a committer may be ahead
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "icemirror replay -t shop.orders --since 2h --dry-run",
+        "icemirror replay -t shop.orders --from-snapshot 1396200587324517661",
+        "icemirror replay -t shop.orders --full --wait",
+    )
+)
 @config_option
 @table_option
 @click.option("--from-snapshot", type=int, metavar="S", help="Start at this changelog snapshot.")
@@ -36,10 +44,10 @@ _CLOCK_SKEW_SECONDS = 60.0  # the clock of a committer may be ahead
     is_flag=True,
     help="Rebuild the mirror from the whole changelog, invisibly to readers until the swap.",
 )
-@click.option("--to-snapshot", type=int, metavar="S", help="Stop at this snapshot, instead of at the cursor.")
+@click.option("--to-snapshot", type=int, metavar="S", help="End at this snapshot.  [default: the cursor]")
 @click.option("--dry-run", is_flag=True, help="Show what would be read; request nothing.")
 @click.option("--wait", is_flag=True, help="Show progress until it is done or requires action.")
-@click.option("--cancel", is_flag=True, help="Cancel the waiting or running replay.")
+@click.option("--cancel", is_flag=True, help="Cancel the table's pending or running replay.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def replay(
     config: str | None,
@@ -55,15 +63,16 @@ def replay(
 ) -> int:
     """Ask the trigger to merge a range of the changelog again, or (--full) to rebuild the mirror.
 
-    Only events newer than the mirror's rows apply: rows never go back to an older state. A replay waits for its turn
-    like any merge, so two jobs never work on the table.
+    Give one of --from-snapshot, --since, --full and --cancel. Only events newer than the mirror's rows apply: rows
+    never go back to an older state. A replay waits for its turn like any merge, so only one job works on a table at a
+    time.
     """
     if [from_snapshot is not None, since is not None, full, cancel].count(True) != 1:
         raise click.UsageError("give one of --from-snapshot, --since, --full and --cancel")
     if to_snapshot is not None and (full or cancel):
         raise click.UsageError("--to-snapshot requires --from-snapshot or --since")
     if (dry_run and (wait or cancel)) or (wait and cancel):
-        raise click.UsageError("give one of --dry-run, --wait and --cancel")
+        raise click.UsageError("give at most one of --dry-run, --wait and --cancel")
     now = time.time()
     since_ms = None if since is None else _since_ms(since, now)
     settings = load(config)
@@ -92,14 +101,14 @@ def _since_ms(text: str, now: float) -> int:
             ago = parse_seconds(text)
         except ValueError:
             hint = f"{text!r} is neither a time like 2026-05-01T10:00 nor a duration like 2h"
-            raise click.BadParameter(hint, param_hint="--since") from None
+            raise click.BadParameter(hint, param_hint="'--since'") from None
         if ago > now:
             hint = f"{text!r} is before 1970; for the whole changelog give --since 1970-01-01, or --full"
-            raise click.BadParameter(hint, param_hint="--since") from None
+            raise click.BadParameter(hint, param_hint="'--since'") from None
         since = now - ago
     if since > now + _CLOCK_SKEW_SECONDS:
         hint = f"{text!r} is in the future; a time without an offset is UTC, now is {_iso(now)}"
-        raise click.BadParameter(hint, param_hint="--since")
+        raise click.BadParameter(hint, param_hint="'--since'")
     return max(0, int(1000 * since))
 
 
@@ -170,8 +179,9 @@ def _request(
     if as_json:
         print_json(result | {"plan": plan.model_dump(mode="json") if plan else None})
     else:
-        events = f" of {plan.events:,} events" if plan else ""
-        out.print(f"{table.name}: requested a replay{events}; `icemirror status` shows its progress")
+        what = "rebuild" if request.full else "replay"
+        events = f" {'from' if request.full else 'of'} {counted(plan.events, 'event')}" if plan else ""
+        out.print(f"{table.name}: requested a {what}{events}; `icemirror status` shows its progress")
     return Exit.DONE
 
 

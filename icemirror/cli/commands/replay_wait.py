@@ -19,9 +19,9 @@ from icemirror.protocol.waiting_reasons import waiting_reason
 from icemirror.stores.store import Store
 
 _POLL_SECONDS = 0.5
-_PATIENCE_SECONDS = 30.0  # without progress, before checking for a worker
-_REPEAT_SECONDS = 300.0  # between two such checks
-_LINE_SECONDS = 10.0  # between two lines of progress without a terminal
+_CHECK_AFTER_SECONDS = 30.0  # without progress, before checking for a worker
+_CHECK_EVERY_SECONDS = 300.0  # between two such checks
+_PRINT_EVERY_SECONDS = 10.0  # between two lines of progress without a terminal
 
 
 def await_end(
@@ -40,7 +40,7 @@ def await_end(
     If no worker serves it, print that and keep waiting: the next worker starts it. Ctrl-C does not cancel the request.
     """
     reads = Reads(frozenset({table}), NO_SLOT)
-    waited, check_at, printed_at = 0.0, _PATIENCE_SECONDS, -_LINE_SECONDS
+    waited, check_at, printed_at = 0.0, _CHECK_AFTER_SECONDS, -_PRINT_EVERY_SECONDS
     before: ReplayProgress | None = None
     with open_progress(console) as progress:
         task = progress.add_task(table, total=None)
@@ -61,14 +61,14 @@ def await_end(
                 completed=done.events if done else 0,
                 total=(done.of_events if done else None) or None,
             )
-            if not console.is_terminal and waited >= printed_at + _LINE_SECONDS:
+            if not console.is_terminal and waited >= printed_at + _PRINT_EVERY_SECONDS:
                 printed_at = waited
                 print_hint(f"{table}: {_describe_state(row)}{_describe_progress(done)}")
             if done != before:
-                before, check_at = done, waited + _PATIENCE_SECONDS
+                before, check_at = done, waited + _CHECK_AFTER_SECONDS
             elif waited >= check_at:
                 why = waiting_reason(store.load(EVERYTHING), table, clock(), policy)
-                check_at = waited + (_REPEAT_SECONDS if why else _PATIENCE_SECONDS)
+                check_at = waited + (_CHECK_EVERY_SECONDS if why else _CHECK_AFTER_SECONDS)
                 if why:
                     print_hint(f"{table}: {why}. Still waiting; Ctrl-C keeps the request")
             sleep(_POLL_SECONDS)

@@ -9,17 +9,19 @@ from rich.text import Text
 
 from icemirror.cli.setup.tables import select_trigger_tables, table_or_match_options
 from icemirror.cli.terminal.console import config_option, load, out
+from icemirror.cli.terminal.examples import examples
 from icemirror.protocol.rows import Row, TableRow
 from icemirror.protocol.waiting_reasons import WHAT_STARTS_JOBS
 
 
-@click.command()
+@click.command(epilog=examples("icemirror resume -t shop.orders", "icemirror resume --match '*'"))
 @config_option
 @table_or_match_options
 def resume(config: str | None, names: tuple[str, ...], pattern: str | None) -> None:
     """Resume tables and lift their quarantine: the trigger's next round tries them.
 
-    Compares mirrors and changelogs again, so a dropped or rolled-back mirror is repaired.
+    Give --table or --match ('*' for all tables). The next round also compares mirrors and changelogs again, so a
+    dropped or rolled-back mirror is repaired.
     """
     settings = load(config)
     tables = select_trigger_tables(settings, names, pattern)

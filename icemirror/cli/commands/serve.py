@@ -12,6 +12,7 @@ import click
 
 from icemirror.cli.setup.web_server import start_web_server
 from icemirror.cli.terminal.console import config_option, load
+from icemirror.cli.terminal.examples import examples
 from icemirror.errors import BadConfig, Exit
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from icemirror.telemetry.metrics import Metrics
 
 
-@click.command()
+@click.command(epilog=examples("icemirror serve --http 127.0.0.1:8080"))
 @config_option
-@click.option("--http", metavar="ADDR", help="Status page, metrics and POST /notify at this address.")
+@click.option(
+    "--http", metavar="ADDR", help="Status page, metrics and POST /notify at this address: HOST:PORT."
+)
 def serve(config: str | None, http: str | None) -> int:
     """Keep all mirrors current from events: receive commits, coalesce, launch workers.
 
@@ -34,7 +37,9 @@ def serve(config: str | None, http: str | None) -> int:
     settings = load(config)
     start_logs(settings)
     if settings.trigger.sources.http is not None and http is None:
-        raise BadConfig("trigger.sources.http: give the address to start_web_server on, --http HOST:PORT")
+        raise BadConfig(
+            "trigger.sources.http is configured, but `icemirror serve` has no address: add --http HOST:PORT"
+        )
     metrics = open_metrics(
         project_ref=settings.project_ref,
         environment=settings.environment,

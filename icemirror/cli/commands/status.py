@@ -15,6 +15,7 @@ from rich.text import Text
 from icemirror.cli.setup.tables import open_registry
 from icemirror.cli.terminal.columns import Column, fit_columns
 from icemirror.cli.terminal.console import config_option, load, out, print_hint, print_json
+from icemirror.cli.terminal.examples import examples
 from icemirror.cli.terminal.wording import counted, with_table
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _STYLES = {
 }
 
 
-@click.command()
+@click.command(epilog=examples("icemirror status", "icemirror status --json"))
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per table on stdout.")
 def status(config: str | None, as_json: bool) -> None:
@@ -53,8 +54,8 @@ def status(config: str | None, as_json: bool) -> None:
         for table, lag in zip(tables, measured, strict=True)
     ]
     if as_json:
-        for one in found:
-            print_json(one)
+        for status in found:
+            print_json(status)
         return
     if found:
         out.print(render_status(found, out.width))
@@ -70,7 +71,7 @@ def _measure_lag(
         meter = LagMeter(settings)
     except ModuleNotFoundError:
         return [None] * len(tables)
-    return [meter.behind(table) for table in tables]
+    return [meter.measure_backlog(table) for table in tables]
 
 
 def render_status(tables: Iterable[dict[str, Any]], width: int) -> Group:
@@ -78,53 +79,53 @@ def render_status(tables: Iterable[dict[str, Any]], width: int) -> Group:
     tables = list(tables)
     grid = fit_columns(
         [
-            Column(column.name, [column.cell(one) for one in tables], column.justify, column.spare)
+            Column(column.name, [column.render(status) for status in tables], column.justify, column.spare)
             for column in _COLUMNS
         ],
         width,
     )
     below: list[Text] = []
-    for one in tables:
-        if one["replay"]:
-            below.append(Text(f"{one['table']}: {_replay(one['replay'])}", style="cyan"))
-        elif one["last_replay"] and one["last_replay"]["error"]:
-            message = f"the last replay failed: {one['last_replay']['error']['message']}"
-            below.append(Text(f"{one['table']}: {message}", style="yellow"))
-        if one["error"]:
-            below.append(Text(with_table(one["table"], one["error"]["message"]), style="red"))
-        if one["state"] == "quarantined":
-            resume = f"icemirror resume --table {shlex.quote(one['table'])}"
+    for status in tables:
+        if status["replay"]:
+            below.append(Text(f"{status['table']}: {_replay(status['replay'])}", style="cyan"))
+        elif status["last_replay"] and status["last_replay"]["error"]:
+            message = f"the last replay failed: {status['last_replay']['error']['message']}"
+            below.append(Text(f"{status['table']}: {message}", style="yellow"))
+        if status["error"]:
+            below.append(Text(with_table(status["table"], status["error"]["message"]), style="red"))
+        if status["state"] == "quarantined":
+            resume = f"icemirror resume --table {shlex.quote(status['table'])}"
             below.append(Text(f"  after fixing it: {resume}", style="dim"))
     return Group(grid, *below)
 
 
-class _Cell(NamedTuple):
+class _StatusColumn(NamedTuple):
     name: str
-    cell: Callable[[dict[str, Any]], Text]
+    render: Callable[[dict[str, Any]], Text]
     spare: int = 0
     justify: Literal["left", "right"] = "left"
 
 
-def _state(one: dict[str, Any]) -> Text:
-    return Text(one["state"], style=_STYLES.get(one["state"], ""))
+def _state(status: dict[str, Any]) -> Text:
+    return Text(status["state"], style=_STYLES.get(status["state"], ""))
 
 
-def _live_rows(one: dict[str, Any]) -> Text:
-    return Text("" if one["live_rows"] is None else f"{one['live_rows']:,}")
+def _live_rows(status: dict[str, Any]) -> Text:
+    return Text("" if status["live_rows"] is None else f"{status['live_rows']:,}")
 
 
-def _index(one: dict[str, Any]) -> Text:
-    return Text("" if one["index_bytes"] is None else decimal(one["index_bytes"]))
+def _index(status: dict[str, Any]) -> Text:
+    return Text("" if status["index_bytes"] is None else decimal(status["index_bytes"]))
 
 
 _COLUMNS = (
-    _Cell("table", lambda one: Text(one["table"])),
-    _Cell("state", _state),
-    _Cell("lag", lambda one: Text(_seconds(one["lag"]["seconds"])), 0, "right"),
-    _Cell("behind", lambda one: Text(_behind(one["lag"])), 0, "right"),
-    _Cell("live rows", _live_rows, 1, "right"),
-    _Cell("index", _index, 2, "right"),
-    _Cell("last run", lambda one: Text(_last_run(one["last_run"])), 3),
+    _StatusColumn("table", lambda status: Text(status["table"])),
+    _StatusColumn("state", _state),
+    _StatusColumn("lag", lambda status: Text(_seconds(status["lag"]["seconds"])), 0, "right"),
+    _StatusColumn("behind", lambda status: Text(_behind(status["lag"])), 0, "right"),
+    _StatusColumn("live rows", _live_rows, 1, "right"),
+    _StatusColumn("index", _index, 2, "right"),
+    _StatusColumn("last run", lambda status: Text(_last_run(status["last_run"])), 3),
 )
 
 

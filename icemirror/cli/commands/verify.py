@@ -11,13 +11,14 @@ from rich.text import Text
 from icemirror.cli.setup.pipeline import open_pipeline, report_error
 from icemirror.cli.setup.tables import select_job_table, table_option
 from icemirror.cli.terminal.console import config_option, load, out, print_json
-from icemirror.cli.terminal.progress import table_progress
+from icemirror.cli.terminal.examples import examples
+from icemirror.cli.terminal.progress import show_table_progress
 from icemirror.cli.terminal.wording import counted
 from icemirror.errors import Exit, IcemirrorError
 
 if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
-    from spark_job.inspect.verify.findings import VerifyFinding, VerifyReport
+    from spark_job.inspect.verify.verify_report import VerifyFinding, VerifyReport
     from spark_job.inspect.verify.verify_table import VerifyOptions
 
 
@@ -27,7 +28,9 @@ _NOT_CHECKED = (
 )
 
 
-@click.command()
+@click.command(
+    epilog=examples("icemirror verify -t shop.orders", "icemirror verify -t shop.orders --deep --show-keys")
+)
 @config_option
 @table_option
 @click.option(
@@ -56,13 +59,20 @@ def verify(
     """Compare a mirror with its changelog and its key index. Changes nothing; exits with 5 on a difference.
 
     \b
-    by default   live rows per data file in table and index, every segment and its directory's
-                 checksum, the root, the cursor's position in the changelog, and samples: random rows
-                 in the index, random index entries in the rows; duplicate keys among rows of foreign
-                 writes since the last merge. Does not compare rows with the changelog
-    --deep       every checksum; every live row has one entry and every entry one row; every column of
-                 every row equals the latest event of its key up to the cursor, computed from the whole
-                 changelog without the index (on Spark for large tables)
+    By default:
+      - live rows per data file, in table and index
+      - the root, and every segment with the checksum of its directory
+      - the position of the cursor in the changelog
+      - random rows in the index, and random index entries in the rows
+      - duplicate keys among rows of foreign writes since the last merge
+      - not: rows against the changelog
+
+    \b
+    With --deep:
+      - every checksum
+      - every live row has one index entry, and every entry has one row
+      - every column of every row equals the latest event of its key up to the
+        cursor, computed from the whole changelog (on Spark for large tables)
 
     Values of rows are never shown; keys only with --show-keys.
     """
@@ -91,7 +101,7 @@ def _verify(
     from spark_job.storage.translate_errors import translate_table_errors
 
     pipeline = open_pipeline(settings, "verify", as_json=as_json)
-    with table_progress(table.name) as show, translate_table_errors(table.name):
+    with show_table_progress(table.name) as show, translate_table_errors(table.name):
         return verify_table(pipeline, table, options, show)
 
 
@@ -100,7 +110,7 @@ def _render(report: VerifyReport) -> Group:
     scope = f"{counted(checked.data_files, 'data file')}, {counted(checked.segments, 'segment')}"
     entries = f"{checked.entries:,} index entr{'y' if checked.entries == 1 else 'ies'}"
     counts = f"{counted(checked.rows, 'row')} and {entries}"
-    scope += f", {counts}" if report.mode == "deep" else f"; samples: {counts} drawn"
+    scope += f", {counts}" if report.mode == "deep" else f"; random draws: {counts}"
     if checked.events:
         scope += f" against {counted(checked.events, 'event')}"
     right = "index and rows agree" if checked.rows or checked.entries else "counts agree"
@@ -120,7 +130,7 @@ def _render(report: VerifyReport) -> Group:
 
 
 def _explain(found: VerifyFinding) -> list[Text]:
-    from spark_job.inspect.verify.findings import MEANING
+    from spark_job.inspect.verify.verify_report import MEANING
 
     head = Text(f"  {found.kind.value}", style="red").append(
         f"  {found.count:,}  {MEANING[found.kind]}", style="default"

@@ -16,6 +16,7 @@ from icemirror.cli.commands.status import render_status
 from icemirror.cli.setup.pipeline import silence_log
 from icemirror.cli.setup.web_server import start_web_server
 from icemirror.cli.terminal.console import config_option, err, load
+from icemirror.cli.terminal.examples import examples
 from icemirror.cli.terminal.table_errors import explain_stopped_tables
 from icemirror.errors import Exit
 
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from trigger.status.snapshot_lineage import SnapshotLineages
 
 
-@click.command()
+@click.command(epilog=examples("icemirror watch --http 127.0.0.1:8080", "icemirror watch --until-idle"))
 @config_option
 @click.option("--until-idle", is_flag=True, help="End when every mirror has reached its changelog's head.")
-@click.option("--http", metavar="ADDR", help="Status page and metrics at this address, e.g. 127.0.0.1:8080.")
+@click.option("--http", metavar="ADDR", help="Status page and metrics at this address: HOST:PORT.")
 def watch(config: str | None, until_idle: bool, http: str | None) -> int:
     """Keep all mirrors current: poll the changelogs' heads, coalesce commits, launch workers.
 

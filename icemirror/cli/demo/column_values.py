@@ -21,9 +21,9 @@ def below(bits: Bits, bound: int) -> npt.NDArray[np.int64]:
     return (bits % np.uint64(bound)).astype(np.int64)
 
 
-def one_in(bits: Bits, chance: int) -> npt.NDArray[np.bool_]:
-    """Return True for about one in `chance`; uses other bits than `below`."""
-    chosen: npt.NDArray[np.bool_] = ((bits >> np.uint64(40)) % np.uint64(chance)) == 0
+def with_odds(bits: Bits, odds: int) -> npt.NDArray[np.bool_]:
+    """Return True for about one in `odds`; uses other bits than `below`."""
+    chosen: npt.NDArray[np.bool_] = ((bits >> np.uint64(40)) % np.uint64(odds)) == 0
     return chosen
 
 
@@ -64,9 +64,9 @@ def uuids(high: Bits, low: Bits, nulls: npt.NDArray[np.bool_] | None = None) -> 
 def doubles(bits: Bits) -> Array:
     """Return doubles, including NaN, −0.0, infinities, extremes and NULL."""
     values = below(bits, 2_000_001) / 1000.0 - 1000.0
-    edges = one_in(bits, 5)
+    edges = with_odds(bits, 5)
     values[edges] = np.array(EDGE_DOUBLES)[below(bits[edges] >> np.uint64(8), len(EDGE_DOUBLES))]
-    return pa.array(values, mask=one_in(bits >> np.uint64(5), 11))
+    return pa.array(values, mask=with_odds(bits >> np.uint64(5), 11))
 
 
 def binaries(bits: Bits, longest: int) -> Array:
@@ -77,7 +77,7 @@ def binaries(bits: Bits, longest: int) -> Array:
     content = pa.Array.from_buffers(
         pa.binary(), len(bits), [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(pool.tobytes())]
     )
-    return pc.if_else(pa.array(one_in(bits, 13)), pa.scalar(None, pa.binary()), content)
+    return pc.if_else(pa.array(with_odds(bits, 13)), pa.scalar(None, pa.binary()), content)
 
 
 def lists(bits: Bits, elements: Array, longest: int) -> Array:
@@ -88,6 +88,6 @@ def lists(bits: Bits, elements: Array, longest: int) -> Array:
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
     picked = elements.take(pa.array((np.repeat(starts, lengths) + within) % len(elements)))
     # A NULL among the offsets makes the list that begins there NULL.
-    nulls = np.append(one_in(bits, 17), False)
+    nulls = np.append(with_odds(bits, 17), False)
     nulls[:-1] &= lengths == 0
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32), mask=nulls), picked)

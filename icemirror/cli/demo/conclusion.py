@@ -37,7 +37,7 @@ class MirrorFinding:
     """One comparison of a mirror with the oracles."""
 
     table: str
-    what: str
+    description: str
     verdict: Comparison
 
 
@@ -50,7 +50,7 @@ def judge_mirrors(catalog: Catalog, journal: Journal) -> Iterator[MirrorFinding]
     for shape in SHOP:
         subject = shape.subject
         mirror = catalog.load_table((NAMESPACE, subject.name))
-        head = journal.until(subject, None)
+        head = journal.position_after(subject, None)
         for reader, verdict in judge.judge_by_each_reader(subject, mirror, head, readers).items():
             yield MirrorFinding(subject.name, f"read by {reader}", verdict)
         middle = _middle_snapshot_id(mirror)

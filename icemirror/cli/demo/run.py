@@ -102,11 +102,11 @@ def _follow(workspace: Workspace, writers: list[TableWriter], seconds: float, wa
             time.sleep(_POLL_SECONDS)
 
 
-def _phase(ended: bool, merged: bool, left: float, watch: WatchProcess) -> str:
+def _phase(ended: bool, merged: bool, remaining_seconds: float, watch: WatchProcess) -> str:
     job = watch.describe_job(merged=merged)
     if ended:
         return f"no more changes; {job}"
-    return f"changes continue{f' for {max(0.0, left):.0f} s' if merged else ''}; {job}"
+    return f"changes continue{f' for {max(0.0, remaining_seconds):.0f} s' if merged else ''}; {job}"
 
 
 def _conclude(workspace: Workspace, journal: Journal) -> Exit:
@@ -117,8 +117,8 @@ def _conclude(workspace: Workspace, journal: Journal) -> Exit:
     out.print()
     while (finding := _next_finding(findings)) is not None:
         equal = equal and finding.verdict.equal
-        mark = "[green]mirror = oracle[/]" if finding.verdict.equal else "[bold red]mirror ≠ oracle[/]"
-        out.print(f"{mark}  {NAMESPACE}.{finding.table}, {finding.what}: ", end="")
+        label = "[green]mirror = oracle[/]" if finding.verdict.equal else "[bold red]mirror ≠ oracle[/]"
+        out.print(f"{label}  {NAMESPACE}.{finding.table}, {finding.description}: ", end="")
         out.print(str(finding.verdict), markup=False, soft_wrap=True)
     out.print()
     query, result = conclusion.query_products(catalog)

@@ -78,17 +78,17 @@ def render_table(
     tables: Sequence[MirrorProgress], rates: Sequence[float], now: float, width: int
 ) -> Table | Group:
     """Return a table with a row per mirror."""
-    merged_at = [one.merged_at for one in tables]
+    merged_at = [progress.merged_at for progress in tables]
     ago = ["" if at is None else f"{max(0.0, now - at):.1f} s ago" for at in merged_at]
     columns = [
-        Column("mirror", [Text(one.table) for one in tables]),
-        Column("lag", [_lag(one.lag_seconds) for one in tables], "right"),
-        _figures("committed", [f"{one.committed_events:,}" for one in tables], 1),
-        _figures("merged", [f"{one.merged_events:,}" for one in tables]),
+        Column("mirror", [Text(progress.table) for progress in tables]),
+        Column("lag", [_lag(progress.lag_seconds) for progress in tables], "right"),
+        _figures("committed", [f"{progress.committed_events:,}" for progress in tables], 1),
+        _figures("merged", [f"{progress.merged_events:,}" for progress in tables]),
         _figures("events/s", [f"{rate:,.0f}" for rate in rates], 2),
-        _figures("merges", [f"{one.merges:,}" for one in tables], 3),
+        _figures("merges", [f"{progress.merges:,}" for progress in tables], 3),
         _figures("last merge", ago, 4),
-        _figures("live rows", [f"{one.live_rows:,}" for one in tables]),
+        _figures("live rows", [f"{progress.live_rows:,}" for progress in tables]),
     ]
     return fit_columns(columns, width)
 
@@ -107,7 +107,7 @@ def _figures(name: str, cells: Sequence[str], spare: int = 0) -> Column:
 def render_line(tables: Sequence[MirrorProgress], rates: Sequence[float], phase: str, elapsed: float) -> str:
     """Return the progress as one line."""
     merged, committed = (
-        sum(getattr(one, f"{what}_events") for one in tables) for what in ("merged", "committed")
+        sum(getattr(progress, f"{what}_events") for progress in tables) for what in ("merged", "committed")
     )
     lags = ", ".join(f"{progress.table} {progress.lag_seconds:.1f} s" for progress in tables)
     return f"{elapsed:4.0f} s  {phase}: {merged:,}/{committed:,} events, {sum(rates):,.0f}/s; lag {lags}"

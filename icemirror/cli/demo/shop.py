@@ -77,7 +77,7 @@ def customer_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
         "updated_at": make.ints(
             _EPOCH_MICROS + make.below(bits[5], 300 * _DAY_MICROS),
             pa.timestamp("us"),
-            make.one_in(bits[6], 9),
+            make.with_odds(bits[6], 9),
         ),
     }
 
@@ -94,7 +94,7 @@ def order_item_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
         "gift": make.picks((True, False, None), bits[3]),
         "ordered_on": make.ints(20_089 + make.below(scramble(key // ITEMS_PER_ORDER), 300), pa.date32()),
         "packed_at": make.ints(
-            make.below(bits[4], _DAY_MICROS), pa.time64("us"), nulls=make.one_in(bits[5], 7)
+            make.below(bits[4], _DAY_MICROS), pa.time64("us"), nulls=make.with_odds(bits[5], 7)
         ),
     }
 
@@ -123,7 +123,7 @@ def product_rows(key: Ints, revision: Ints) -> Mapping[str, Any]:
             "",
         ),
         "thumbnail": make.binaries(bits[10], 24),
-        "supplier": make.uuids(bits[11], bits[12], nulls=make.one_in(bits[13], 6)),
+        "supplier": make.uuids(bits[11], bits[12], nulls=make.with_odds(bits[13], 6)),
         "released_on": make.ints(18_000 + make.below(bits[14], 2_500), pa.date32()),
         "opens_at": make.ints(make.below(bits[15], _DAY_MICROS), pa.time64("us")),
         "changed_at": make.ints(_EPOCH_MICROS + make.below(bits[16], 300 * _DAY_MICROS), _UTC_MICROS),

@@ -75,7 +75,10 @@ def format_sequences(lsn: Unsigned, ordinal: Unsigned) -> list[str]:
     """Return `{commit_lsn:016x}/{tx_ordinal:016x}`, whose text order is the order of events."""
     if not lsn.any() and not ordinal.any():
         return [f"{0:016x}/{0:016x}"] * len(lsn)  # an initial copy
-    return [f"{one:016x}/{other:016x}" for one, other in zip(lsn.tolist(), ordinal.tolist(), strict=True)]
+    return [
+        f"{commit:016x}/{position:016x}"
+        for commit, position in zip(lsn.tolist(), ordinal.tolist(), strict=True)
+    ]
 
 
 def scramble(*parts: Ints | int) -> Unsigned:

@@ -106,7 +106,7 @@ class WatchProcess:
         self._log = self._workspace.watch_log.open("ab")
         environ = dict(os.environ)
         exclude_working_directory(environ)
-        # A separate session: Ctrl-C reaches only the demo, which then ends the watch in order.
+        # A separate session: Ctrl-C reaches only the demo, which then stops the watch cleanly.
         self._child = subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,

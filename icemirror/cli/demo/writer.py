@@ -60,7 +60,7 @@ class ChangelogWriter:
         except Exception:
             self.settle()
             raise
-        self.journal.mark_landed(self.subject, commit)
+        self.journal.confirm_commit(self.subject, commit)
         return commit
 
     def settle(self) -> None:

@@ -44,7 +44,7 @@ def silence_log(module: str) -> None:
 
 
 def report_error(table: str, error: IcemirrorError, *, as_json: bool) -> Exit:
-    """Print a table's error, also as JSON if asked; return its exit code."""
+    """Print a table's error, and as JSON with `as_json`; return its exit code."""
     if as_json:
         print_json_error(table, error)
     print_error(str(error))

@@ -18,25 +18,30 @@ if TYPE_CHECKING:
     from icemirror.settings import Settings, TableSettings
     from trigger.tables.registry import Registry
 
+_TABLE = "Table, by the dotted name of its mirror or changelog"
+
 
 def table_option(command: Command) -> Command:
     """Add the required `-t/--table T` (`name`)."""
-    return click.option("-t", "--table", "name", required=True, metavar="T", help="The table.")(command)
+    return click.option("-t", "--table", "name", required=True, metavar="T", help=f"{_TABLE}.")(command)
 
 
 def tables_option(command: Command) -> Command:
     """Add the optional, repeatable `-t/--table T` (`names`)."""
-    text = "Only this table; may be repeated."
+    text = f"{_TABLE}; may be repeated.  [default: all tables]"
     return click.option("-t", "--table", "names", multiple=True, metavar="T", help=text)(command)
 
 
 def table_or_match_options(command: Command) -> Command:
     """Add `-t/--table T` (`names`) and `--match GLOB` (`pattern`)."""
     table = click.option(
-        "-t", "--table", "names", multiple=True, metavar="T", help="This table; may be repeated."
+        "-t", "--table", "names", multiple=True, metavar="T", help=f"{_TABLE}; may be repeated."
     )
     match = click.option(
-        "--match", "pattern", metavar="GLOB", help="Every table whose name matches, e.g. 'shop.*'."
+        "--match",
+        "pattern",
+        metavar="GLOB",
+        help="Tables whose mirror's name matches: 'shop.*'; '*' for all.",
     )
     return table(match(command))
 
@@ -65,7 +70,7 @@ def select_trigger_tables(
 ) -> tuple[TableSettings, ...]:
     """Return the tables that `--table` or `--match` names; discovered by the trigger. Exactly one must be given."""
     if bool(names) == (pattern is not None):
-        raise click.UsageError("give either --table or --match")
+        raise click.UsageError("give either --table or --match ('*' for all tables)")
     with open_registry(settings) as registry:
         return registry.choose(names, pattern)
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from trigger.status.snapshot_lineage import SnapshotLineages
 
 
-def _always() -> bool:
+def _always_healthy() -> bool:
     return True
 
 
-def _nothing() -> str:
+def _no_problem() -> str:
     return ""
 
 
@@ -34,8 +34,8 @@ def start_web_server(
     fleet: Fleet,
     http: str | None,
     *,
-    unready: Callable[[], str] = _nothing,
-    healthy: Callable[[], bool] = _always,
+    unready: Callable[[], str] = _no_problem,
+    healthy: Callable[[], bool] = _always_healthy,
     notify: Callable[[Address], Callable[[HttpPost], HttpResponse]] | None = None,
     lineages: SnapshotLineages | None = None,
 ) -> None:
@@ -63,7 +63,7 @@ def start_web_server(
         try:
             address = Address.parse(http)
         except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--http") from error
+            raise click.BadParameter(str(error), param_hint="'--http'") from error
         server = start_server(address, replace(sources, notify=notify(address) if notify else None))
         stack.callback(server.close)
         err.print(f"status page: {server.url}")

@@ -32,7 +32,7 @@ class Column:
         return max(cell_len(text) for text in (self.name, *(cell.plain for cell in self.cells)))
 
     @property
-    def least(self) -> int:
+    def min_width(self) -> int:
         """The smallest usable width: text may wrap between words, but not in them."""
         if not self.wraps:
             return self.width
@@ -55,15 +55,15 @@ def count_column(name: str, counts: Sequence[int], spare: int = 0) -> Column:
 
 
 def _needed(columns: Sequence[Column]) -> int:
-    return sum(column.least for column in columns) + _GAP * (len(columns) - 1)
+    return sum(column.min_width for column in columns) + _GAP * (len(columns) - 1)
 
 
 def _grid(columns: Sequence[Column], width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     room = width - _needed(columns)
     for column in columns:
-        column_width = min(column.width, column.least + room)
-        room -= column_width - column.least
+        column_width = min(column.width, column.min_width + room)
+        room -= column_width - column.min_width
         table.add_column(
             column.name,
             justify=column.justify,

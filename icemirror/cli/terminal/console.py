@@ -65,7 +65,7 @@ def config_option(command: Command) -> Command:
         "--config",
         metavar="FILE",
         callback=_inherit,
-        help="Configuration file.  [default: $ICEMIRROR_CONFIG, then ./icemirror.yaml]",
+        help="Configuration file.  [default: $ICEMIRROR_CONFIG, $CONFIG_FILE, then ./icemirror.yaml]",
     )(command)
 
 
@@ -96,7 +96,10 @@ def print_json_error(table: str, error: Exception) -> None:
 def printable(text: str) -> str:
     """Escape control characters, which a terminal would execute: the text may come from outside. Keeps line breaks."""
     text = text.replace("\t", " ")
-    return "".join(one if one.isprintable() or one == "\n" else f"\\u{ord(one):04x}" for one in text)
+    return "".join(
+        character if character.isprintable() or character == "\n" else f"\\u{ord(character):04x}"
+        for character in text
+    )
 
 
 def print_error(message: str) -> None:

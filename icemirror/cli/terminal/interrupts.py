@@ -14,7 +14,7 @@ def remember_interrupts() -> None:
         signal.signal(signal.SIGINT, _count)
 
 
-def was_interrupted() -> bool:
+def command_interrupted() -> bool:
     """Return whether Ctrl-C was pressed since `remember_interrupts`."""
     return _times > 0
 

@@ -32,7 +32,7 @@ def open_progress(console: Console = err, *, counts: bool = True) -> Progress:
 
 
 @contextmanager
-def table_progress(table: str) -> Iterator[Callable[[str, int, int], None]]:
+def show_table_progress(table: str) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a function that shows a step of the work on one table: (step, done, total; 0 if unknown)."""
     with open_progress(counts=False) as progress:
         task = progress.add_task(table, total=None)

@@ -27,19 +27,19 @@ def explain_stopped_tables(
     from trigger.status.table_status import fleet_status
 
     file = "" if config is None else f" -c {shlex.quote(config)}"
-    for one in fleet_status(fleet.registry.tables, rows, time.time(), slots=fleet.policy.slots):
-        name = one["table"]
+    for status in fleet_status(fleet.registry.tables, rows, time.time(), slots=fleet.policy.slots):
+        name = status["table"]
         if found.get(name) in (None, TableProgress.CURRENT, TableProgress.BEHIND):
             continue
-        message = one["error"]["message"] if one["error"] else ""
+        message = status["error"]["message"] if status["error"] else ""
         if found[name] is TableProgress.PAUSED:
             print_hint(f"{name}: paused{f'; before that: {message}' if message else ''}")
         else:
             print_error(with_table(name, message or "its catalog has not responded yet"))
         resume = f"icemirror resume{file} --table {shlex.quote(name)}"
-        if one["state"] == "quarantined":
+        if status["state"] == "quarantined":
             print_hint(f"after fixing it: {resume}")
-        elif one["state"] == "paused":
+        elif status["state"] == "paused":
             print_hint(f"to continue: {resume}")
     if fleet.registry.problem is not None:
         print_error(f"discover: {fleet.registry.problem}")

@@ -12,7 +12,7 @@ from spark_job.changelog.rejected_rows import RejectedRows
 from spark_job.changelog.shape import Operation
 from spark_job.columns.json_values import row_as_json
 from spark_job.inspect.explain.describe_events import EventDescriber, decode_sequence, format_sequence
-from spark_job.inspect.explain.event_fates import judge_events
+from spark_job.inspect.explain.event_outcomes import explain_events
 from spark_job.inspect.explain.find_row import FoundRow, find_writer
 from spark_job.inspect.explain.key_events import FoundEvents, RejectedEvent
 from spark_job.inspect.explain.key_facts import KeyFacts
@@ -70,15 +70,21 @@ def report_events(facts: KeyFacts, found: FoundEvents) -> tuple[EventReport, ...
     history, events = facts.history, facts.events
     if not len(events):
         return ()
-    snapshots: dict[int, Snapshot] = {one.snapshot_id: one for one in history.changelog.metadata.snapshots}
+    snapshots: dict[int, Snapshot] = {
+        snapshot.snapshot_id: snapshot for snapshot in history.changelog.metadata.snapshots
+    }
     order = order_of_events(events.changes).tolist()
     numbers = {at: number for number, at in enumerate(order, 1)}
-    verdicts = judge_events(events, facts.entry.order)
-    sequences = [format_sequence(one.sequence) for one in found.details]
+    explanations = explain_events(events, facts.entry.order)
+    sequences = [format_sequence(detail.sequence) for detail in found.details]
     describer = EventDescriber(events, numbers, sequences, flags=history.shape.keeps_deleted_rows)
     reports: list[EventReport] = []
     for at in order:
-        file, detail, verdict = history.files[int(events.changes.file[at])], found.details[at], verdicts[at]
+        file, detail, explanation = (
+            history.files[int(events.changes.file[at])],
+            found.details[at],
+            explanations[at],
+        )
         upsert = events.operation(at) is Operation.UPSERT
         reports.append(
             EventReport(
@@ -92,11 +98,11 @@ def report_events(facts: KeyFacts, found: FoundEvents) -> tuple[EventReport, ...
                 file=file.path,
                 position=int(events.changes.row[at]),
                 merged=at < events.merged,
-                fate=verdict.fate,
-                will=verdict.will,
-                by=None if verdict.by is None else numbers[verdict.by],
-                repeat_of=None if verdict.repeat_of is None else numbers[verdict.repeat_of],
-                words=describer.describe(at, verdict),
+                fate=explanation.outcome,
+                will=explanation.expected_outcome,
+                by=None if explanation.replaced_by is None else numbers[explanation.replaced_by],
+                repeat_of=None if explanation.repeat_of is None else numbers[explanation.repeat_of],
+                words=describer.describe(at, explanation),
                 values=detail.values if upsert else None,
             )
         )
@@ -105,18 +111,18 @@ def report_events(facts: KeyFacts, found: FoundEvents) -> tuple[EventReport, ...
 
 def report_rejected(history: MergeHistory, rejected: Sequence[RejectedEvent]) -> Iterator[RejectedReport]:
     """Describe the rejected events of the key in the order of the changelog."""
-    snapshots = {one.snapshot_id: one for one in history.changelog.metadata.snapshots}
-    for one in sorted(rejected, key=lambda one: (one.file, one.row)):
-        file, merged = history.files[one.file], one.file < history.merged
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in history.changelog.metadata.snapshots}
+    for event in sorted(rejected, key=lambda event: (event.file, event.row)):
+        file, merged = history.files[event.file], event.file < history.merged
         yield RejectedReport(
-            reason=one.reason,
+            reason=event.reason,
             snapshot_id=file.snapshot_id,
             commit=file.sequence_number,
             committed_at=commit_time(snapshots.get(file.snapshot_id)),
             file=file.path,
-            position=one.row,
+            position=event.row,
             merged=merged,
-            words=f"{'rejected' if merged else 'will be rejected'}: {one.reason.description}",
+            words=f"{'rejected' if merged else 'will be rejected'}: {event.reason.description}",
         )
 
 

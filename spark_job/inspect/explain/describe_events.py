@@ -1,4 +1,4 @@
-"""Describes fates and sequences of events in plain words. Pure."""
+"""Describes outcomes and sequences of events as text. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IcebergType
 
 from spark_job.changelog.sequence import SequenceCodec
-from spark_job.changelog.sequence_text import TEN_TO_HALF, SequenceEncoding
+from spark_job.changelog.sequence_text import PART_BASE, SequenceEncoding
 from spark_job.changelog.shape import Operation
 from spark_job.columns.json_values import Json, temporal_text
-from spark_job.inspect.explain.event_fates import EventFate, EventVerdict, KeyEvents
+from spark_job.inspect.explain.event_outcomes import EventExplanation, EventOutcome, KeyEvents
 
 _SIGN_BIT = 1 << 63
 _DIGITS = Context(prec=76)  # twice those of a decimal
@@ -31,9 +31,13 @@ def decode_sequence(order: Sequence[int], codec: SequenceCodec, schema: Schema) 
     parts = iter(order)
     found: dict[str, Json] = {}
     for column in codec.columns:
-        own = [next(parts) for _ in range(column.parts)]
+        column_parts = [next(parts) for _ in range(column.parts)]
         kind = schema.find_type(column.field_id)
-        found[column.name] = _sequence_text(column.form, own, kind) if any(own) else _zero(column.form, own)
+        found[column.name] = (
+            _sequence_text(column.encoding, column_parts, kind)
+            if any(column_parts)
+            else _zero(column.encoding, column_parts)
+        )
     return found
 
 
@@ -52,7 +56,7 @@ def _sequence_text(form: SequenceEncoding, parts: Sequence[int], kind: IcebergTy
         case SequenceEncoding.HEX_PAIR:
             return f"{parts[0]:016x}/{parts[1]:016x}"
         case SequenceEncoding.DIGITS:
-            return str(parts[0] * TEN_TO_HALF + parts[1])
+            return str(parts[0] * PART_BASE + parts[1])
         case SequenceEncoding.TIMESTAMP:
             return _number(parts[0], pa.timestamp("us"))
         case SequenceEncoding.POSTGRES_LSN:
@@ -71,7 +75,7 @@ def _number(part: int, stored: pa.DataType) -> Json:
 
 
 class EventDescriber:
-    """Describes the fates of the events of a key; `numbers` and `sequences` are theirs, in the order of arrival.
+    """Describes the outcomes of the events of a key; `numbers` and `sequences` are theirs, in the order of arrival.
 
     `flags`: deletes only flag their rows.
     """
@@ -89,53 +93,53 @@ class EventDescriber:
         self._sequences = sequences
         self._flags = flags
 
-    def describe(self, at: int, verdict: EventVerdict) -> str:
-        """Describe the fate of one event."""
-        words = self._fate(at, verdict)
-        if verdict.repeat_of is not None:
+    def describe(self, at: int, explanation: EventExplanation) -> str:
+        """Describe the outcome of one event."""
+        text = self._describe_outcome(at, explanation)
+        if explanation.repeat_of is not None:
             same = ", with the same values" if self._events.operation(at) is Operation.UPSERT else ""
-            words += f"; it is a repeat of event {self._numbers[verdict.repeat_of]}{same}"
-        return words
+            text += f"; it is a repeat of event {self._numbers[explanation.repeat_of]}{same}"
+        return text
 
-    def _fate(self, at: int, verdict: EventVerdict) -> str:
-        match verdict.fate:
-            case EventFate.MADE_ROW:
-                return "made the row"
-            case EventFate.DELETED_ROW:
+    def _describe_outcome(self, at: int, explanation: EventExplanation) -> str:
+        match explanation.outcome:
+            case EventOutcome.WROTE_ROW:
+                return "wrote the row"
+            case EventOutcome.DELETED_ROW:
                 return "flagged the row as deleted" if self._flags else "deleted the row"
-            case EventFate.OVERTAKEN:
-                return f"overtaken by {self._other(at, verdict.by)}"
-            case EventFate.LATE:
-                return f"came late: older than {self._other(at, verdict.by)}"
-            case EventFate.TRUNCATED:
-                return "does not count: the source was truncated after it"
-            case EventFate.WAITING:
-                return f"not merged yet (waits after the cursor): {self._future(at, verdict)}"
+            case EventOutcome.OVERTAKEN:
+                return f"replaced by {self._describe_newer_event(at, explanation.replaced_by)}"
+            case EventOutcome.LATE:
+                return f"late: older than {self._describe_newer_event(at, explanation.replaced_by)}"
+            case EventOutcome.TRUNCATED:
+                return "no effect: the source was truncated later"
+            case EventOutcome.WAITING:
+                return f"not merged yet (waits after the cursor): {self._describe_expected_outcome(at, explanation)}"
 
-    def _future(self, at: int, verdict: EventVerdict) -> str:
-        match verdict.will:
-            case EventFate.MADE_ROW:
-                return "will make the row"
-            case EventFate.DELETED_ROW:
+    def _describe_expected_outcome(self, at: int, explanation: EventExplanation) -> str:
+        match explanation.expected_outcome:
+            case EventOutcome.WROTE_ROW:
+                return "will write the row"
+            case EventOutcome.DELETED_ROW:
                 return "will flag the row as deleted" if self._flags else "will delete the row"
-            case EventFate.OVERTAKEN:
-                return f"will be overtaken by {self._other(at, verdict.by)}"
-            case EventFate.TRUNCATED:
-                return "will not count, the source was truncated after it"
+            case EventOutcome.OVERTAKEN:
+                return f"will be replaced by {self._describe_newer_event(at, explanation.replaced_by)}"
+            case EventOutcome.TRUNCATED:
+                return "will have no effect, the source was truncated later"
             case _:
-                return f"will come late, older than {self._other(at, verdict.by)}"
+                return f"will be late, older than {self._describe_newer_event(at, explanation.replaced_by)}"
 
-    def _other(self, at: int, by: int | None) -> str:
-        if by is None:
+    def _describe_newer_event(self, at: int, replaced_by: int | None) -> str:
+        if replaced_by is None:
             return "the current row, whose event is not in the changelog"
-        return f"event {self._numbers[by]} {self._why(at, by)}"
+        return f"event {self._numbers[replaced_by]} {self._describe_tie(at, replaced_by)}"
 
-    def _why(self, at: int, by: int) -> str:
+    def _describe_tie(self, at: int, replaced_by: int) -> str:
         changes, numbers = self._events.changes, self._events.numbers
-        if not np.array_equal(changes.sequence[at], changes.sequence[by]):
-            return f"with sequence {self._sequences[by]}"
-        if numbers[at] != numbers[by]:
+        if not np.array_equal(changes.sequence[at], changes.sequence[replaced_by]):
+            return f"with sequence {self._sequences[replaced_by]}"
+        if numbers[at] != numbers[replaced_by]:
             return "of the same sequence, from a later commit"
-        if changes.file[at] != changes.file[by]:
+        if changes.file[at] != changes.file[replaced_by]:
             return "of the same sequence, from a later file of the same commit"
         return "of the same sequence, further down in the same file"

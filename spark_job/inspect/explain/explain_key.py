@@ -1,4 +1,4 @@
-"""Explains a key: its events in the changelog, its index entry, its row in the mirror, and what contradicts what."""
+"""Explains a key: its events in the changelog, its index entry, its row, and contradictions between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spark_job.inspect.explain.find_row import find_row, find_writer, key_column
 from spark_job.inspect.explain.key_events import EventFiles, FoundEvents, find_events
 from spark_job.inspect.explain.key_facts import KeyFacts, find_contradictions, last_merged, notes_on
 from spark_job.inspect.explain.merge_history import MergeHistory, load_history
-from spark_job.inspect.explain.prune_files import may_hold
+from spark_job.inspect.explain.prune_files import find_candidate_files
 from spark_job.inspect.explain.report import ExplainReport, FilesRead
 from spark_job.inspect.explain.requested_key import RequestedKey, parse_key
 from spark_job.inspect.inspect_index import UnreadableFile
@@ -56,7 +56,7 @@ def explain_key(
     row, mirror = facts.found, history.mirror
     findings = tuple(find_contradictions(facts))
     notes = [*notes_on(facts), *note_mergeable_rejects(pipeline, table, history, found)]
-    if found.cut:
+    if found.values_omitted:
         notes.append("values of some events are omitted: together they are too large.")
     unreadable = (
         *(UnreadableFile(path=path, what=what) for path, what in found.unreadable),
@@ -90,19 +90,23 @@ def explain_key(
 
 def _candidate_files(history: MergeHistory, key: RequestedKey) -> list[int]:
     """Return the ordinals of the changelog files that may hold the key, in its new or its old columns."""
-    answers = [_may_hold_by_path(history, key, history.shape.key_ids)]
+    candidates_by_key = [_candidates_by_path(history, key, history.shape.key_ids)]
     if history.shape.old_key_ids:
-        answers.append(_may_hold_by_path(history, key, history.shape.old_key_ids))
-    return [at for at, file in enumerate(history.files) if any(one.get(file.path, True) for one in answers)]
+        candidates_by_key.append(_candidates_by_path(history, key, history.shape.old_key_ids))
+    return [
+        at
+        for at, file in enumerate(history.files)
+        if any(candidates.get(file.path, True) for candidates in candidates_by_key)
+    ]
 
 
-def _may_hold_by_path(history: MergeHistory, key: RequestedKey, key_ids: Sequence[int]) -> dict[str, bool]:
+def _candidates_by_path(history: MergeHistory, key: RequestedKey, key_ids: Sequence[int]) -> dict[str, bool]:
     """Return which changelog files may hold the key in these columns, by the head or the snapshots that added them."""
     columns, table = key_column_values(key, key_ids), history.changelog
-    answers = may_hold(table, [table.metadata.current_snapshot_id], columns)
-    if unlisted := {file.snapshot_id for file in history.files if file.path not in answers}:
-        answers |= may_hold(table, sorted(unlisted), columns)
-    return answers
+    candidates = find_candidate_files(table, [table.metadata.current_snapshot_id], columns)
+    if unlisted := {file.snapshot_id for file in history.files if file.path not in candidates}:
+        candidates |= find_candidate_files(table, sorted(unlisted), columns)
+    return candidates
 
 
 def _find_events(
@@ -157,10 +161,10 @@ def _event_of_row(facts: KeyFacts, last: int | None) -> int | None:
     events, keeps = facts.events, facts.history.shape.keeps_deleted_rows
     if last is None or events.operation(last) is Operation.UPSERT or not keeps:
         return last if last is not None and events.operation(last) is Operation.UPSERT else None
-    order: list[int] = events.counted[order_of_events(events.changes.take(events.counted))].tolist()
+    order: list[int] = events.mergeable[order_of_events(events.changes.take(events.mergeable))].tolist()
     upserts = [at for at in order if events.operation(at) is Operation.UPSERT]
     # The event that moved a row to another key has the values of that other key.
-    return upserts[-1] if upserts else None if events.changes.are(OLD_KEY)[order[0]] else order[0]
+    return upserts[-1] if upserts else None if events.changes.has_move(OLD_KEY)[order[0]] else order[0]
 
 
 def _differing(history: MergeHistory, here: pa.Table, found: FoundEvents, expected_from: int) -> list[str]:
@@ -176,9 +180,9 @@ def _differing(history: MergeHistory, here: pa.Table, found: FoundEvents, expect
         schema,
         history.shape.defaults,
     )
-    counted = found.events.changes.take(found.events.counted)
+    mergeable = found.events.changes.take(found.events.mergeable)
     if history.shape.keeps_deleted_rows and found.events.operation(expected_from) is Operation.UPSERT:
-        counted = counted.take(~are_deletes(counted))
-    earlier = EventHistory(history.changelog.io, history.files, history.shape, ids, counted)
+        mergeable = mergeable.take(~are_deletes(mergeable))
+    earlier = EventHistory(history.changelog.io, history.files, history.shape, ids, mergeable)
     expected, unknown = complete_row(earlier, expected, schema)
     return [name for name in differing_columns(here, expected) if name not in unknown]

@@ -1,4 +1,4 @@
-"""Finds the row of a key: where the index points, and by search where that is not enough."""
+"""Finds the row of a key: at the location in the index, else by searching data files."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from spark_job.iceberg.mirror import CURSOR, Mirror
 from spark_job.index.root import Root
 from spark_job.index.segment import DamagedSegment
 from spark_job.inspect.explain.key_events import OnFilesRead, rows_of_key
-from spark_job.inspect.explain.prune_files import KeyColumnValue, may_hold
+from spark_job.inspect.explain.prune_files import KeyColumnValue, find_candidate_files
 from spark_job.inspect.explain.requested_key import RequestedKey
-from spark_job.inspect.inspect_index import UnreadableFile
+from spark_job.inspect.inspect_index import UnreadableFile, without_path
 from spark_job.maintenance.index_foreign_writes import compare_files
-from spark_job.merge.locate import ABSENT, Index, look_up_keys
+from spark_job.merge.locate import ABSENT, SearchableIndex, look_up_keys
 from spark_job.plan.schema_evolution import known_metadata_columns
 from spark_job.write.vectors import deleted_positions
 
@@ -68,7 +68,7 @@ class FileWriter(StrEnum):
 
 def look_up_entry(mirror: Mirror, root: Root, shape: ChangelogShape, key: RequestedKey) -> KeyEntry:
     """Look up the key in the index; raises `DamagedSegment` if a segment cannot be read."""
-    index = Index(mirror.table.io, root.segments, root.gone)
+    index = SearchableIndex(mirror.table.io, root.segments, root.removed_ordinals)
     lowest = (0,) * (shape.sequence.parts + 1)
     known = look_up_keys(index, shape.codec.encode(key.arrays), lowest)
     file = int(known.file[0])
@@ -115,7 +115,9 @@ class DataFiles:
         file = self.live[location.path]
         same = {target: target for target in self.mirror.field_map.values()}
         metadata = self.mirror.table.metadata
-        absent = MissingColumns(metadata.schema(), metadata.specs()).of(file.spec_id, file.partition)
+        absent = MissingColumns(metadata.schema(), metadata.specs()).values_in_file(
+            file.spec_id, file.partition
+        )
         listed = ChangelogFile(file.path, file.bytes, file.rows, 0, 0, tuple(absent.items()))
         first, row = np.zeros(1, dtype=np.uint32), np.array([location.position], dtype=np.uint32)
         return read_rows(self.mirror.table.io, [listed], first, row, same, self.mirror.row_schema)
@@ -133,7 +135,11 @@ class DataFiles:
 
     def added_since(self, root: Root) -> list[str]:
         """Return the data files that another writer added since the index was written."""
-        return [file.path for file in compare_files(root, self.live).added] if self.mirror.foreign else []
+        return (
+            [file.path for file in compare_files(root, self.live).added]
+            if self.mirror.has_foreign_writes
+            else []
+        )
 
     def _deleted(self, file: LiveFile) -> NDArray[np.int64]:
         found: NDArray[np.int64] = deleted_positions(self.mirror.table.io, {file.path: file})[file.path]
@@ -142,7 +148,7 @@ class DataFiles:
 
 def find_writer(snapshots: Iterable[Snapshot], added_by: int | None) -> tuple[FileWriter, Snapshot | None]:
     """Return who added a data file, and the snapshot that did; None if it has expired."""
-    found = next((one for one in snapshots if one.snapshot_id == added_by), None)
+    found = next((snapshot for snapshot in snapshots if snapshot.snapshot_id == added_by), None)
     if found is None or found.summary is None:
         return FileWriter.UNKNOWN, found
     if CURSOR not in found.summary.additional_properties:
@@ -153,7 +159,7 @@ def find_writer(snapshots: Iterable[Snapshot], added_by: int | None) -> tuple[Fi
 
 @dataclass(frozen=True)
 class FoundRow:
-    """The live rows of the key, at most one if all is well. `entry` is None if the index cannot be read.
+    """The live rows of the key, at most one in a correct mirror. `entry` is None if the index cannot be read.
 
     `values`: all columns of the first row, if it can be read. `flagged`: it is flagged as deleted. `complete`: every
     file that may hold the row was read.
@@ -190,26 +196,26 @@ def find_row(
     entry = _read_entry(mirror, shape, key, unreadable)
     check: EntryCheck | None = None
     rows: list[RowLocation] = []
-    opened = set[str]()
+    searched_paths = set[str]()
     if entry is not None and entry.location is not None:
-        opened.add(entry.location.path)
+        searched_paths.add(entry.location.path)
         try:
             check = files.check(entry.location, key)
         except Corrupt as error:
             unreadable.append(_unreadable(entry.location.path, error, name))
         rows += [entry.location] if check is EntryCheck.FOUND else []
     added = files.added_since(mirror.root) if mirror.root else []
-    everywhere = not rows and (expected or entry is None or entry.location is not None)
-    candidates = _candidates(files, list(files.live) if everywhere else added, key)
-    failed = {one.path for one in unreadable}
+    search_all_files = not rows and (expected or entry is None or entry.location is not None)
+    candidates = _candidates(files, list(files.live) if search_all_files else added, key)
+    failed = {file.path for file in unreadable}
     for path in candidates:
         try:
             if path not in failed:
-                rows += [one for one in files.search(path, key) if one not in rows]
+                rows += [row for row in files.search(path, key) if row not in rows]
         except Corrupt as error:
             unreadable.append(_unreadable(path, error, name))
         files_read(1)
-    complete = bool(rows) or not any(one.path in files.live for one in unreadable)
+    complete = bool(rows) or not any(file.path in files.live for file in unreadable)
     values: pa.Table | None = None
     flagged = False
     if rows:
@@ -218,14 +224,14 @@ def find_row(
             flagged = shape.keeps_deleted_rows and files.is_flagged(rows[0])
         except Corrupt as error:
             unreadable.append(_unreadable(rows[0].path, error, name))
-    searched = len(files.live.keys() & opened.union(candidates))
+    searched = len(files.live.keys() & searched_paths.union(candidates))
     return FoundRow(files, entry, check, tuple(rows), values, complete, searched, tuple(unreadable), flagged)
 
 
 def _read_entry(
     mirror: Mirror, shape: ChangelogShape, key: RequestedKey, unreadable: list[UnreadableFile]
 ) -> KeyEntry | None:
-    if mirror.lost:
+    if mirror.root_unreadable:
         what = "the root of the index is missing or fails its checksum"
         unreadable.append(UnreadableFile(path=mirror.root_path or "", what=what))
         return None
@@ -243,8 +249,8 @@ def _candidates(files: DataFiles, paths: Sequence[str], key: RequestedKey) -> li
     if not paths or files.mirror.head is None:
         return []
     wanted = key_column_values(key, files.key_ids)
-    answers = may_hold(files.mirror.table, [files.mirror.head.snapshot_id], wanted)
-    return [path for path in paths if answers.get(path, True)]
+    candidates = find_candidate_files(files.mirror.table, [files.mirror.head.snapshot_id], wanted)
+    return [path for path in paths if candidates.get(path, True)]
 
 
 def key_column_values(key: RequestedKey, key_ids: Sequence[int]) -> list[KeyColumnValue]:
@@ -257,4 +263,4 @@ def key_column_values(key: RequestedKey, key_ids: Sequence[int]) -> list[KeyColu
 
 def _unreadable(path: str, error: Corrupt, table: str) -> UnreadableFile:
     insert_table_name(error, table)
-    return UnreadableFile(path=path, what=str(error).removeprefix(f"{path}: "))
+    return UnreadableFile(path=path, what=without_path(str(error), path))

@@ -33,8 +33,9 @@ from spark_job.columns.parquet_columns import (
     row_group_starts,
 )
 from spark_job.index.keys import Keys, Mask
-from spark_job.inspect.explain.event_fates import KeyEvents
+from spark_job.inspect.explain.event_outcomes import KeyEvents
 from spark_job.inspect.explain.requested_key import RequestedKey
+from spark_job.inspect.inspect_index import without_path
 from spark_job.inspect.verify.row_digest import digest_rows
 from spark_job.storage.parallel import map_parallel
 from spark_job.storage.translate_errors import translate_errors
@@ -74,7 +75,7 @@ class EventFiles:
     ahead: Truncation | None = None
 
     @property
-    def whole_shape(self) -> ChangelogShape:
+    def shape_with_truncated_events(self) -> ChangelogShape:
         """The shape that also reads events before a truncation, since they are reported too."""
         return self.shape.without_truncations()
 
@@ -90,12 +91,12 @@ class RejectedEvent:
 
 @dataclass(frozen=True)
 class FoundEvents:
-    """The events, details of each, and unreadable files with the reason. `cut`: some values are omitted."""
+    """The events, details of each, and unreadable files with the reason. `values_omitted`: some values are omitted."""
 
     events: KeyEvents
     details: tuple[EventDetail, ...]
     unreadable: tuple[tuple[str, str], ...]
-    cut: bool = False
+    values_omitted: bool = False
     rejected: tuple[RejectedEvent, ...] = ()
 
 
@@ -116,7 +117,7 @@ def find_events(
     details: list[EventDetail] = []
     unreadable: list[tuple[str, str]] = []
     rejected: list[RejectedEvent] = []
-    held, cut = 0, False
+    held, values_omitted = 0, False
 
     def read(at: int) -> _EventsInFile | str:
         try:
@@ -127,19 +128,21 @@ def find_events(
             return str(error)
 
     for start in range(0, len(wanted), _FILES_AT_ONCE):
-        some = wanted[start : start + _FILES_AT_ONCE]
-        for at, answer in zip(some, map_parallel(read, some, source.files[some[0]].path), strict=True):
-            if isinstance(answer, str):
-                unreadable.append((source.files[at].path, answer.removeprefix(f"{source.files[at].path}: ")))
+        ordinals = wanted[start : start + _FILES_AT_ONCE]
+        for at, found in zip(
+            ordinals, map_parallel(read, ordinals, source.files[ordinals[0]].path), strict=True
+        ):
+            if isinstance(found, str):
+                unreadable.append((source.files[at].path, without_path(found, source.files[at].path)))
                 continue
-            parts.append(answer.changes)
-            rejected += answer.rejected
-            for detail in answer.details:
+            parts.append(found.changes)
+            rejected += found.rejected
+            for detail in found.details:
                 held += detail.bytes
-                cut |= held > _MAX_VALUE_BYTES
+                values_omitted |= held > _MAX_VALUE_BYTES
                 details.append(replace(detail, values=None) if held > _MAX_VALUE_BYTES else detail)
-        files_read(len(some))
-    changes = concat_changes(parts) if parts else _nothing(source.shape, key)
+        files_read(len(ordinals))
+    changes = concat_changes(parts) if parts else _no_events(source.shape, key)
     numbers = np.array([file.sequence_number for file in source.files], dtype=np.uint64)
     events = KeyEvents(
         changes,
@@ -148,22 +151,22 @@ def find_events(
         int((changes.file < source.merged).sum()),
         frozenset(_outdated(source, changes)),
     )
-    return FoundEvents(events, tuple(details), tuple(unreadable), cut, tuple(rejected))
+    return FoundEvents(events, tuple(details), tuple(unreadable), values_omitted, tuple(rejected))
 
 
 def _outdated(source: EventFiles, changes: Changes) -> Iterator[int]:
     """Yield the events before a truncation; for waiting events also one that waits itself."""
-    followed = source.shape.truncated
+    followed = source.shape.followed_truncation
     for at, ordinal in enumerate(changes.file.tolist()):
         truncation = followed if ordinal < source.merged else later_truncation(followed, source.ahead)
-        one = slice(at, at + 1)
+        event = slice(at, at + 1)
         if truncation is not None and bool(
-            events_before(truncation, changes.sequence[one], changes.row[one], source.files[ordinal])[0]
+            events_before(truncation, changes.sequence[event], changes.row[event], source.files[ordinal])[0]
         ):
             yield at
 
 
-def _nothing(shape: ChangelogShape, key: RequestedKey) -> Changes:
+def _no_events(shape: ChangelogShape, key: RequestedKey) -> Changes:
     """Return no events."""
     none = np.empty(0, dtype=np.uint32)
     keys = shape.codec.encode(key.arrays).take(slice(0, 0))
@@ -173,7 +176,7 @@ def _nothing(shape: ChangelogShape, key: RequestedKey) -> Changes:
 
 def _read_file(source: EventFiles, key: RequestedKey, ordinal: int) -> _EventsInFile:
     """Read the events of the key in one file."""
-    file, shape = source.files[ordinal], source.whole_shape
+    file, shape = source.files[ordinal], source.shape_with_truncated_events
     with open_parquet(source.io, file.path, file.events) as parquet:
         if shape.last_column_id is not None:
             check_field_ids(parquet, file.path, shape.last_column_id)
@@ -181,15 +184,17 @@ def _read_file(source: EventFiles, key: RequestedKey, ordinal: int) -> _EventsIn
         if shape.old_key_ids and len(column_paths(parquet, file.path, shape.old_key_ids)) == len(key.columns):
             rows = np.union1d(rows, rows_of_key(parquet, file.path, shape.old_key_ids, key))
         if not len(rows):
-            return _EventsInFile(_nothing(shape, key))
-        narrow = read_event_columns(parquet, file.path, shape, rows)
-        sifted = _as_changes(narrow, file, ordinal, rows, shape)
+            return _EventsInFile(_no_events(shape, key))
+        event_columns = read_event_columns(parquet, file.path, shape, rows)
+        file_events = _as_changes(event_columns, file, ordinal, rows, shape)
         rejected = [
-            RejectedEvent(ordinal, int(rows[at]), reason) for reason, some in sifted.bad for at in some
+            RejectedEvent(ordinal, int(rows[at]), reason)
+            for reason, indices in file_events.bad
+            for at in indices
         ]
-        changes = sifted.changes.take(_are_of(sifted.changes.keys, shape.codec.encode(key.arrays)))
+        changes = file_events.changes.take(_has_key(file_events.changes.keys, shape.codec.encode(key.arrays)))
         if not len(changes):
-            return _EventsInFile(_nothing(shape, key), rejected=rejected)
+            return _EventsInFile(_no_events(shape, key), rejected=rejected)
         tables = read_selected_rows(
             source.io,
             parquet,
@@ -197,15 +202,16 @@ def _read_file(source: EventFiles, key: RequestedKey, ordinal: int) -> _EventsIn
             file_projection(file, source.ids, shape.defaults),
             schema_to_pyarrow(source.schema),
         )
-        details = [one for table in tables for one in _rows(table)]
+        details = [detail for table in tables for detail in _rows(table)]
     names = [column.name for column in shape.sequence.columns]
     at_rows: list[int] = changes.row.tolist()
     complete = [
         replace(
             details[at],
-            operation=_operation(narrow, at),
+            operation=_operation(event_columns, at),
             sequence={
-                name: value_as_json(values[at]) for name, values in zip(names, narrow.sequence, strict=True)
+                name: value_as_json(values[at])
+                for name, values in zip(names, event_columns.sequence, strict=True)
             },
         )
         for at in at_rows
@@ -213,16 +219,16 @@ def _read_file(source: EventFiles, key: RequestedKey, ordinal: int) -> _EventsIn
     return _EventsInFile(replace(changes, row=rows[at_rows].astype(np.uint32)), complete, rejected)
 
 
-def _are_of(keys: Keys, one: Keys) -> Mask:
+def _has_key(keys: Keys, key: Keys) -> Mask:
     """Return which changes have this key: an event that moves a row has two keys."""
-    same: Mask = keys.lo == one.lo[0]
-    return same if keys.hi is None or one.hi is None else same & (keys.hi == one.hi[0])
+    same: Mask = keys.lo == key.lo[0]
+    return same if keys.hi is None or key.hi is None else same & (keys.hi == key.hi[0])
 
 
-def _operation(narrow: EventColumns, at: int) -> str:
-    if narrow.operation is None:
-        return "" if narrow.deleted is None else str(value_as_json(narrow.deleted[at]))
-    return str(narrow.operation[at].as_py() if narrow.operation[at].is_valid else "NULL")
+def _operation(event_columns: EventColumns, at: int) -> str:
+    if event_columns.operation is None:
+        return "" if event_columns.deleted is None else str(value_as_json(event_columns.deleted[at]))
+    return str(event_columns.operation[at].as_py() if event_columns.operation[at].is_valid else "NULL")
 
 
 def rows_of_key(
@@ -238,15 +244,19 @@ def rows_of_key(
 
 
 def _as_changes(
-    narrow: EventColumns, file: ChangelogFile, ordinal: int, rows: NDArray[np.int64], shape: ChangelogShape
+    event_columns: EventColumns,
+    file: ChangelogFile,
+    ordinal: int,
+    rows: NDArray[np.int64],
+    shape: ChangelogShape,
 ) -> FileEvents:
     """Convert these rows to events, numbered from 0, and rejected rows."""
     try:
-        return to_file_events(narrow, file, ordinal, shape)
+        return to_file_events(event_columns, file, ordinal, shape)
     except Invalid as error:
         raise Invalid(
-            f"{file.path}: the key has events there, the first in row {int(rows[0])}, with an operation or a sequence "
-            "that cannot be merged"
+            f"the key has events, the first in row {int(rows[0])}, with an operation or sequence that cannot be "
+            f"merged: {file.path}"
         ) from error
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from icemirror.errors import NO_MIRROR_YET
 from spark_job.changelog.shape import Operation
-from spark_job.inspect.explain.event_fates import KeyEvents, is_outranked
+from spark_job.inspect.explain.event_outcomes import KeyEvents, is_outranked
 from spark_job.inspect.explain.find_row import EntryCheck, FileWriter, FoundRow, KeyEntry, RowLocation
 from spark_job.inspect.explain.merge_history import MergeHistory
 from spark_job.inspect.explain.report import KeyContradiction, KeyState, commit_time
-from spark_job.inspect.verify.findings import FindingKind
+from spark_job.inspect.verify.verify_report import FindingKind
 from spark_job.merge.collapse import order_of_events
 
 _CHECK_FAILED = {
@@ -61,7 +61,7 @@ class KeyFacts:
     @property
     def foreign(self) -> bool:
         """Whether another writer has committed since the index was written."""
-        return self.history.mirror is not None and self.history.mirror.foreign
+        return self.history.mirror is not None and self.history.mirror.has_foreign_writes
 
     @property
     def state(self) -> KeyState:
@@ -78,11 +78,11 @@ class KeyFacts:
 
 
 def last_merged(events: KeyEvents) -> int | None:
-    """Return the last merged event that counts, in the order of events."""
-    counted = events.counted
-    if not len(counted):
+    """Return the last merged event that has an effect, in the order of events."""
+    mergeable = events.mergeable
+    if not len(mergeable):
         return None
-    return int(counted[order_of_events(events.changes.take(counted))[-1]])
+    return int(mergeable[order_of_events(events.changes.take(mergeable))[-1]])
 
 
 def find_contradictions(facts: KeyFacts) -> Iterator[KeyContradiction]:
@@ -97,8 +97,8 @@ def find_contradictions(facts: KeyFacts) -> Iterator[KeyContradiction]:
         )
     if last is Operation.UPSERT and not rows:
         entry = found.entry
-        buried = entry is not None and entry.location is None and entry.order is not None
-        why = ": another writer deleted it" if buried or facts.foreign else ""
+        is_tombstone = entry is not None and entry.location is None and entry.order is not None
+        why = ": another writer deleted it" if is_tombstone or facts.foreign else ""
         yield _contradiction(
             FindingKind.MISSING_ROW, f"the changelog has a row, but the mirror has none{why}"
         )
@@ -120,13 +120,13 @@ def find_contradictions(facts: KeyFacts) -> Iterator[KeyContradiction]:
 def _index_contradictions(found: FoundRow, location: RowLocation | None) -> Iterator[KeyContradiction]:
     if location is None and found.rows:
         yield _contradiction(
-            FindingKind.NOT_INDEXED, f"the index does not know of {_describe(found.rows[0])}"
+            FindingKind.NOT_INDEXED, f"the index has no entry for {_describe(found.rows[0])}"
         )
     if location is None or found.check is None or found.check is EntryCheck.FOUND:
         return
     what = f"the index points at {_describe(location)}, but {_CHECK_FAILED[found.check]}"
     if found.rows:
-        yield _contradiction(FindingKind.WRONG_PLACE, f"{what}; the row is {_describe(found.rows[0])}")
+        yield _contradiction(FindingKind.WRONG_LOCATION, f"{what}; the row is {_describe(found.rows[0])}")
     else:
         yield _contradiction(FindingKind.NO_SUCH_ROW, what)
 
@@ -171,12 +171,12 @@ def _row_notes(facts: KeyFacts) -> Iterator[str]:
     if facts.outranked:
         yield (
             "the index has a newer order for this key than every event in the changelog: its event is no longer in "
-            "the changelog, or the row is another writer's, which counts as the newest change merged at that time."
+            "the changelog, or another writer wrote the row, which counts as the newest change merged at that time."
         )
     present = state in (KeyState.PRESENT, KeyState.FLAGGED)
     if present and not facts.events.merged and facts.complete:
         yield (
-            "the merged part of the changelog has no event of this key: the row is another writer's, or was in the "
+            "the merged part of the changelog has no event of this key: another writer wrote the row, or it was in the "
             "table before it was adopted, or its events are no longer in the changelog."
         )
     elif present and facts.writer is FileWriter.OTHER:

@@ -11,18 +11,17 @@ from pyiceberg.table.snapshots import Snapshot
 from icemirror.errors import Corrupt, Invalid, insert_table_name
 from icemirror.settings import TableSettings
 from icemirror.tables.cursor import Truncation
-from spark_job.changelog.history import ChangelogFile, added_files, history_since
+from spark_job.changelog.history import ChangelogFile, added_files, whole_history
 from spark_job.changelog.shape import ChangelogShape
 from spark_job.changelog.truncations import find_truncation, is_new_truncation
 from spark_job.columns.field_map import FieldMap, mirror_schema
 from spark_job.iceberg.mirror import Mirror, read_mirror
 from spark_job.pipeline import Pipeline
 from spark_job.plan.divergence import Diverged
-from spark_job.plan.key_change import require_same_key
+from spark_job.plan.key_change import require_key, require_same_key
 from spark_job.plan.row_columns import row_schema, row_shape
 from spark_job.plan.schema_evolution import is_merged_from, preview_evolution, with_field_map
 from spark_job.plan.slices import Slice
-from spark_job.plan.support import require_key, require_supported
 from spark_job.plan.table_plan import plan_backlog
 
 
@@ -60,8 +59,7 @@ class MergeHistory:
 
 
 def load_history(pipeline: Pipeline, table: TableSettings) -> MergeHistory:
-    """Load the mirror, then the changelog: so a commit in between counts as waiting, not as merged."""
-    require_supported(table)
+    """Load the mirror first: a commit in between is then waiting, not merged."""
     require_key(table, "so it has no key to explain.")
     loaded = pipeline.catalogs.load_mirror(table)
     mirror = read_mirror(loaded, table.name) if loaded else None
@@ -84,19 +82,21 @@ def _find_ahead(history: MergeHistory) -> Truncation | None:
     except (Invalid, Corrupt):
         return None
     return (
-        found.truncation if found and is_new_truncation(found.truncation, history.shape.truncated) else None
+        found.truncation
+        if found and is_new_truncation(found.truncation, history.shape.followed_truncation)
+        else None
     )
 
 
 def _with_files(pipeline: Pipeline, table: TableSettings, history: MergeHistory) -> MergeHistory:
     changelog, name = history.changelog, str(table.changelog_id)
     try:
-        lineage = history_since(changelog, name, None)
+        lineage = whole_history(changelog, name)
         added = added_files(changelog.io, name, lineage)
     except (Invalid, Corrupt) as error:
         insert_table_name(error, table.name)
         return replace(history, refused=str(error))
-    files = [file for one in lineage.snapshots for file in added.get(one.snapshot_id, ())]
+    files = [file for snapshot in lineage.snapshots for file in added.get(snapshot.snapshot_id, ())]
     backlog: tuple[tuple[Slice, ...], tuple[int, ...]] | Diverged | None
     try:
         backlog = plan_backlog(table, changelog, history.mirror, pipeline.planner.limits)
@@ -113,7 +113,7 @@ def _with_files(pipeline: Pipeline, table: TableSettings, history: MergeHistory)
         history,
         files=(*merged, *(file for file in files if file.path in waiting)),
         merged=len(merged),
-        oldest=lineage.snapshots[0] if lineage.whole else None,
+        oldest=lineage.snapshots[0] if lineage.covers_expired else None,
         refused=refused,
     )
 

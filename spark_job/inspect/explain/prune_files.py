@@ -28,22 +28,30 @@ class KeyColumnValue:
     value: Any  # of that type
 
 
-def may_hold(
+def find_candidate_files(
     table: Table, snapshot_ids: Iterable[int | None], key: Sequence[KeyColumnValue]
 ) -> dict[str, bool]:
     """Return for each data file of these snapshots whether it may hold the key; False only if that is certain."""
-    by_id = {one.snapshot_id: one for one in table.metadata.snapshots}
-    snapshots = [by_id[one] for one in snapshot_ids if one in by_id]
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    snapshots = [by_id[snapshot_id] for snapshot_id in snapshot_ids if snapshot_id in by_id]
     manifests: dict[str, ManifestFile] = {}
-    for listed in map_parallel(lambda one: load_manifests(table.io, one), snapshots, table.location()):
-        manifests |= {one.manifest_path: one for one in listed if one.content is ManifestContent.DATA}
-    specs = table.specs()
-    answers: dict[str, bool] = {}
-    for part in map_parallel(
-        lambda one: _prune_manifest(table.io, one, specs, key), list(manifests.values()), table.location()
+    for listed in map_parallel(
+        lambda snapshot: load_manifests(table.io, snapshot), snapshots, table.location()
     ):
-        answers |= part
-    return answers
+        manifests |= {
+            manifest.manifest_path: manifest
+            for manifest in listed
+            if manifest.content is ManifestContent.DATA
+        }
+    specs = table.specs()
+    candidates: dict[str, bool] = {}
+    for part in map_parallel(
+        lambda manifest: _prune_manifest(table.io, manifest, specs, key),
+        list(manifests.values()),
+        table.location(),
+    ):
+        candidates |= part
+    return candidates
 
 
 def _prune_manifest(
@@ -59,38 +67,38 @@ def _prune_manifest(
 
 def _within_bounds(file: DataFile, key: Sequence[KeyColumnValue]) -> bool:
     lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
-    for one in key:
-        low, high = _bound(one, lower), _bound(one, upper)
-        if (low is not None and low > one.value) or (high is not None and high < one.value):
+    for key_value in key:
+        low, high = _bound(key_value, lower), _bound(key_value, upper)
+        if (low is not None and low > key_value.value) or (high is not None and high < key_value.value):
             return False
     return True
 
 
-def _bound(one: KeyColumnValue, bounds: Mapping[int, bytes]) -> Any:  # noqa: ANN401 (of the column's type)
-    stored = bounds.get(one.field_id)
-    if stored is None or not isinstance(one.kind, PrimitiveType) or not has_bounds(one.kind):
+def _bound(key_value: KeyColumnValue, bounds: Mapping[int, bytes]) -> Any:  # noqa: ANN401 (of the column's type)
+    stored = bounds.get(key_value.field_id)
+    if stored is None or not isinstance(key_value.kind, PrimitiveType) or not has_bounds(key_value.kind):
         return None
     try:
-        found: Any = from_bytes(one.kind, stored)
+        found: Any = from_bytes(key_value.kind, stored)
     except Exception:  # an invalid bound proves nothing
         return None
-    return found if isinstance(found, type(one.value)) else None
+    return found if isinstance(found, type(key_value.value)) else None
 
 
 def _in_partition(file: DataFile, spec: PartitionSpec, key: Sequence[KeyColumnValue]) -> bool:
-    values = {one.field_id: one for one in key}
+    values = {key_value.field_id: key_value for key_value in key}
     for at, field in enumerate(spec.fields):
-        one = values.get(field.source_id)
-        if one is None or at >= len(file.partition):
+        key_value = values.get(field.source_id)
+        if key_value is None or at >= len(file.partition):
             continue
-        expected, found = _transformed(field, one), file.partition[at]
+        expected, found = _transformed(field, key_value), file.partition[at]
         if expected is not None and type(found) is type(expected) and found != expected:
             return False
     return True
 
 
-def _transformed(field: PartitionField, one: KeyColumnValue) -> Any:  # noqa: ANN401 (of the transform's type)
+def _transformed(field: PartitionField, key_value: KeyColumnValue) -> Any:  # noqa: ANN401 (of the transform's type)
     try:
-        return field.transform.transform(one.kind)(one.value)
+        return field.transform.transform(key_value.kind)(key_value.value)
     except Exception:  # for example an unknown transform: proves nothing
         return None

@@ -10,10 +10,10 @@ from pyiceberg.table.snapshots import Snapshot
 from icemirror.tables.cursor import Cursor
 from spark_job.changelog.bad_rows import RejectReason
 from spark_job.columns.json_values import Json
-from spark_job.inspect.explain.event_fates import EventFate
+from spark_job.inspect.explain.event_outcomes import EventOutcome
 from spark_job.inspect.explain.find_row import EntryCheck, FileWriter
 from spark_job.inspect.inspect_index import UnreadableFile
-from spark_job.inspect.verify.findings import FindingKind, ReportModel
+from spark_job.inspect.verify.verify_report import FindingKind, ReportModel
 
 
 class KeyState(StrEnum):
@@ -67,8 +67,8 @@ class EventReport(ReportModel):
     file: str
     position: int
     merged: bool
-    fate: EventFate
-    will: EventFate | None
+    fate: EventOutcome
+    will: EventOutcome | None
     by: int | None
     repeat_of: int | None
     words: str

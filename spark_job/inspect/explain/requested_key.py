@@ -97,8 +97,8 @@ class RequestedKey:
     def rows(self, columns: Sequence[pa.Array]) -> Mask:
         """Return which rows of the key columns have this key."""
         found = np.ones(len(columns[0]), dtype=np.bool_)
-        for own, column in zip(self.columns, columns, strict=True):
-            found &= own.equals(column)
+        for key_column, column in zip(self.columns, columns, strict=True):
+            found &= key_column.equals(column)
         return found
 
 
@@ -116,7 +116,7 @@ def parse_key(text: str, fields: Sequence[NestedField]) -> RequestedKey:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; the key is {', '.join(names)}"
-            raise BadKey(f"{name} is no column of the key{hint}")
+            raise BadKey(f"{name} is not a key column{hint}")
     missing = [name for name in names if name not in given]
     if missing:
         raise BadKey(f"{', '.join(missing)} is missing: the key is {', '.join(names)}")
@@ -134,17 +134,16 @@ def _load(text: str) -> Json:
         return dict(pairs)
 
     def refuse(_: str) -> Json:
-        raise BadKey("is not JSON: NaN and Infinity are not allowed")
+        raise BadKey("not valid JSON: NaN and Infinity are not allowed")
 
     try:
         return json.loads(text, parse_float=Decimal, parse_constant=refuse, object_pairs_hook=once)
     except json.JSONDecodeError as error:
         raise BadKey(
-            f"is not JSON ({error.msg}, character {error.pos + 1}). Text needs double quotes, inside of those of the "
-            "shell: --key '\"some text\"'"
+            f"not valid JSON ({error.msg}, character {error.pos + 1}). Quote text twice: --key '\"some text\"'"
         ) from None
     except (RecursionError, ValueError) as error:
-        raise error if isinstance(error, BadKey) else BadKey("is not JSON of a key") from None
+        raise error if isinstance(error, BadKey) else BadKey("not valid JSON of a key") from None
 
 
 def _column(field: NestedField, given: Json) -> KeyColumn:
@@ -158,7 +157,7 @@ def _column(field: NestedField, given: Json) -> KeyColumn:
         found = _NAMES.get(type(given), "something else")
         raise BadKey(f"{field.name} is of type {kind}: expected {form.expected}, found {found}") from None
     except (ValueError, OverflowError, InvalidOperation):
-        raise BadKey(f"{field.name} is of type {kind}: expected {form.expected}, which this is not") from None
+        raise BadKey(f"{field.name} is of type {kind}: expected {form.expected}") from None
     return KeyColumn(field, value, _array(value, form.arrow))
 
 
@@ -193,20 +192,20 @@ def _value_format(kind: IcebergType) -> _ValueFormat:
     match kind:
         case IntegerType():
             return _ValueFormat(
-                "a whole number of 32 bits", lambda given: _whole(given, _INT_BITS), pa.int64()
+                "a whole number of 32 bits", lambda given: _whole_number(given, _INT_BITS), pa.int64()
             )
         case LongType():
             return _ValueFormat(
-                "a whole number of 64 bits", lambda given: _whole(given, _LONG_BITS), pa.int64()
+                "a whole number of 64 bits", lambda given: _whole_number(given, _LONG_BITS), pa.int64()
             )
         case BooleanType():
-            return _ValueFormat("true or false", lambda given: _of(bool, given), pa.bool_())
+            return _ValueFormat("true or false", lambda given: _require_type(bool, given), pa.bool_())
         case StringType():
             return _ValueFormat("text in double quotes", lambda given: _encodable(given), pa.large_string())
         case UUIDType():
             return _ValueFormat(
                 "text such as f79c3e09-677c-4bbd-a479-3f349cb785e7",
-                lambda given: UUID(_of(str, given)).bytes,
+                lambda given: UUID(_require_type(str, given)).bytes,
                 pa.binary(16),
             )
         case FixedType():
@@ -247,34 +246,34 @@ def _value_format(kind: IcebergType) -> _ValueFormat:
             raise BadKey(f"a column of type {kind} cannot be a key")
 
 
-def _of(kind: type, given: Json) -> Any:  # noqa: ANN401 (of that type)
+def _require_type(kind: type, given: Json) -> Any:  # noqa: ANN401 (of that type)
     if type(given) is not kind:
         raise TypeError
     return given
 
 
-def _whole(given: Json, bits: int) -> int:
-    number: int = _of(int, given)
+def _whole_number(given: Json, bits: int) -> int:
+    number: int = _require_type(int, given)
     if not -(1 << bits) <= number < 1 << bits:
         raise OverflowError
     return number
 
 
 def _encodable(given: Json) -> str:
-    text: str = _of(str, given)
+    text: str = _require_type(str, given)
     text.encode()
     return text
 
 
 def _bytes(given: Json, size: int | None) -> bytes:
-    value = bytes.fromhex(_of(str, given))
+    value = bytes.fromhex(_require_type(str, given))
     if size is not None and len(value) != size:
         raise ValueError
     return value
 
 
 def _decimal(given: Json, kind: DecimalType) -> Decimal:
-    number = Decimal(given if type(given) in (int, Decimal) else _of(str, given))
+    number = Decimal(given if type(given) in (int, Decimal) else _require_type(str, given))
     exact = number.quantize(Decimal(1).scaleb(-kind.scale), context=_DIGITS)
     if exact != number or len(exact.as_tuple().digits) > kind.precision:
         raise ValueError
@@ -282,7 +281,7 @@ def _decimal(given: Json, kind: DecimalType) -> Decimal:
 
 
 def _match(pattern: re.Pattern[str], given: Json) -> re.Match[str]:
-    found = pattern.fullmatch(_of(str, given))
+    found = pattern.fullmatch(_require_type(str, given))
     if found is None:
         raise ValueError
     return found
@@ -301,10 +300,10 @@ def _nanos(found: re.Match[str]) -> int:
 
 
 def _micros(found: re.Match[str]) -> int:
-    return _exactly(_nanos(found), 1000)
+    return _divide_exactly(_nanos(found), 1000)
 
 
-def _exactly(number: int, part: int) -> int:
+def _divide_exactly(number: int, part: int) -> int:
     whole, rest = divmod(number, part)
     if rest:
         raise ValueError
@@ -320,4 +319,4 @@ def _timestamp(given: Json, unit: str, *, offset: bool) -> int:
         hours, minutes = int(found["offset"][1:3]), int(found["offset"][4:])
         shift = (hours * 3600 + minutes * 60) * _NANO
         nanos += shift if found["offset"][0] == "-" else -shift
-    return _whole(_exactly(nanos, 1000 if unit == "us" else 1), _LONG_BITS)
+    return _whole_number(_divide_exactly(nanos, 1000 if unit == "us" else 1), _LONG_BITS)

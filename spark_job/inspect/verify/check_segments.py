@@ -20,7 +20,7 @@ _MAX_PAYLOAD_BYTES = 4 << 30
 
 
 def check_segment(io: FileIO, segment: SegmentInfo) -> DamagedSegment | None:
-    """Return what is wrong with a segment; None if it is sound."""
+    """Return what is wrong with a segment; None if it is intact."""
     try:
         with reading_segment(segment.path):
             _check(io, segment)
@@ -43,24 +43,28 @@ def _check(io: FileIO, segment: SegmentInfo) -> None:
             keys = _keys(blocks)
             firsts = np.cumsum(blocks.filled) - blocks.filled
             if not _same(keys.take(firsts), directory.first.take(chunk)):
-                raise Corrupt(f"{path}: a block does not start with the key in the directory")
+                raise Corrupt(f"a block does not start with the key in the directory: {path}")
             if keys.at(0) <= before or not _ascend(keys):
-                raise Corrupt(f"{path}: its keys are not sorted, so lookups miss some")
+                raise Corrupt(f"the keys of a segment are not sorted, so lookups miss some: {path}")
             before = keys.at(-1)
     if entries != segment.entries:
-        raise Corrupt(f"{path}: has {entries} entries, but {segment.entries} in the root")
+        raise Corrupt(f"a segment has {entries} entries, but {segment.entries} in the root: {path}")
     for start in range(0, segment.entries, _ORDERS_AT_ONCE):
         wanted = np.arange(start, min(start + _ORDERS_AT_ONCE, segment.entries), dtype=np.uint64)
-        read_orders(io, path, segment.orders, wanted, len(segment.greatest))
+        read_orders(io, path, segment.orders, wanted, len(segment.greatest_order))
     spans = {blob.span for blob in read_blobs(io, path)}
     if spans != {segment.payload, segment.directory, segment.orders}:
-        raise Corrupt(f"{path}: its footer lists other blobs than the root")
+        raise Corrupt(f"the footer of a segment lists other blobs than the root: {path}")
     try:
         footer = pq.read_metadata(pa.BufferReader(read_span(io, path, segment.payload, _MAX_PAYLOAD_BYTES)))
     except (pa.ArrowException, OSError) as error:
-        raise Corrupt(f"{path}: its entries are not valid Parquet ({type(error).__name__})") from error
+        raise Corrupt(
+            f"the entries of a segment are not valid Parquet ({type(error).__name__}): {path}"
+        ) from error
     if footer.num_rows != segment.geometry.rows:
-        raise Corrupt(f"{path}: has {footer.num_rows} rows, but {segment.geometry.rows} in the root")
+        raise Corrupt(
+            f"a segment has {footer.num_rows} rows, but {segment.geometry.rows} in the root: {path}"
+        )
 
 
 def _keys(blocks: Blocks) -> Keys:
@@ -71,9 +75,9 @@ def _keys(blocks: Blocks) -> Keys:
     return Keys(low, None if high is None else high[real].astype(np.uint64))
 
 
-def _same(one: Keys, other: Keys) -> bool:
-    high = one.hi is None or other.hi is None or bool((one.hi == other.hi).all())
-    return high and bool((one.lo == other.lo).all())
+def _same(left: Keys, right: Keys) -> bool:
+    high = left.hi is None or right.hi is None or bool((left.hi == right.hi).all())
+    return high and bool((left.lo == right.lo).all())
 
 
 def _ascend(keys: Keys) -> bool:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from spark_job.changelog.changes import OLD_KEY, Changes
 from spark_job.changelog.shape import Operation
 from spark_job.index.keys import Indices, Keys, Mask, floor_indices, isin_sorted
-from spark_job.inspect.verify.findings import MAX_PLACES, FindingKind
 from spark_job.inspect.verify.row_digest import UNCHANGED
+from spark_job.inspect.verify.verify_report import MAX_LOCATIONS, FindingKind
 from spark_job.merge.previous_values import lowest_reachable
 
 ENTRY = 2
@@ -63,10 +63,10 @@ def compare_with_changelog(
     missing = np.flatnonzero(~isin_sorted(upserts.keys, rows.keys))
     yield FindingKind.MISSING_ROW, len(missing), _event_locations(upserts, missing)
     expected = events if keeps_deleted_rows else upserts
-    not_kept = np.flatnonzero(
+    not_flagged = np.flatnonzero(
         (expected.operation != Operation.UPSERT) & ~isin_sorted(expected.keys, rows.keys)
     )
-    yield FindingKind.NOT_KEPT, len(not_kept), _event_locations(expected, not_kept)
+    yield FindingKind.SOFT_DELETE_MISSING, len(not_flagged), _event_locations(expected, not_flagged)
     known, alive = isin_sorted(rows.keys, events.keys), isin_sorted(rows.keys, expected.keys)
     both = np.flatnonzero(alive)
     made_by = floor_indices(expected.keys, rows.keys.take(both)) if len(both) else both
@@ -74,18 +74,18 @@ def compare_with_changelog(
         unflagged = (expected.operation[made_by] != Operation.UPSERT) & (rows.sequence[both, -values] == 0)
         alive[both[unflagged]] = False
         both, made_by = both[~unflagged], made_by[~unflagged]
-    foreign, undead = np.flatnonzero(~known), np.flatnonzero(known & ~alive)
+    foreign, wrongly_live = np.flatnonzero(~known), np.flatnonzero(known & ~alive)
     yield FindingKind.FOREIGN_ROW, len(foreign), _row_locations(rows, foreign)
-    yield FindingKind.DELETED_ROW, len(undead), _row_locations(rows, undead)
+    yield FindingKind.DELETED_ROW, len(wrongly_live), _row_locations(rows, wrongly_live)
     wanted = expected.sequence[made_by, -values:]
-    unlike = ((rows.sequence[both, -values:] != wanted) & (wanted != UNCHANGED)).any(axis=1)
+    differs = ((rows.sequence[both, -values:] != wanted) & (wanted != UNCHANGED)).any(axis=1)
     locations = [
         DifferenceLocation(
-            int(rows.file[at]), int(rows.row[at]), int(expected.file[by]), int(expected.row[by])
+            int(rows.file[at]), int(rows.row[at]), int(expected.file[event]), int(expected.row[event])
         )
-        for at, by in zip(both[unlike][:MAX_PLACES], made_by[unlike][:MAX_PLACES], strict=True)
+        for at, event in zip(both[differs][:MAX_LOCATIONS], made_by[differs][:MAX_LOCATIONS], strict=True)
     ]
-    yield FindingKind.DIFFERENT_ROW, int(unlike.sum()), locations
+    yield FindingKind.DIFFERENT_ROW, int(differs.sum()), locations
 
 
 def latest_events(events: Changes, values: int = 1, *, keeps_deleted_rows: bool = False) -> Changes:
@@ -96,29 +96,29 @@ def latest_events(events: Changes, values: int = 1, *, keeps_deleted_rows: bool 
     """
     parts = [events.sequence[:, part] for part in reversed(range(events.sequence.shape[1] - values))]
     keys = [events.keys.lo] if events.keys.hi is None else [events.keys.lo, events.keys.hi]
-    order = np.lexsort([events.places, *parts, *keys])
+    order = np.lexsort([events.positions, *parts, *keys])
     if not len(order):
         return events
     ordered = events.take(order)
     last = np.append(~ordered.keys.same_as_next(), True)
     if keeps_deleted_rows:
-        return _kept(ordered, last, values).take(last)
+        return _apply_soft_deletes(ordered, last, values).take(last)
     return (ordered if values == 1 else _carry_values(ordered, last, values)).take(last)
 
 
-def _kept(events: Changes, last: Mask, values: int) -> Changes:
+def _apply_soft_deletes(events: Changes, last: Mask, values: int) -> Changes:
     """Give deletes the values of the row before them, and the flag; events are sorted by key and order."""
     deletes, position = events.operation == Operation.DELETE, np.arange(len(events))
     first = np.append(True, last[:-1])
     # The event that moved a row to another key has the values of that other key.
-    silent = deletes & ~(first & ~events.are(OLD_KEY))
+    keeps_values = deletes & ~(first & ~events.has_move(OLD_KEY))
     sequence = events.sequence.copy()
     sequence[:, -values] = deletes
-    sequence[silent, 1 - values :] = UNCHANGED
+    sequence[keeps_values, 1 - values :] = UNCHANGED
     upserts = np.zeros_like(events.operation)
     carried = _carry_values(replace(events, sequence=sequence, operation=upserts), last, values)
-    beginning = np.maximum.accumulate(np.where(first, position, 0))
-    kept_from = np.maximum(np.maximum.accumulate(np.where(silent, 0, position)), beginning)
+    first_of_key = np.maximum.accumulate(np.where(first, position, 0))
+    kept_from = np.maximum(np.maximum.accumulate(np.where(keeps_values, 0, position)), first_of_key)
     return replace(
         carried,
         operation=events.operation,
@@ -135,9 +135,9 @@ def _carry_values(events: Changes, last: Mask, values: int) -> Changes:
     lowest = lowest_reachable(events, first)
     sequence = events.sequence.copy()
     for column in range(sequence.shape[1] - values, sequence.shape[1]):
-        own = sequence[:, column]
-        known = np.maximum.accumulate(np.where(own != UNCHANGED, position, 0))
-        sequence[:, column] = np.where(known >= lowest, own[known], UNCHANGED)
+        values_of_column = sequence[:, column]
+        known = np.maximum.accumulate(np.where(values_of_column != UNCHANGED, position, 0))
+        sequence[:, column] = np.where(known >= lowest, values_of_column[known], UNCHANGED)
     return replace(events, sequence=sequence)
 
 
@@ -159,7 +159,7 @@ def compare_with_index(
     yield (
         FindingKind.INDEXED_TWICE,
         len(twice),
-        [DifferenceLocation(segment=int(segment[at])) for at in twice[:MAX_PLACES]],
+        [DifferenceLocation(segment=int(segment[at])) for at in twice[:MAX_LOCATIONS]],
     )
     first = np.concatenate([[True], ~same]) if len(entries) else np.empty(0, dtype=np.bool_)
     live = first & (entries.operation == ENTRY)
@@ -169,7 +169,7 @@ def compare_with_index(
     yield (
         FindingKind.NO_SUCH_ROW,
         len(extra),
-        [DifferenceLocation(segment=int(segment[at])) for at in extra[:MAX_PLACES]],
+        [DifferenceLocation(segment=int(segment[at])) for at in extra[:MAX_LOCATIONS]],
     )
     known = isin_sorted(rows.keys, entries.keys)
     absent = np.flatnonzero(~known)
@@ -180,9 +180,9 @@ def compare_with_index(
     elsewhere |= rows.row[both] != entries.row[at]
     locations = [
         DifferenceLocation(int(rows.file[row]), int(rows.row[row]), segment=int(segment[entry]))
-        for row, entry in zip(both[elsewhere][:MAX_PLACES], at[elsewhere][:MAX_PLACES], strict=True)
+        for row, entry in zip(both[elsewhere][:MAX_LOCATIONS], at[elsewhere][:MAX_LOCATIONS], strict=True)
     ]
-    yield FindingKind.WRONG_PLACE, int(elsewhere.sum()), locations
+    yield FindingKind.WRONG_LOCATION, int(elsewhere.sum()), locations
 
 
 def _has(changes: Changes, bit: int) -> Mask:
@@ -199,13 +199,13 @@ def _none() -> Indices:
 
 
 def _row_locations(rows: Changes, chosen: Indices) -> list[DifferenceLocation]:
-    return [DifferenceLocation(int(rows.file[at]), int(rows.row[at])) for at in chosen[:MAX_PLACES]]
+    return [DifferenceLocation(int(rows.file[at]), int(rows.row[at])) for at in chosen[:MAX_LOCATIONS]]
 
 
 def _event_locations(events: Changes, chosen: Indices) -> list[DifferenceLocation]:
     return [
         DifferenceLocation(event_file=int(events.file[at]), event_row=int(events.row[at]))
-        for at in chosen[:MAX_PLACES]
+        for at in chosen[:MAX_LOCATIONS]
     ]
 
 

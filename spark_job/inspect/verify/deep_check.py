@@ -18,14 +18,14 @@ from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.read_changes import read_changes
 from spark_job.changelog.read_rows import file_projection, project_rows, source_columns
 from spark_job.changelog.shape import ChangelogShape
-from spark_job.changelog.unchanged_marker import UnchangedMarker, markable_columns
+from spark_job.changelog.unchanged_placeholder import UnchangedPlaceholder, placeholder_columns
 from spark_job.columns.added_columns import DELETED
 from spark_job.columns.distinct import distinct
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.missing_columns import MissingColumns, MissingValues
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_columns
 from spark_job.columns.projection import Projection
-from spark_job.engine.work import NarrowWork
+from spark_job.engine.work import KeyOnlyWork
 from spark_job.iceberg.live_files import LiveFile
 from spark_job.index.keys import U64
 from spark_job.index.scan import read_segment_entries
@@ -42,9 +42,9 @@ from spark_job.inspect.verify.compare_rows import (
     compare_with_index,
     no_keys,
 )
-from spark_job.inspect.verify.findings import MAX_PLACES, FindingKind
 from spark_job.inspect.verify.row_digest import digest_separately
 from spark_job.inspect.verify.subject import VerifySubject
+from spark_job.inspect.verify.verify_report import MAX_LOCATIONS, FindingKind
 from spark_job.plan.schema_evolution import known_metadata_columns
 from spark_job.write.vectors import deleted_positions
 
@@ -53,7 +53,7 @@ _BATCH_ROWS = 16_384
 
 @dataclass(frozen=True)
 class MirrorFile:
-    """A data file of the head (`dead`: its deleted rows), of the index's snapshot (`dead_then`), or of both.
+    """A data file of the head (`deleted`: its deleted rows), of the index's snapshot (`deleted_at_index`), or of both.
 
     `absent`: default values of columns that the file may lack.
     """
@@ -61,13 +61,13 @@ class MirrorFile:
     path: str
     rows: int
     ordinal: int
-    dead: NDArray[np.int64] | None
-    dead_then: NDArray[np.int64] | None
+    deleted: NDArray[np.int64] | None
+    deleted_at_index: NDArray[np.int64] | None
     absent: MissingValues
 
 
 @dataclass(frozen=True)
-class DeepWork(NarrowWork):
+class DeepWork(KeyOnlyWork):
     """Compares all rows; sent to the tasks. Files are numbered: changelog, then mirror, then segments.
 
     `compare_events`, `compare_entries`: which of the two comparisons are made.
@@ -78,7 +78,7 @@ class DeepWork(NarrowWork):
     io: FileIO
     mirrored: tuple[MirrorFile, ...]
     segments: tuple[SegmentInfo, ...]
-    gone: frozenset[int]
+    removed_ordinals: frozenset[int]
     shape: ChangelogShape
     field_map: FieldMap
     schema: Schema
@@ -101,7 +101,7 @@ class DeepWork(NarrowWork):
     @property
     def _separate(self) -> tuple[str, ...]:
         """Columns that are hashed separately, because events may mark them as unchanged."""
-        return markable_columns(self.schema, self.key_ids) if self.shape.marker else ()
+        return placeholder_columns(self.schema, self.key_ids) if self.shape.unchanged_placeholder else ()
 
     @property
     def _values(self) -> int:
@@ -114,14 +114,14 @@ class DeepWork(NarrowWork):
 
     def source(self, file: ChangelogFile) -> tuple[FileIO, tuple[int, ...]]:
         """Return the storage of a file and the field ids of its key."""
-        mirrored = any(one.path == file.path for one in self.mirrored)
+        mirrored = any(mirror_file.path == file.path for mirror_file in self.mirrored)
         return (self.io, self.key_ids) if mirrored else (self.changelog_io, self.shape.key_ids)
 
     def read(self, ordinals: range) -> Changes:
         """Read events, rows and entries of some files; `operation` distinguishes them."""
-        return concat_changes([self._nothing(), *(self._read_file(at) for at in ordinals)])
+        return concat_changes([self._no_events(), *(self._read_file(at) for at in ordinals)])
 
-    def _nothing(self) -> Changes:
+    def _no_events(self) -> Changes:
         return Changes(
             no_keys(self.codec.is_wide),
             np.empty(0, np.uint8),
@@ -139,8 +139,8 @@ class DeepWork(NarrowWork):
     def _read_events(self, at: int) -> Changes:
         file = self.history[at]
         events = read_changes(self.changelog_io, file, at, self.shape)
-        by = file_projection(file, self.field_map, self.shape.defaults)
-        digests = self._digests(self.changelog_io, file.events, by, self.shape.marker)
+        projection = file_projection(file, self.field_map, self.shape.defaults)
+        digests = self._digests(self.changelog_io, file.events, projection, self.shape.unchanged_placeholder)
         flag = [np.zeros(len(events), dtype=np.uint64)] if self.shape.keeps_deleted_rows else []
         sequence = np.column_stack([events.sequence, *flag, digests[events.row]])
         return replace(events, sequence=sequence)
@@ -150,17 +150,17 @@ class DeepWork(NarrowWork):
         with open_parquet(self.io, file.path, file.rows) as parquet:
             columns = read_columns(parquet, file.path, self.key_ids)
         if any(column.null_count for column in columns):
-            raise Invalid(f"{file.path}: has rows without a key")
+            raise Invalid(f"the mirror has rows without a key: {file.path}")
         kind = np.full(len(columns[0]), ROW, dtype=np.uint8)
-        for dead, bit in ((file.dead, OF_HEAD), (file.dead_then, OF_INDEX)):
-            if dead is not None:
+        for deleted, bit in ((file.deleted, OF_HEAD), (file.deleted_at_index, OF_INDEX)):
+            if deleted is not None:
                 kind |= bit
-                kind[dead] ^= bit
+                kind[deleted] ^= bit
         sequence = np.zeros((len(kind), self._width), dtype=np.uint64)
-        if self.compare_events and file.dead is not None:
+        if self.compare_events and file.deleted is not None:
             same = {target: target for target in self.field_map.values()}
-            by = Projection(file.path, same, file.absent)
-            digests = self._digests(self.io, file.rows, by)
+            projection = Projection(file.path, same, file.absent)
+            digests = self._digests(self.io, file.rows, projection)
             sequence[:, -digests.shape[1] :] = digests
             if self.shape.keeps_deleted_rows:
                 sequence[:, -self._values] = self._flags(file)
@@ -182,15 +182,17 @@ class DeepWork(NarrowWork):
         found: U64 = flags.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64)
         return found
 
-    def _digests(self, io: FileIO, rows: int, by: Projection, marker: UnchangedMarker | None = None) -> U64:
+    def _digests(
+        self, io: FileIO, rows: int, projection: Projection, marker: UnchangedPlaceholder | None = None
+    ) -> U64:
         """Hash each row of a file in the mirror's columns; the last hash covers all columns that are not separate."""
         target = schema_to_pyarrow(self.schema)
-        with open_parquet(io, by.path, rows) as parquet:
-            sources = source_columns(parquet, by)
+        with open_parquet(io, projection.path, rows) as parquet:
+            sources = source_columns(parquet, projection)
             batches = parquet.iter_batches(_BATCH_ROWS, columns=list(sources.values()))
             parts = [
                 digest_separately(
-                    project_rows(pa.Table.from_batches([batch]), len(batch), sources, by, target),
+                    project_rows(pa.Table.from_batches([batch]), len(batch), sources, projection, target),
                     self._separate,
                     marker,
                 )
@@ -202,17 +204,17 @@ class DeepWork(NarrowWork):
         segment = self.segments[at]
         with reading_segment(segment.path):
             entries = read_segment_entries(self.io, segment)
-        ordinals = [TOMBSTONE if ordinal in self.gone else ordinal for ordinal in segment.files]
+        ordinals = [TOMBSTONE if ordinal in self.removed_ordinals else ordinal for ordinal in segment.files]
         file = np.array([*ordinals, TOMBSTONE], dtype=np.int64)[entries.file]  # −1 picks the last
-        dead = file == TOMBSTONE
+        deleted = file == TOMBSTONE
         sequence = np.zeros((len(file), self._width), dtype=np.uint64)
         sequence[:, -1] = at
         return Changes(
             entries.keys,
-            np.where(dead, TOMBSTONE_ENTRY, ENTRY).astype(np.uint8),
+            np.where(deleted, TOMBSTONE_ENTRY, ENTRY).astype(np.uint8),
             sequence,
-            np.where(dead, 0, file).astype(np.uint32),
-            np.where(dead, 0, entries.pos).astype(np.uint32),
+            np.where(deleted, 0, file).astype(np.uint32),
+            np.where(deleted, 0, entries.pos).astype(np.uint32),
         )
 
     def _compare_events(
@@ -231,9 +233,9 @@ class DeepWork(NarrowWork):
             *(self._compare_events(changes) if self.compare_events else ()),
             *(compare_with_index(changes, ordinals, runs) if self.compare_entries else ()),
         ]
-        for kind, count, some in found:
+        for kind, count, first_locations in found:
             if count:
-                counts[kind], locations[kind] = count, tuple(some)
+                counts[kind], locations[kind] = count, tuple(first_locations)
         kinds = changes.operation
         return ComparedRange(
             counts,
@@ -248,14 +250,14 @@ def plan_deep(subject: VerifySubject, *, with_index: bool) -> DeepWork:
     """Plan a deep check; `with_index` is false if a segment cannot be read."""
     root = subject.mirror.root
     with_index = with_index and root is not None and subject.index_files is not None
-    then = (subject.index_files or {}) if with_index else {}
+    index_files = (subject.index_files or {}) if with_index else {}
     return DeepWork(
         changelog_io=subject.changelog.io,
         history=subject.history or (),
         io=subject.io,
-        mirrored=_mirrored(subject, then),
+        mirrored=_mirrored(subject, index_files),
         segments=root.segments if root and with_index else (),
-        gone=root.gone if root else frozenset(),
+        removed_ordinals=root.removed_ordinals if root else frozenset(),
         shape=subject.shape,
         field_map=subject.field_map,
         schema=subject.mirror.table.schema(),
@@ -265,11 +267,14 @@ def plan_deep(subject: VerifySubject, *, with_index: bool) -> DeepWork:
     )
 
 
-def _mirrored(subject: VerifySubject, then: Mapping[str, LiveFile]) -> tuple[MirrorFile, ...]:
+def _mirrored(subject: VerifySubject, index_files: Mapping[str, LiveFile]) -> tuple[MirrorFile, ...]:
     now = subject.head_files
     root = subject.mirror.root
-    ordinals = {file.path: at for at, file in enumerate(root.files) if not file.gone} if root else {}
-    dead, dead_then = _dead(subject.io, now), _dead(subject.io, then)
+    ordinals = {file.path: at for at, file in enumerate(root.files) if not file.removed} if root else {}
+    deleted, deleted_at_index = (
+        _deleted_positions(subject.io, now),
+        _deleted_positions(subject.io, index_files),
+    )
     metadata = subject.mirror.table.metadata
     absent_in = MissingColumns(metadata.schema(), metadata.specs())
     return tuple(
@@ -277,15 +282,15 @@ def _mirrored(subject: VerifySubject, then: Mapping[str, LiveFile]) -> tuple[Mir
             path,
             file.rows,
             ordinals.get(path, -1),
-            dead.get(path),
-            dead_then.get(path),
-            absent_in.of(file.spec_id, file.partition),
+            deleted.get(path),
+            deleted_at_index.get(path),
+            absent_in.values_in_file(file.spec_id, file.partition),
         )
-        for path, file in {**then, **now}.items()
+        for path, file in {**index_files, **now}.items()
     )
 
 
-def _dead(io: FileIO, files: Mapping[str, LiveFile]) -> dict[str, NDArray[np.int64]]:
+def _deleted_positions(io: FileIO, files: Mapping[str, LiveFile]) -> dict[str, NDArray[np.int64]]:
     """Return the deleted positions of every file."""
     nothing = np.empty(0, dtype=np.int64)
     deleted = deleted_positions(io, {path: file for path, file in files.items() if file.deleted})
@@ -299,7 +304,7 @@ def combine_ranges(parts: list[ComparedRange]) -> ComparedRange:
     for part in parts:
         for kind, count in part.counts.items():
             counts[kind] = counts.get(kind, 0) + count
-            locations[kind] = (*locations.get(kind, ()), *part.locations[kind])[:MAX_PLACES]
+            locations[kind] = (*locations.get(kind, ()), *part.locations[kind])[:MAX_LOCATIONS]
     return ComparedRange(
         counts,
         locations,

@@ -10,15 +10,15 @@ from pyiceberg.io import FileIO
 
 from spark_job.changelog.history import ChangelogFile
 from spark_job.changelog.read_rows import read_rows
-from spark_job.changelog.unchanged_marker import UnchangedMarker
+from spark_job.changelog.unchanged_placeholder import UnchangedPlaceholder
 from spark_job.columns.field_map import FieldMap
 from spark_job.columns.json_values import value_as_json
 from spark_job.columns.missing_columns import MissingValues
 from spark_job.columns.parquet_columns import open_parquet, read_rows_at
 from spark_job.inspect.verify.compare_rows import ComparedRange, DifferenceLocation
 from spark_job.inspect.verify.deep_check import DeepWork
-from spark_job.inspect.verify.findings import FindingKind, VerifyFinding
 from spark_job.inspect.verify.row_digest import differing_columns
+from spark_job.inspect.verify.verify_report import FindingKind, VerifyFinding
 
 
 def describe_differences(work: DeepWork, compared: ComparedRange, *, show_keys: bool) -> list[VerifyFinding]:
@@ -70,14 +70,14 @@ def _differing(work: DeepWork, location: DifferenceLocation) -> list[str]:
         work.field_map,
         work.shape.defaults,
     )
-    return _without_unchanged(work.shape.marker, differing_columns(here, event), event)
+    return _without_unchanged(work.shape.unchanged_placeholder, differing_columns(here, event), event)
 
 
-def _without_unchanged(marker: UnchangedMarker | None, columns: list[str], event: pa.Table) -> list[str]:
+def _without_unchanged(marker: UnchangedPlaceholder | None, columns: list[str], event: pa.Table) -> list[str]:
     """Drop columns that the event marks as unchanged, unless no other differs: then an earlier event has them."""
     if marker is None:
         return columns
-    unchanged = [name for name in event.column_names if marker.marks(event[name]) is not None]
+    unchanged = [name for name in event.column_names if marker.find(event[name]) is not None]
     return [name for name in columns if name not in unchanged] or unchanged
 
 

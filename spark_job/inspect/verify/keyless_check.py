@@ -13,8 +13,8 @@ from spark_job.columns.projection import Projection
 from spark_job.index.keys import U64, Indices, Keys
 from spark_job.inspect.verify.compare_rows import OF_HEAD, ROW, ComparedRange, DifferenceLocation
 from spark_job.inspect.verify.deep_check import DeepWork, plan_deep
-from spark_job.inspect.verify.findings import MAX_PLACES, FindingKind, VerifyFinding
 from spark_job.inspect.verify.subject import VerifySubject
+from spark_job.inspect.verify.verify_report import MAX_LOCATIONS, FindingKind, VerifyFinding
 from spark_job.merge.append_rows import require_inserts
 
 
@@ -41,15 +41,15 @@ class KeylessWork(DeepWork):
     def _read_events(self, at: int) -> Changes:
         file = self.history[at]
         require_inserts(self.changelog_io, file, self.shape)
-        by = file_projection(file, self.field_map, self.shape.defaults)
-        return _changes(self._digests(self.changelog_io, file.events, by)[:, -1], at, 0)
+        projection = file_projection(file, self.field_map, self.shape.defaults)
+        return _changes(self._digests(self.changelog_io, file.events, projection)[:, -1], at, 0)
 
     def _read_rows(self, at: int) -> Changes:
         file = self.mirrored[at]
         same = {target: target for target in self.field_map.values()}
         digests = self._digests(self.io, file.rows, Projection(file.path, same, file.absent))[:, -1]
         live = np.ones(len(digests), dtype=np.bool_)
-        live[file.dead if file.dead is not None else slice(None)] = False
+        live[file.deleted if file.deleted is not None else slice(None)] = False
         return _changes(digests, at, ROW | OF_HEAD).take(live)
 
     def merge(self, read: Callable[[], Changes]) -> ComparedRange:
@@ -60,10 +60,10 @@ class KeylessWork(DeepWork):
         locations = {
             FindingKind.MISSING_ROW: tuple(
                 DifferenceLocation(event_file=int(events.file[at]), event_row=int(events.row[at]))
-                for at in missing[:MAX_PLACES]
+                for at in missing[:MAX_LOCATIONS]
             ),
             FindingKind.SURPLUS_ROW: tuple(
-                DifferenceLocation(int(rows.file[at]), int(rows.row[at])) for at in surplus[:MAX_PLACES]
+                DifferenceLocation(int(rows.file[at]), int(rows.row[at])) for at in surplus[:MAX_LOCATIONS]
             ),
         }
         counts = {FindingKind.MISSING_ROW: len(missing), FindingKind.SURPLUS_ROW: len(surplus)}

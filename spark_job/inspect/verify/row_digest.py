@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_job.changelog.unchanged_marker import UnchangedMarker
+from spark_job.changelog.unchanged_placeholder import UnchangedPlaceholder
 from spark_job.index.keys import U64
 
 _NULL = np.uint64(0x9AE16A3B2F90404F)
@@ -29,11 +29,13 @@ def digest_rows(rows: pa.Table) -> U64:
     return _mix(total)
 
 
-def digest_separately(rows: pa.Table, separate: Sequence[str], marker: UnchangedMarker | None = None) -> U64:
+def digest_separately(
+    rows: pa.Table, separate: Sequence[str], marker: UnchangedPlaceholder | None = None
+) -> U64:
     """Hash these columns separately (`UNCHANGED` where a value is the marker), and all others together."""
     digests = [digest_column(rows[name]) for name in separate]
     for name, digest in zip(separate, digests, strict=True):
-        marked = None if marker is None else marker.marks(rows[name])
+        marked = None if marker is None else marker.find(rows[name])
         if marked is not None:
             digest[marked] = UNCHANGED
     return np.column_stack([*digests, digest_rows(rows.drop_columns(list(separate)) if separate else rows)])

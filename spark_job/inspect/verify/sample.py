@@ -22,10 +22,10 @@ from spark_job.index.byte_ranges import open_ranges
 from spark_job.index.keys import Keys, Mask, concat_keys
 from spark_job.index.root import Root
 from spark_job.index.segment import SegmentInfo, reading_segment
-from spark_job.inspect.verify.findings import FindingKind
 from spark_job.inspect.verify.subject import VerifySubject
+from spark_job.inspect.verify.verify_report import FindingKind
 from spark_job.maintenance.index_foreign_writes import compare_files
-from spark_job.merge.locate import Index, LocatedKeys, locate_keys
+from spark_job.merge.locate import LocatedKeys, SearchableIndex, locate_keys
 from spark_job.write.vectors import deleted_positions
 
 _MAX_FILES = 32
@@ -42,26 +42,26 @@ class SampleResult:
     entries: int
 
 
-def check_sample(subject: VerifySubject, count: int, dice: Generator) -> SampleResult:
+def check_sample(subject: VerifySubject, count: int, rng: Generator) -> SampleResult:
     """Compare `count` rows and entries of the snapshot that the index belongs to."""
     root, files = subject.mirror.root, subject.index_files
     if root is None or files is None or not count:
         return SampleResult({}, 0, 0)
-    index = Index(subject.io, root.segments, root.gone)
+    index = SearchableIndex(subject.io, root.segments, root.removed_ordinals)
     wrong: dict[FindingKind, list[tuple[str, int]]] = {}
-    rows = _check_rows(subject, root, files, index, count, dice, wrong)
-    entries = _check_entries(subject, root, files, index, count, dice, wrong)
+    rows = _check_rows(subject, root, files, index, count, rng, wrong)
+    entries = _check_entries(subject, root, files, index, count, rng, wrong)
     return SampleResult(wrong, rows, entries)
 
 
-def _spread(weights: Sequence[int], count: int, dice: Generator) -> dict[int, int]:
+def _distribute_sample(weights: Sequence[int], count: int, rng: Generator) -> dict[int, int]:
     """Return how many of `count` to draw from each: by weight, from a few of them."""
     weight = np.array(weights, dtype=np.float64)
     if not weight.sum():
         return {}
     few = min(_MAX_FILES, int((weight > 0).sum()))
-    chosen = dice.choice(len(weight), few, replace=False, p=weight / weight.sum())
-    shares = dice.multinomial(count, weight[chosen] / weight[chosen].sum())
+    chosen = rng.choice(len(weight), few, replace=False, p=weight / weight.sum())
+    shares = rng.multinomial(count, weight[chosen] / weight[chosen].sum())
     return {int(at): int(share) for at, share in zip(chosen, shares, strict=True) if share}
 
 
@@ -69,25 +69,25 @@ def _check_rows(
     subject: VerifySubject,
     root: Root,
     files: Mapping[str, LiveFile],
-    index: Index,
+    index: SearchableIndex,
     count: int,
-    dice: Generator,
+    rng: Generator,
     wrong: dict[FindingKind, list[tuple[str, int]]],
 ) -> int:
     """Draw live rows: the index must point at exactly these."""
-    ordinals = {file.path: at for at, file in enumerate(root.files) if not file.gone}
+    ordinals = {file.path: at for at, file in enumerate(root.files) if not file.removed}
     listed = list(files.values())
-    shares = _spread([file.rows - file.deleted for file in listed], count, dice)
-    dead = deleted_positions(subject.io, {listed[at].path: listed[at] for at in shares})
+    shares = _distribute_sample([file.rows - file.deleted for file in listed], count, rng)
+    deleted = deleted_positions(subject.io, {listed[at].path: listed[at] for at in shares})
     keys: list[Keys] = []
     path_of: list[str] = []
     position: list[NDArray[np.int64]] = []
     for at, share in shares.items():
         path = listed[at].path
         alive = np.ones(listed[at].rows, dtype=np.bool_)
-        alive[dead[path]] = False
+        alive[deleted[path]] = False
         choices = np.flatnonzero(alive)
-        rows = np.sort(dice.choice(choices, min(share, len(choices)), replace=False))
+        rows = np.sort(rng.choice(choices, min(share, len(choices)), replace=False))
         keys.append(_keys_at(subject, path, rows))
         path_of += [path] * len(rows)
         position.append(rows)
@@ -101,7 +101,7 @@ def _check_rows(
         if file < 0:
             wrong.setdefault(FindingKind.NOT_INDEXED, []).append((path, row))
         elif (file, found) != (ordinals.get(path), row):
-            wrong.setdefault(FindingKind.WRONG_PLACE, []).append((path, row))
+            wrong.setdefault(FindingKind.WRONG_LOCATION, []).append((path, row))
     return len(pos)
 
 
@@ -109,14 +109,14 @@ def _check_entries(
     subject: VerifySubject,
     root: Root,
     files: Mapping[str, LiveFile],
-    index: Index,
+    index: SearchableIndex,
     count: int,
-    dice: Generator,
+    rng: Generator,
     wrong: dict[FindingKind, list[tuple[str, int]]],
 ) -> int:
     """Draw keys of the index: where it points at a row, that row must be live and have the key."""
-    shares = _spread([segment.entries for segment in root.segments], count, dice)
-    drawn = [_draw_keys(subject, root.segments[at], share, dice) for at, share in shares.items()]
+    shares = _distribute_sample([segment.entries for segment in root.segments], count, rng)
+    drawn = [_draw_keys(subject, root.segments[at], share, rng) for at, share in shares.items()]
     if not drawn:
         return 0
     keys = concat_keys(drawn)
@@ -124,7 +124,7 @@ def _check_entries(
     known = locate_rows(index, root, keys)
     pointed = distinct(known.file[known.file >= 0]).tolist()
     listed = [root.files[ordinal].path for ordinal in pointed]
-    dead = deleted_positions(subject.io, {path: files[path] for path in listed if path in files})
+    deleted = deleted_positions(subject.io, {path: files[path] for path in listed if path in files})
     for ordinal in pointed:
         path = root.files[ordinal].path
         here = np.flatnonzero(known.file == ordinal)
@@ -134,7 +134,7 @@ def _check_entries(
         if live is None:
             wrong.setdefault(FindingKind.NO_SUCH_ROW, []).extend((path, int(row)) for row in rows)
             continue
-        exists = (rows < live.rows) & ~np.isin(rows, dead[path])
+        exists = (rows < live.rows) & ~np.isin(rows, deleted[path])
         bad = list(rows[~exists])
         if exists.any():
             same = _same(_keys_at(subject, path, rows[exists]), keys.take(here[exists]))
@@ -144,20 +144,20 @@ def _check_entries(
     return len(keys)
 
 
-def _draw_keys(subject: VerifySubject, segment: SegmentInfo, count: int, dice: Generator) -> Keys:
+def _draw_keys(subject: VerifySubject, segment: SegmentInfo, count: int, rng: Generator) -> Keys:
     """Draw keys of a segment from a few of its blocks."""
     few = min(_BLOCKS_PER_SEGMENT, segment.geometry.blocks)
-    numbers = np.sort(dice.choice(segment.geometry.blocks, few, replace=False)).astype(np.intp)
+    numbers = np.sort(rng.choice(segment.geometry.blocks, few, replace=False)).astype(np.intp)
     with reading_segment(segment.path):
         directory = read_directory(subject.io, segment)
         with open_ranges(subject.io, segment.path) as source:
             blocks = read_blocks(source, segment, directory, numbers)
-    block = dice.integers(0, few, count)
-    row = (dice.random(count) * blocks.filled[block]).astype(np.intp)
+    block = rng.integers(0, few, count)
+    row = (rng.random(count) * blocks.filled[block]).astype(np.intp)
     low = blocks.columns["key_lo"][block, row].astype(np.uint64)
     if "length" in blocks.columns:
         length = blocks.columns["length"][block, row].astype(np.float64)
-        low = low + (dice.random(count) * length).astype(np.uint64)
+        low = low + (rng.random(count) * length).astype(np.uint64)
     high = blocks.columns.get("key_hi")
     return Keys(low, None if high is None else high[block, row].astype(np.uint64))
 
@@ -170,16 +170,16 @@ def _keys_at(subject: VerifySubject, path: str, rows: NDArray[np.int64]) -> Keys
     return subject.shape.codec.encode([column.take(pa.array(inverse)) for column in columns])
 
 
-def _same(one: Keys, other: Keys) -> Mask:
-    same: Mask = one.lo == other.lo
-    if one.hi is not None and other.hi is not None:
-        same &= one.hi == other.hi
+def _same(left: Keys, right: Keys) -> Mask:
+    same: Mask = left.lo == right.lo
+    if left.hi is not None and right.hi is not None:
+        same &= left.hi == right.hi
     return same
 
 
-def locate_rows(index: Index, root: Root, keys: Keys) -> LocatedKeys:
+def locate_rows(index: SearchableIndex, root: Root, keys: Keys) -> LocatedKeys:
     """Locate the rows of these keys; with the greatest order, so that the orders of the index need not be read."""
-    parts = len(root.segments[0].greatest) if root.segments else 1
+    parts = len(root.segments[0].greatest_order) if root.segments else 1
     return locate_keys(index, keys, np.full((len(keys), parts), np.iinfo(np.uint64).max, dtype=np.uint64))
 
 
@@ -189,15 +189,15 @@ class ForeignRowsCheck:
 
     duplicates: Sequence[tuple[str, int]] = ()
     rows: int = 0
-    of_rows: int = 0
+    total_rows: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
         """How much was compared."""
-        if not self.of_rows:
+        if not self.total_rows:
             return ()
         compared = (
-            f"{self.rows:,} of {self.of_rows:,} rows written since then were checked for duplicate keys"
+            f"{self.rows:,} of {self.total_rows:,} rows written since then were checked for duplicate keys"
         )
         return (f"{compared}; --deep also compares them with the changelog",)
 
@@ -205,41 +205,43 @@ class ForeignRowsCheck:
 def check_foreign_rows(subject: VerifySubject, max_rows: int = _MAX_FOREIGN_ROWS) -> ForeignRowsCheck:
     """Check the keys of rows that other writers added, smallest files first, up to `max_rows` rows."""
     root = subject.mirror.root
-    if root is None or not subject.mirror.foreign or not subject.mirror.has_foreign_row_changes:
+    if root is None or not subject.mirror.has_foreign_writes or not subject.mirror.has_foreign_row_changes:
         return ForeignRowsCheck()
-    off = compare_files(root, subject.head_files)
-    added = sorted(off.added, key=lambda file: (file.rows, file.path))
+    difference = compare_files(root, subject.head_files)
+    added = sorted(difference.added, key=lambda file: (file.rows, file.path))
     taken = np.cumsum([file.rows for file in added]) <= max_rows
     chosen = [file for file, take in zip(added, taken, strict=True) if take and file.rows > file.deleted]
-    of_rows = sum(file.rows - file.deleted for file in added)
+    total_rows = sum(file.rows - file.deleted for file in added)
     if not chosen:
-        return ForeignRowsCheck(of_rows=of_rows)
+        return ForeignRowsCheck(total_rows=total_rows)
     keys, file, row = _read_keys(subject, chosen)
     order = keys.argsort()
     keys, file, row = keys.take(order), file[order], row[order]
     twice: Mask = np.zeros(len(keys), dtype=np.bool_)
     twice[1:] = keys.same_as_next()
-    known = locate_rows(Index(subject.io, root.segments, root.gone | off.removed), root, keys)
+    known = locate_rows(
+        SearchableIndex(subject.io, root.segments, root.removed_ordinals | difference.removed), root, keys
+    )
     twice |= _are_live(subject, root, known)
     duplicates = [(chosen[int(at)].path, int(pos)) for at, pos in zip(file[twice], row[twice], strict=True)]
-    return ForeignRowsCheck(sorted(duplicates), len(keys), of_rows)
+    return ForeignRowsCheck(sorted(duplicates), len(keys), total_rows)
 
 
 def _read_keys(
     subject: VerifySubject, files: Sequence[LiveFile]
 ) -> tuple[Keys, NDArray[np.int64], NDArray[np.int64]]:
     """Read the keys of all live rows, with the number of the file and the position of each."""
-    dead = deleted_positions(subject.io, {file.path: file for file in files if file.deleted})
+    deleted = deleted_positions(subject.io, {file.path: file for file in files if file.deleted})
     keys: list[Keys] = []
     file_numbers: list[NDArray[np.int64]] = []
     rows: list[NDArray[np.int64]] = []
     for at, file in enumerate(files):
         with open_parquet(subject.io, file.path, file.rows) as parquet:
             columns = read_columns(parquet, file.path, subject.key_ids)
-        live = np.setdiff1d(np.arange(file.rows), dead.get(file.path, np.empty(0, np.int64)))
+        live = np.setdiff1d(np.arange(file.rows), deleted.get(file.path, np.empty(0, np.int64)))
         columns = [column.take(live) for column in columns]
         if any(column.null_count for column in columns):
-            raise Invalid(f"{file.path}: has rows without a key")
+            raise Invalid(f"the mirror has rows without a key: {file.path}")
         keys.append(subject.shape.codec.encode(columns))
         file_numbers.append(np.full(len(live), at, dtype=np.int64))
         rows.append(live)
@@ -250,8 +252,8 @@ def _are_live(subject: VerifySubject, root: Root, known: LocatedKeys) -> Mask:
     """Return for each key whether the row that the index points at is still in the table."""
     lives: Mask = known.file >= 0
     paths = {int(at): root.files[int(at)].path for at in distinct(known.file[lives])}
-    dead = deleted_positions(subject.io, {path: subject.head_files[path] for path in paths.values()})
+    deleted = deleted_positions(subject.io, {path: subject.head_files[path] for path in paths.values()})
     for at, path in paths.items():
         here = known.file == at
-        lives[here] = ~np.isin(known.pos[here], dead[path])
+        lives[here] = ~np.isin(known.pos[here], deleted[path])
     return lives

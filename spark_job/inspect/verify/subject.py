@@ -12,12 +12,13 @@ from pyiceberg.table.snapshots import Snapshot
 from icemirror.errors import NO_MIRROR_YET, REBUILD, Corrupt, Invalid
 from icemirror.settings import TableSettings
 from icemirror.tables.cursor import CursorSource
-from spark_job.changelog.history import ChangelogFile, snapshots_since
-from spark_job.changelog.shape import ChangelogShape, resolve_shape
+from spark_job.changelog.history import ChangelogFile, CursorExpired, snapshots_since
+from spark_job.changelog.resolve_shape import resolve_shape
+from spark_job.changelog.shape import ChangelogShape
 from spark_job.columns.field_map import FieldMap
 from spark_job.iceberg.live_files import LiveFile, live_files
 from spark_job.iceberg.mirror import CURSOR, CursorProperty, Mirror, read_mirror
-from spark_job.inspect.verify.findings import FindingKind, VerifyFinding, as_findings
+from spark_job.inspect.verify.verify_report import FindingKind, VerifyFinding, as_findings
 from spark_job.maintenance.index_foreign_writes import compare_files
 from spark_job.pipeline import Pipeline
 from spark_job.plan.row_columns import row_shape
@@ -77,11 +78,11 @@ def open_subject(pipeline: Pipeline, table: TableSettings) -> VerifySubject:
     findings += as_findings(FindingKind.CURSOR, wrong)
     history: tuple[ChangelogFile, ...] | None = None
     if not wrong:
-        planned = pipeline.planner.require_plan(table)
-        if planned.mirror is not None:
-            mirror, changelog, shape = planned.mirror, planned.changelog, planned.shape
-        history = tuple(merged_files(planned))
-    if mirror.lost:
+        table_plan = pipeline.planner.require_plan(table)
+        if table_plan.mirror is not None:
+            mirror, changelog, shape = table_plan.mirror, table_plan.changelog, table_plan.shape
+        history = tuple(merged_files(table_plan))
+    if mirror.root_unreadable:
         findings += as_findings(FindingKind.ROOT, [f"{mirror.root_path}: is missing or fails its checksum"])
     subject = VerifySubject(
         name=table.name,
@@ -101,7 +102,7 @@ def _without_root(pipeline: Pipeline, table: TableSettings, loaded: Table, what:
     head = loaded.current_snapshot()
     return VerifySubject(
         name=table.name,
-        mirror=Mirror(loaded, head, None, 0, None, {}, lost=True),
+        mirror=Mirror(loaded, head, None, 0, None, {}, root_unreadable=True),
         changelog=changelog,
         shape=resolve_shape(table, changelog.schema()),
         head_files=live_files(loaded.io, head),
@@ -115,19 +116,19 @@ def _without_root(pipeline: Pipeline, table: TableSettings, loaded: Table, what:
 def _cursor_problems(changelog: Table, mirror: Mirror) -> list[str]:
     """Describe what is wrong with the cursor."""
     wrong: list[str] = []
-    anchor = _anchor(mirror)
-    if anchor is not None and anchor.snapshot_id == mirror.own_snapshot_id:
-        stored = anchor.cursor if anchor.cursor.sources else None
+    cursor_property = _read_cursor_property(mirror)
+    if cursor_property is not None and cursor_property.snapshot_id == mirror.icemirror_snapshot_id:
+        stored = cursor_property.cursor if cursor_property.cursor.sources else None
         if stored != mirror.cursor:
             wrong.append(
-                f"snapshot {anchor.snapshot_id}: the cursor in its summary differs from the table property"
+                f"snapshot {cursor_property.snapshot_id}: the cursor in its summary differs from the table property"
             )
     if mirror.cursor is not None:
         wrong += _source_problems(changelog, mirror.cursor.source)
     return wrong
 
 
-def _anchor(mirror: Mirror) -> CursorProperty | None:
+def _read_cursor_property(mirror: Mirror) -> CursorProperty | None:
     try:
         return CursorProperty.model_validate_json(mirror.table.metadata.properties.get(CURSOR, ""))
     except ValueError:
@@ -139,10 +140,12 @@ def _source_problems(changelog: Table, source: CursorSource) -> list[str]:
         return [
             f"the cursor belongs to the table {source.uuid}, the changelog is {changelog.metadata.table_uuid}"
         ]
+    not_found = [f"snapshot {source.snapshot_id} is not in the history of the changelog"]
     try:
-        snapshots_since(changelog, ".".join(changelog.name()), source)
+        if isinstance(snapshots_since(changelog, ".".join(changelog.name()), source), CursorExpired):
+            return not_found
     except Invalid:
-        return [f"snapshot {source.snapshot_id} is not in the history of the changelog"]
+        return not_found
     found = changelog.metadata.snapshot_by_id(source.snapshot_id)
     number = found.sequence_number or 0 if found else source.sequence_number
     if source.files_done is None and source.sequence_number != number:
@@ -153,10 +156,10 @@ def _source_problems(changelog: Table, source: CursorSource) -> list[str]:
 
 
 def _index_files(mirror: Mirror) -> Mapping[str, LiveFile] | None:
-    if mirror.root is None or mirror.own_snapshot_id is None:
+    if mirror.root is None or mirror.icemirror_snapshot_id is None:
         return None
-    standing = mirror.table.metadata.snapshot_by_id(mirror.own_snapshot_id)
-    return None if standing is None else _live_files(mirror, standing)
+    index_snapshot = mirror.table.metadata.snapshot_by_id(mirror.icemirror_snapshot_id)
+    return None if index_snapshot is None else _live_files(mirror, index_snapshot)
 
 
 def _live_files(mirror: Mirror, snapshot: Snapshot | None) -> Mapping[str, LiveFile]:
@@ -170,26 +173,27 @@ def _live_files(mirror: Mirror, snapshot: Snapshot | None) -> Mapping[str, LiveF
 def _with_counts(subject: VerifySubject) -> VerifySubject:
     """Add a finding for data files that the index counts differently than its snapshot."""
     root, notes = subject.mirror.root, list(subject.notes)
-    if subject.mirror.foreign:
+    if subject.mirror.has_foreign_writes:
         notes.append(
-            "another writer has committed since the index was written; the next merge indexes that and changes none of "
-            "its rows"
+            "another writer has committed since the index was written; the next merge indexes it and changes no row"
         )
     if subject.history is None:
         notes.append(
-            "rows could not be compared with the changelog: the cursor is not in its history. To go on, "
+            "rows could not be compared with the changelog: the cursor is not in its history. To continue, "
             f"{REBUILD}."
         )
     if root is None or subject.index_files is None:
         if root is not None:
             notes.append("the index could not be compared: its snapshot has expired")
         return replace(subject, notes=tuple(notes))
-    off = compare_files(root, subject.index_files)
-    counts = [f"{file.path}: is not in the index" for file in off.added]
-    counts += [f"{root.files[at].path}: is in the index, but not in the table" for at in sorted(off.removed)]
+    difference = compare_files(root, subject.index_files)
+    counts = [f"{file.path}: is not in the index" for file in difference.added]
+    counts += [
+        f"{root.files[at].path}: is in the index, but not in the table" for at in sorted(difference.removed)
+    ]
     counts += [
         f"{file.path}: has {file.rows - file.deleted} live rows, the index counts {root.files[at].live}"
-        for at, file in off.changed.items()
+        for at, file in difference.changed.items()
     ]
     return replace(
         subject, notes=tuple(notes), findings=(*subject.findings, *as_findings(FindingKind.COUNT, counts))

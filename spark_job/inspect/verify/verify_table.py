@@ -17,24 +17,24 @@ from spark_job.inspect.inspect_index import unreadable_segments
 from spark_job.inspect.verify.check_segments import check_segment
 from spark_job.inspect.verify.deep_check import combine_ranges, plan_deep
 from spark_job.inspect.verify.describe_differences import describe_differences, read_key
-from spark_job.inspect.verify.findings import (
-    MAX_PLACES,
-    Checked,
+from spark_job.inspect.verify.keyless_check import compare_counts, plan_keyless
+from spark_job.inspect.verify.sample import ForeignRowsCheck, check_foreign_rows, check_sample
+from spark_job.inspect.verify.subject import VerifySubject, open_subject
+from spark_job.inspect.verify.verify_report import (
+    MAX_LOCATIONS,
+    CheckedCounts,
     FindingKind,
     VerifyFinding,
     VerifyReport,
     as_findings,
 )
-from spark_job.inspect.verify.keyless_check import compare_counts, plan_keyless
-from spark_job.inspect.verify.sample import ForeignRowsCheck, check_foreign_rows, check_sample
-from spark_job.inspect.verify.subject import VerifySubject, open_subject
 from spark_job.pipeline import Pipeline
 
 _READERS = 4
 _DUPLICATE_STOPS_MERGE = (
     "the next merge stops at a duplicate key: delete one of its rows with the engine that wrote it"
 )
-_NOT_KEPT = (
+_SOFT_DELETES_MISSING = (
     "{:,} keys that the changelog deleted have no flagged row: they were deleted before delete_mode became soft, or "
     "another writer removed their rows"
 )
@@ -57,14 +57,16 @@ def verify_table(
     pipeline: Pipeline, table: TableSettings, options: VerifyOptions, progress: Progress = lambda *_: None
 ) -> VerifyReport:
     """Compare the mirror with its index and its changelog."""
-    began = pipeline.clock()
+    began = pipeline.timer()
     progress("metadata", 0, 0)
     subject = open_subject(pipeline, table)
     segments = subject.mirror.root.segments if subject.mirror.root else ()
     damaged = _check_segments(subject, options, progress)
     findings = [
         *subject.findings,
-        *as_findings(FindingKind.UNREADABLE, (with_table_name(str(one), table.name) for one in damaged)),
+        *as_findings(
+            FindingKind.UNREADABLE, (with_table_name(str(damage), table.name) for damage in damaged)
+        ),
     ]
     notes = list(subject.notes)
     if damaged:
@@ -78,12 +80,12 @@ def verify_table(
     findings += result.findings
     notes += result.notes
     mirror = subject.mirror
-    if mirror.foreign and any(one.kind is FindingKind.DOUBLED_KEY for one in findings):
+    if mirror.has_foreign_writes and any(finding.kind is FindingKind.DOUBLED_KEY for finding in findings):
         notes.append(_DUPLICATE_STOPS_MERGE)
     return VerifyReport(
         table=table.name,
         mode="deep" if options.deep else "fast",
-        equal=not [one for one in findings if _counts(one, options)],
+        equal=not [finding for finding in findings if _is_difference(finding, options)],
         snapshot_id=mirror.head.snapshot_id if mirror.head else None,
         cursor=mirror.cursor,
         live_rows=sum(file.rows - file.deleted for file in subject.head_files.values()),
@@ -92,12 +94,12 @@ def verify_table(
         ),
         findings=tuple(findings),
         notes=tuple(with_table_name(note, table.name) for note in notes),
-        seconds=round(pipeline.clock() - began, 4),
+        seconds=round(pipeline.timer() - began, 4),
     )
 
 
-def _counts(one: VerifyFinding, options: VerifyOptions) -> bool:
-    return not (options.allow_foreign and one.kind is FindingKind.FOREIGN_ROW)
+def _is_difference(finding: VerifyFinding, options: VerifyOptions) -> bool:
+    return not (options.allow_foreign and finding.kind is FindingKind.FOREIGN_ROW)
 
 
 def _check_segments(
@@ -111,7 +113,9 @@ def _check_segments(
     if not options.deep or damaged:
         return damaged
     with ThreadPoolExecutor(_READERS) as pool:
-        for done, damage in enumerate(pool.map(lambda one: check_segment(subject.io, one), root.segments), 1):
+        for done, damage in enumerate(
+            pool.map(lambda segment: check_segment(subject.io, segment), root.segments), 1
+        ):
             damaged += [damage] if damage else []
             progress("segments", done, len(root.segments))
     return damaged
@@ -122,7 +126,7 @@ class _RowsResult:
     """The result of comparing rows."""
 
     findings: Sequence[VerifyFinding] = ()
-    checked: Checked = field(default_factory=Checked)
+    checked: CheckedCounts = field(default_factory=CheckedCounts)
     notes: Sequence[str] = ()
 
 
@@ -143,13 +147,13 @@ def _compare_sample(
     findings = [
         VerifyFinding(
             kind=kind,
-            count=len(places),
-            places=tuple(f"row {row} of {path}" for path, row in places[:MAX_PLACES]),
-            keys=_keys(subject, places[:MAX_PLACES]) if options.show_keys else None,
+            count=len(locations),
+            places=tuple(f"row {row} of {path}" for path, row in locations[:MAX_LOCATIONS]),
+            keys=_keys(subject, locations[:MAX_LOCATIONS]) if options.show_keys else None,
         )
-        for kind, places in wrong.items()
+        for kind, locations in wrong.items()
     ]
-    return _RowsResult(findings, Checked(rows=sampled.rows, entries=sampled.entries), foreign.notes)
+    return _RowsResult(findings, CheckedCounts(rows=sampled.rows, entries=sampled.entries), foreign.notes)
 
 
 def _compare_keyless(
@@ -162,18 +166,18 @@ def _compare_keyless(
     try:
         work = plan_keyless(subject)
         compared = combine_ranges(run_small_in_process(pipeline.engine, work) if work.files else [])
-        checked = Checked(rows=compared.rows, events=compared.events)
+        checked = CheckedCounts(rows=compared.rows, events=compared.events)
         return _RowsResult(describe_differences(work, compared, show_keys=False), checked)
     except (Corrupt, Invalid) as error:
         return _RowsResult(as_findings(FindingKind.UNREADABLE, [str(error)]))
 
 
-def _keys(subject: VerifySubject, places: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+def _keys(subject: VerifySubject, locations: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     """Return the keys of these rows; `?` for a row that does not exist."""
     files = {**subject.head_files, **(subject.index_files or {})}
     return tuple(
         read_key(subject.io, path, subject.key_ids, row) if path in files and row < files[path].rows else "?"
-        for path, row in places
+        for path, row in locations
     )
 
 
@@ -186,10 +190,16 @@ def _compare_all(
     try:
         work = plan_deep(subject, with_index=readable)
         compared = combine_ranges(run_small_in_process(pipeline.engine, work) if work.files else [])
-        checked = Checked(rows=compared.rows, events=compared.events, entries=compared.entries)
+        checked = CheckedCounts(rows=compared.rows, events=compared.events, entries=compared.entries)
         findings = describe_differences(work, compared, show_keys=options.show_keys)
-        not_kept = sum(one.count for one in findings if one.kind is FindingKind.NOT_KEPT)
-        notes = [_NOT_KEPT.format(not_kept)] if not_kept else []
-        return _RowsResult([one for one in findings if one.kind is not FindingKind.NOT_KEPT], checked, notes)
+        missing = sum(
+            finding.count for finding in findings if finding.kind is FindingKind.SOFT_DELETE_MISSING
+        )
+        notes = [_SOFT_DELETES_MISSING.format(missing)] if missing else []
+        return _RowsResult(
+            [finding for finding in findings if finding.kind is not FindingKind.SOFT_DELETE_MISSING],
+            checked,
+            notes,
+        )
     except (Corrupt, Invalid) as error:
         return _RowsResult(as_findings(FindingKind.UNREADABLE, [str(error)]))

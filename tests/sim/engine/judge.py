@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from icemirror.tables.cursor import Cursor
-from spark_job.changelog.shape import resolve_shape
+from spark_job.changelog.resolve_shape import resolve_shape
 from spark_job.iceberg.ancestry import walk_ancestors
 from spark_job.index.root import Root, read_root
 from spark_job.index.scan import read_segment_entries
@@ -208,7 +208,7 @@ class Judge:
             wrong = {key: (live.get(key), places.get(key)) for key in live.keys() | places.keys()}
             wrong = {key: pair for key, pair in wrong.items() if pair[0] != pair[1]}
             raise Divergence(f"key → (index, mirror): {wrong}")
-        counted = {file.path: (file.rows, file.live) for file in root.files if not file.gone}
+        counted = {file.path: (file.rows, file.live) for file in root.files if not file.removed}
         expected = {
             path: (file.record_count, file.record_count - len(contents.deleted.get(path, ())))
             for path, file in contents.data.items()
@@ -216,7 +216,7 @@ class Judge:
         if counted != expected:
             raise Divergence(f"the root counts {counted}, the table has {expected}")
         orders = {key: order for key, (_, order) in index.items()}
-        state = self._expire_tombstones(state, orders, root.expired)
+        state = self._expire_tombstones(state, orders, root.newest_expired_order)
         if rebuilt_index:
             self._judge_rebuilt(state, orders)
             return replace(state, orders=orders, unseen=False)
@@ -278,7 +278,7 @@ class Judge:
                         f"{segment.path} references data file {segment.files[ordinal]} of {len(root.files)}"
                     )
                 file = root.files[segment.files[ordinal]] if ordinal >= 0 else None
-                place = None if file is None or file.gone else (file.path, pos)
+                place = None if file is None or file.removed else (file.path, pos)
                 index.setdefault(codes[code], (place, order))
         return index
 

@@ -164,5 +164,5 @@ def _updated(metadata: TableMetadata, updates: Any) -> TableMetadata:
 class OneCatalog(Catalogs):
     """Catalogs that always return the one in memory."""
 
-    def existing(self, name: str | None) -> Catalog:
+    def get_existing(self, name: str | None) -> Catalog:
         return self.get(name)

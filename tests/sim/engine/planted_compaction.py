@@ -45,24 +45,24 @@ def deletes_of_other_files_removed_in_a_compaction(_choose: Any) -> Any:
     return lambda removed, _kept: list({one.key: one for file in removed for one in file.deletes}.values())
 
 
-@plant((compact, "next_root"))
-def compacted_files_stay_in_the_index(next_root: Any) -> Any:
-    return lambda mirror, before, moved, _gone: next_root(mirror, before, moved, set())
+@plant((compact, "root_after_compaction"))
+def compacted_files_stay_in_the_index(root_after_compaction: Any) -> Any:
+    return lambda mirror, before, moved, _gone: root_after_compaction(mirror, before, moved, set())
 
 
-@plant((compact, "next_root"))
-def moved_rows_indexed_in_the_oldest_run(next_root: Any) -> Any:
+@plant((compact, "root_after_compaction"))
+def moved_rows_indexed_in_the_oldest_run(root_after_compaction: Any) -> Any:
     def wrong(mirror: Any, before: Any, moved: Any, gone: Any) -> Any:
-        root = next_root(mirror, before, moved, gone)
+        root = root_after_compaction(mirror, before, moved, gone)
         return root.model_copy(update={"segments": (*root.segments[1:], root.segments[0])})
 
     return wrong
 
 
-@plant((compact, "next_root"))
-def epoch_not_raised_by_a_compaction(next_root: Any) -> Any:
+@plant((compact, "root_after_compaction"))
+def epoch_not_raised_by_a_compaction(root_after_compaction: Any) -> Any:
     def wrong(mirror: Any, before: Any, moved: Any, gone: Any) -> Any:
-        return next_root(replace(mirror, epoch=mirror.epoch - 1), before, moved, gone)
+        return root_after_compaction(replace(mirror, epoch=mirror.epoch - 1), before, moved, gone)
 
     return wrong
 

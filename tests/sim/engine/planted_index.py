@@ -12,7 +12,7 @@ from spark_job.changelog import history
 from spark_job.commit import commit_slice
 from spark_job.index import merge_segments
 from spark_job.index.root import Root
-from spark_job.maintenance import index_foreign_writes, rebuild_segments
+from spark_job.maintenance import index_foreign_writes, rebuild_segments, repair_index
 from tests.sim.engine.planting import plant
 
 # Index merges
@@ -60,8 +60,8 @@ def merged_segments_put_last(apply: Any) -> Any:
     return wrong
 
 
-@plant((merge_segments, "_on_root"))
-def index_merge_keeps_ordinals_of_the_segment(_on_root: Any) -> Any:
+@plant((merge_segments, "_to_root_ordinals"))
+def index_merge_keeps_ordinals_of_the_segment(_to_root_ordinals: Any) -> Any:
     return lambda _segment, entries, _gone: entries
 
 
@@ -69,7 +69,7 @@ def index_merge_keeps_ordinals_of_the_segment(_on_root: Any) -> Any:
 def ordinals_not_moved_when_files_are_forgotten(_forget: Any) -> Any:
     def wrong(root: Root) -> Root:
         named = {ordinal for one in root.segments for ordinal in one.files}
-        kept = [file for at, file in enumerate(root.files) if not file.gone or at in named]
+        kept = [file for at, file in enumerate(root.files) if not file.removed or at in named]
         return root.model_copy(update={"files": tuple(kept)})
 
     return wrong
@@ -83,7 +83,7 @@ def foreign_deletes_not_indexed(foreign_files: Any) -> Any:
     return lambda *arguments: tuple(file for file in foreign_files(*arguments) if file.added)
 
 
-@plant((index_foreign_writes, "greatest_order"))
+@plant((index_foreign_writes, "newest_order_in_index"))
 def foreign_rows_have_order_zero(_greatest: Any) -> Any:
     return lambda _root, parts: (0,) * parts
 
@@ -105,12 +105,12 @@ def files_removed_by_another_writer_not_noticed(compare: Any) -> Any:
 # Rebuilt segments
 
 
-@plant((rebuild_segments.RebuildSegmentWork, "_without_row"))
+@plant((rebuild_segments.RebuildSegmentWork, "_keys_without_live_row"))
 def tombstones_not_rebuilt(without_row: Any) -> Any:
     return lambda _self, keys, _dead: keys.take(np.arange(0))
 
 
-@plant((rebuild_segments.RebuildSegmentWork, "_without_row"))
+@plant((rebuild_segments.RebuildSegmentWork, "_keys_without_live_row"))
 def foreign_rows_buried_by_an_index_rebuild(_without_row: Any) -> Any:
     return lambda _self, keys, _dead: keys
 
@@ -120,10 +120,10 @@ def rebuilt_entries_have_order_zero(orders: Any) -> Any:
     return lambda *arguments: np.zeros_like(orders(*arguments))
 
 
-@plant((pipeline, "merged_files"))
+@plant((pipeline, "merged_files"), (repair_index, "merged_files"))
 def waiting_events_used_in_an_index_rebuild(_files: Any) -> Any:
     def wrong(planned: Any) -> Any:
-        line = history.history_since(planned.changelog, "", None)
+        line = history.whole_history(planned.changelog, "")
         files = history.added_files(planned.changelog.io, "", line)
         return [file for one in line.snapshots for file in files.get(one.snapshot_id, ())]
 
@@ -142,7 +142,7 @@ def damaged_segment_dropped(_rebuild: Any) -> Any:
     return wrong
 
 
-@plant((rebuild_segments, "greatest_order"), (rebuild_segments, "newest_order"))
+@plant((rebuild_segments, "newest_order_in_index"), (rebuild_segments, "newest_order"))
 def foreign_rows_have_order_zero_after_an_index_rebuild(_greatest: Any) -> Any:
     return lambda *_arguments: (0, 0, 0)
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from icemirror.errors import CommitUnknown, Conflict
-from icemirror.result import Merged
 from spark_job import pipeline
 from spark_job.changelog import history, read_changes
 from spark_job.commit import commit_slice, row_delta
@@ -18,9 +17,10 @@ from spark_job.iceberg import mirror
 from spark_job.iceberg.live_files import live_files
 from spark_job.index import orders
 from spark_job.index.root import Root
-from spark_job.merge import collapse, locate, shard
+from spark_job.merge import collapse, locate, slice_work, write_winners
 from spark_job.merge.locate import ABSENT
 from spark_job.plan import row_columns, table_plan
+from spark_job.plan.plans import Executed
 from spark_job.storage.discard import discard
 from spark_job.write import plan_deletes, vectors
 from tests.sim.engine.planting import PLANTED, PlantedMistake, instead, plant
@@ -48,29 +48,32 @@ def unknown_outcome_treated_as_a_failure(_look: Any) -> Any:
 
 @plant((pipeline, "commit_slice"))
 def commit_retried_without_checking_its_outcome(commit: Any) -> Any:
-    def wrong(mirrored: Any, *arguments: Any) -> Any:
+    def wrong(uncommitted: Any, *arguments: Any) -> Any:
         try:
-            return commit(mirrored, *arguments)
+            return commit(uncommitted, *arguments)
         except CommitUnknown:
+            mirrored = uncommitted.mirror
             table = mirrored.table.catalog.load_table(mirrored.table.name())
-            return commit(replace(mirrored, table=table, head=table.current_snapshot()), *arguments)
+            fresh = replace(mirrored, table=table, head=table.current_snapshot())
+            return commit(replace(uncommitted, mirror=fresh), *arguments)
 
     return wrong
 
 
 @plant((pipeline, "commit_slice"))
 def cursor_not_moved(commit: Any) -> Any:
-    def wrong(mirrored: Any, part: Any, *arguments: Any) -> Any:
-        return commit(mirrored, replace(part, cursor=mirrored.cursor or part.cursor), *arguments)
+    def wrong(uncommitted: Any, *arguments: Any) -> Any:
+        cursor = uncommitted.mirror.cursor or uncommitted.slice.cursor
+        return commit(replace(uncommitted, slice=replace(uncommitted.slice, cursor=cursor)), *arguments)
 
     return wrong
 
 
 @plant((pipeline, "commit_slice"))
 def files_discarded_after_success(commit: Any) -> Any:
-    def wrong(mirrored: Any, part: Any, shards: Any, *arguments: Any) -> Any:
-        outcome = commit(mirrored, part, shards, *arguments)
-        discard(mirrored.table.io, [path for one in shards for path in one.paths])
+    def wrong(uncommitted: Any, *arguments: Any) -> Any:
+        outcome = commit(uncommitted, *arguments)
+        discard(uncommitted.mirror.table.io, [path for shard in uncommitted.shards for path in shard.paths])
         return outcome
 
     return wrong
@@ -84,11 +87,11 @@ def files_of_a_lost_race_left_behind(_removes: Any) -> Any:
 @plant((pipeline.Pipeline, "merge_slice"))
 def slice_merged_twice(merge: Any) -> Any:
     def wrong(self: Any, plan: Any, *given: Any) -> Any:
-        merged, planned = merge(self, plan, *given), plan.planned
-        if isinstance(merged, Merged):
+        done, planned = merge(self, plan, *given), plan.table_plan
+        if isinstance(done, Executed) and done.merged is not None:
             fresh = mirror.read_mirror(self.catalogs.load_mirror(planned.settings), planned.settings.name)
-            merge(self, replace(plan, planned=replace(planned, mirror=fresh)), *given)
-        return merged
+            merge(self, replace(plan, table_plan=replace(planned, mirror=fresh)), *given)
+        return done
 
     return wrong
 
@@ -102,13 +105,13 @@ def _no_anchor_epoch(read: Any) -> Any:
     return wrong
 
 
-@plant((mirror, "_find_own_snapshot"))
+@plant((mirror, "_find_icemirror_snapshot"))
 def cursor_read_from_the_property(find: Any) -> Any:
     def wrong(table: Any, name: str, head: Any, anchor: Any) -> Any:
         if anchor is None:
             return find(table, name, head, anchor)
         root = table.metadata.properties[mirror.INDEX_ROOT]
-        return mirror._OwnSnapshot(anchor.snapshot_id, anchor.cursor, anchor.epoch, root)
+        return mirror._IcemirrorSnapshot(anchor.snapshot_id, anchor.cursor, anchor.epoch, root)
 
     return wrong
 
@@ -136,7 +139,7 @@ class _AnyRoot:
 
 _any = _AnyRoot()
 PLANTED["root of another snapshot accepted"] = PlantedMistake(
-    ((mirror, "_find_own_snapshot", _any.find), (mirror, "read_root", _any.read))
+    ((mirror, "_find_icemirror_snapshot", _any.find), (mirror, "read_root", _any.read))
 )
 
 
@@ -184,29 +187,30 @@ def last_shard_forgotten(cut: Any) -> Any:
 # Collapse and decide
 
 
-@plant((shard, "decide_effects"))
+@plant((pipeline, "decide_effects"))
 def events_of_equal_order_treated_as_stale(decide: Any) -> Any:
-    return lambda changes, located, replay: decide(changes, located, replay=True)
+    return lambda changes, located, is_replay: decide(changes, located, is_replay=True)
 
 
-@plant((shard, "decide_effects"))
+@plant((pipeline, "decide_effects"))
 def late_events_applied(decide: Any) -> Any:
-    def wrong(changes: Any, located: Any, replay: bool) -> Any:
-        return decide(changes, replace(located, newer=np.ones_like(located.newer)), replay=replay)
+    def wrong(changes: Any, located: Any, is_replay: bool) -> Any:
+        newer = np.ones_like(located.order_comparison)
+        return decide(changes, replace(located, order_comparison=newer), is_replay=is_replay)
 
     return wrong
 
 
-@plant((shard, "decide_effects"))
+@plant((pipeline, "decide_effects"))
 def delete_of_an_absent_key_writes_no_tombstone(decide: Any) -> Any:
-    def wrong(changes: Any, located: Any, replay: bool) -> Any:
-        fate = decide(changes, located, replay=replay)
+    def wrong(changes: Any, located: Any, is_replay: bool) -> Any:
+        fate = decide(changes, located, is_replay=is_replay)
         return replace(fate, tombstones=fate.tombstones & (located.file >= 0))
 
     return wrong
 
 
-@plant((shard, "collapse_changes"))
+@plant((pipeline, "collapse_changes"))
 def ties_won_by_the_earlier_file(collapse_changes: Any) -> Any:
     return lambda changes: collapse_changes(changes.take(np.arange(len(changes))[::-1]))
 
@@ -216,7 +220,7 @@ def last_event_of_a_file_wins(_is_sorted: Any) -> Any:
     return lambda _sequence: True
 
 
-@plant((shard.SliceWork, "orders"))
+@plant((slice_work.SliceWork, "orders"))
 def orders_without_the_commit(orders: Any) -> Any:
     def wrong(self: Any, changes: Any) -> Any:
         found = orders(self, changes)
@@ -240,7 +244,7 @@ def _forgetful(locate_keys: Any) -> Any:
 
 
 PLANTED["lookup misses rows, and counts are not checked"] = PlantedMistake(
-    ((shard, "locate_keys", _forgetful), (commit_slice, "check_counts", instead(None)))
+    ((pipeline, "locate_keys", _forgetful), (commit_slice, "check_live_row_counts", instead(None)))
 )
 
 
@@ -251,8 +255,8 @@ def lookup_falls_through_tombstones(ask: Any) -> Any:
         for one in index.segments:
             for layer, found in ask(replace(index, segments=(one,)), keys.take(left)):
                 picked = found.take(index.ordinals(layer, found) >= 0)
-                yield layer, replace(picked, asked=left[picked.asked])
-                left = np.delete(left, picked.asked)
+                yield layer, replace(picked, key_index=left[picked.key_index])
+                left = np.delete(left, picked.key_index)
 
     return wrong
 
@@ -274,8 +278,8 @@ FOUR_BITS = PlantedMistake(((row_columns, "resolve_shape", _few_bits),))
 PLANTED["hash of four bits, and keys are not checked"] = PlantedMistake(
     (
         *FOUR_BITS.changes,
-        (shard, "check_located_keys", instead(None)),
-        (shard, "check_hash_collisions", instead(None)),
+        (pipeline, "check_located_keys", instead(None)),
+        (pipeline, "check_hash_collisions", instead(None)),
         (read_changes, "refuse_collisions", instead(None)),
     )
 )
@@ -314,7 +318,7 @@ def earlier_vector_kept_next_to_the_new_one(_replaced: Any) -> Any:
     return lambda *_arguments: []
 
 
-@plant((shard, "write_rows"))
+@plant((write_winners, "write_rows"))
 def indexed_position_off_by_one(write: Any) -> Any:
     def wrong(*arguments: Any) -> Any:
         written = write(*arguments)

@@ -11,7 +11,6 @@ from icemirror.errors import Conflict
 from spark_job import pipeline
 from spark_job.changelog import read_changes
 from spark_job.changelog.rejected_rows import RejectedRows
-from spark_job.merge import shard
 from spark_job.rejects import record_rejects as record
 from spark_job.storage.discard import discard_on_error
 from tests.sim.engine.planting import PLANTED, plant
@@ -24,7 +23,7 @@ def bad_rows_rejected_twice(_find: Any) -> Any:
     return lambda _table, _columns, _files, rejected: np.zeros(len(rejected), dtype=np.bool_)
 
 
-@plant((shard, "split_rejected"))
+@plant((pipeline, "split_rejected"))
 def rejected_and_merged(split: Any) -> Any:
     def wrong(events: Any) -> Any:
         good, bad = split(events)
@@ -74,11 +73,11 @@ def good_rows_renumbered(sift: Any) -> Any:
 def rejects_deleted_after_a_conflict_on_the_mirror(commit_slice: Any) -> Any:
     """As if the rejects belonged to the attempt."""
 
-    def wrong(mirror: Any, *given: Any, **named: Any) -> Any:
+    def wrong(uncommitted: Any, *given: Any) -> Any:
         try:
-            return commit_slice(mirror, *given, **named)
+            return commit_slice(uncommitted, *given)
         except Conflict:
-            files = mirror.table.io.files
+            files = uncommitted.mirror.table.io.files
             for path in [one for one in files if "/world_rejects/data/" in one][-1:]:
                 del files[path]
             raise

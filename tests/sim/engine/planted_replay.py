@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from icemirror.tables.cursor import Cursor, CursorSource
+from spark_job import pipeline
 from spark_job.commit import swap
 from spark_job.iceberg import references
 from spark_job.iceberg.manifests import load_manifests
 from spark_job.index.root import Root
-from spark_job.merge import shard
 from spark_job.rebuild import rebuild, replay, swap_stage
 from tests.sim.engine.planting import PLANTED, PlantedMistake, instead, plant
 
@@ -18,10 +18,10 @@ _before = frozenset(PLANTED)
 # Replays
 
 
-@plant((shard, "decide_effects"))
+@plant((pipeline, "decide_effects"))
 def replay_applies_ties(decide: Any) -> Any:
-    def wrong(changes: Any, located: Any, replay: bool) -> Any:
-        return decide(changes, located, replay=False)
+    def wrong(changes: Any, located: Any, is_replay: bool) -> Any:
+        return decide(changes, located, is_replay=False)
 
     return wrong
 
@@ -101,7 +101,7 @@ def rebuild_trusts_a_stale_changelog(behind: Any) -> Any:
     return wrong
 
 
-PLANTED["rebuild is swapped in twice"] = PlantedMistake(((rebuild, "_is_swapped", instead(False)),))
+PLANTED["rebuild is swapped in twice"] = PlantedMistake(((rebuild, "_swap_committed", instead(False)),))
 PLANTED["epoch not raised by a rebuild"] = PlantedMistake(((swap_stage, "last_epoch", instead(0)),))
 
 

@@ -19,7 +19,7 @@ def readers_see_an_incomplete_rebuild(behind: Any) -> Any:
     """Old rows are removed first, and readers see the new ones slice by slice."""
 
     def wrong(pipeline: Any, current: Any, staged: Any, stage: Any) -> Any:
-        return not stage.fixed and behind(pipeline, current, staged, stage)
+        return not stage.overwrites_file and behind(pipeline, current, staged, stage)
 
     return wrong
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from spark_job import pipeline
 from spark_job.columns.added_columns import DELETED
 from spark_job.columns.parquet_columns import column_names, open_parquet, read_rows_at
 from spark_job.merge import metadata_columns as own_values
-from spark_job.merge import shard
 from spark_job.merge import unchanged_values as old_values
+from spark_job.merge import write_winners
 from spark_job.plan.divergence import Diverged
 from spark_job.rebuild import rebuild
 from tests.sim.engine.planting import PLANTED, plant
@@ -20,7 +21,7 @@ from tests.sim.engine.planting import PLANTED, plant
 _before = frozenset(PLANTED)
 
 
-@plant((old_values.UnchangedValues, "_unstated"))
+@plant((old_values.UnchangedValues, "_kept_values"))
 def values_lost_at_a_soft_delete(_left_out: Any) -> Any:
     return lambda _self, _winners, _rows: {}
 
@@ -55,7 +56,7 @@ def rebuild_forgets_flagged_rows(plan: Any) -> Any:
     return wrong
 
 
-@plant((shard, "keep_deleted_rows"))
+@plant((pipeline, "keep_deleted_rows"))
 def delete_of_an_absent_key_writes_no_row(keep: Any) -> Any:
     def wrong(fate: Any) -> Any:
         alone = fate.tombstones & ~fate.removes
@@ -84,7 +85,7 @@ def last_of_two_deletes_gives_the_row(ask: Any) -> Any:
     return wrong
 
 
-@plant((shard, "restore_old_keys"))
+@plant((write_winners, "restore_old_keys"))
 def row_flagged_under_its_new_key(_with: Any) -> Any:
     return lambda rows, *_given: rows
 

@@ -10,16 +10,16 @@ import numpy as np
 from icemirror.tables.cursor import Cursor
 from spark_job.changelog import read_changes, truncations
 from spark_job.changelog import rejected_rows as rejected
-from spark_job.plan import outcome, planner, truncation
+from spark_job.plan import planner, plans, truncation
 from spark_job.plan.slices import Slice
-from spark_job.rebuild import reanchor, rebuild
+from spark_job.rebuild import rebuild, restore_cursor
 from tests.sim.engine.planting import PLANTED, instead, plant
 
 _before = frozenset(PLANTED)
 
 
-@plant((read_changes, "_that_count"))
-def events_before_a_truncation_count(_that_count: Any) -> Any:
+@plant((read_changes, "_drop_truncated_events"))
+def events_before_a_truncation_count(_drop_truncated_events: Any) -> Any:
     return lambda sifted, *_given: sifted
 
 
@@ -43,7 +43,7 @@ def truncation_not_kept_with_the_cursor(_at: Any) -> Any:
     return lambda self, _truncation: self
 
 
-@plant((rejected, "refuse_new_truncation"), (truncation, "cached_truncation"))
+@plant((rejected, "is_new_truncation"), (truncation, "cached_truncation"))
 def truncation_ignored(_require: Any) -> Any:
     return instead(None)(None)
 
@@ -57,16 +57,18 @@ def first_truncation_taken_for_the_last(find: Any) -> Any:
     return wrong
 
 
-@plant((outcome, "follow_truncation"))
+@plant((plans, "follow_truncation"))
 def truncation_followed_without_a_rebuild(_follow: Any) -> Any:
     """Late events become stale, but existing rows stay."""
 
     def wrong(prepared: Any, part: Any) -> Any:
         files = [file for one in prepared.slices for file in one.files]
         last = truncations.find_truncation(prepared.changelog.io, files, prepared.shape)
-        if last is None or not truncations.is_new_truncation(last.truncation, prepared.shape.truncated):
+        if last is None or not truncations.is_new_truncation(
+            last.truncation, prepared.shape.followed_truncation
+        ):
             return prepared, part
-        shape = replace(prepared.shape, truncated=last.truncation)
+        shape = replace(prepared.shape, followed_truncation=last.truncation)
         return replace(prepared, shape=shape), Slice(part.files, part.cursor.with_truncation(last.truncation))
 
     return wrong
@@ -77,20 +79,20 @@ def swapped_before_the_truncation_is_merged(_lacks: Any) -> Any:
     return instead(False)(None)
 
 
-@plant((planner, "require_truncation_ahead"))
+@plant((planner, "require_followed_truncation"))
 def rolled_back_truncation_still_followed(_require: Any) -> Any:
     return instead(None)(None)
 
 
-@plant((truncations, "_last"))
-def first_truncation_of_a_file_taken_for_its_last(_last: Any) -> Any:
+@plant((truncations, "_greatest_position"))
+def first_truncation_of_a_file_taken_for_its_last(_greatest_position: Any) -> Any:
     def wrong(parts: Any, rows: Any) -> Any:
         return min((*told, row) for told, row in zip(parts.tolist(), rows.tolist(), strict=True))
 
     return wrong
 
 
-@plant((reanchor, "CursorSource"))
+@plant((restore_cursor, "CursorSource"))
 def truncation_lost_when_a_rebuild_is_reanchored(source: Any) -> Any:
     return lambda **named: source(**{**named, "truncated": None})
 

@@ -21,6 +21,7 @@ from spark_job.index import blocks, lookup, scan, segment, tiers, write_segment
 from spark_job.index import merge_segments as compaction
 from spark_job.index import segment_cache as whole
 from spark_job.maintenance import choose_files, compact, index_foreign_writes
+from spark_job.merge import slice_work
 from spark_job.storage import immutable_cache as immutable
 from spark_job.storage.immutable_cache import clear_file_caches
 from tests.sim.engine.setting import Setting
@@ -136,15 +137,15 @@ def stage(setting: Setting, points: Points, seed: int) -> Iterator[None]:
                     set_to(module, name, value)
         for module in _WITH_BLOCKS:
             set_to(module, "BLOCK_ROWS", setting.block_rows)
-        for module in (commit_slice, index_foreign_writes, compact, pipeline):
+        for module in (commit_slice, index_foreign_writes, compact, pipeline, slice_work):
             set_to(module, "time", clock)
         set_to(uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
         set_to(choose_files, "FAN_IN", setting.data_fan_in)
         set_to(choose_files, "_MAX_FILES", setting.data_most)
         set_to(tiers, "FAN_IN", setting.fan_in)
-        set_to(tiers, "_SMALLEST_TIER", setting.smallest_tier)
-        set_to(tiers, "_LEAST_WORK", setting.least_work)
-        set_to(tiers, "_WORK_FOR_ENTRY", 1)
+        set_to(tiers, "_TIER_0_ENTRIES", setting.smallest_tier)
+        set_to(tiers, "_MIN_REWRITTEN_ENTRIES", setting.least_work)
+        set_to(tiers, "_REWRITTEN_PER_ADDED_ENTRY", 1)
         for module in (tiers, compaction):
             set_to(module, "PIECE_ENTRIES", setting.piece_entries)
         for limit in ("_SMALL_BYTES", "_LARGE_BYTES") if seed % 2 else ():  # segments are read by block

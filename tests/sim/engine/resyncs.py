@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from icemirror.errors import Transient
 from icemirror.result import Rebuilt, Staged
-from spark_job.iceberg.divergence import NoChangelog
+from spark_job.iceberg.missing_changelog import ChangelogNotFound
 from spark_job.iceberg.stage import SUFFIX
 from spark_job.rebuild.swap_stage import StageDamaged
 from tests.sim.engine import snapshots
@@ -72,7 +72,7 @@ class ResyncedWorld(World):
         before = mirror.metadata if mirror else None
         try:
             self.pipeline.advance(self.pipeline.settings.tables[0])
-        except (Transient, NoChangelog) as error:
+        except (Transient, ChangelogNotFound) as error:
             mirror = self.mirror
             if (mirror.metadata if mirror else None) != before:
                 raise Divergence("without a changelog the mirror changed") from error

@@ -17,8 +17,8 @@ from pyiceberg.types import DoubleType, IcebergType, LongType, NestedField, Stri
 
 from icemirror.config_file.load import load_settings
 from icemirror.settings import Settings
+from tests.lab.lab import changelog_schema
 from tests.mirrors import write_config
-from tests.unit.merge.lab import changelog_schema
 
 Key = tuple[Any, ...]
 

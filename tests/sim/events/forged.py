@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-RECORDED = Path(__file__).parents[2] / "unit" / "trigger" / "events"
+RECORDED = Path(__file__).parents[2] / "unit" / "trigger" / "sources" / "events"
 BUCKET, FOLDER = "lake-7q", "zx9/q7_changelog/metadata"
 CHANGELOG, MIRROR = ("zx9", "q7_changelog"), ("ym4", "q7")
 CONFIG = f"""

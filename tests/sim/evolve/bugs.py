@@ -29,19 +29,19 @@ def _old_schema_used_for_rows(_old: Any) -> Any:
 
 
 def _schema_change_committed_apart(old: Any) -> Any:
-    def apart(mirror: Any, part: Any, shards: Any, index: Any, *more: Any) -> Any:
+    def apart(uncommitted: Any, *more: Any) -> Any:
         *rest, following = more
         if following is None or following.schema is None:
-            return old(mirror, part, shards, index, *more)
+            return old(uncommitted, *more)
         updates = (
             AddSchemaUpdate.model_validate({"schema": following.schema}),
             SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
             SetPropertiesUpdate(updates=dict(following.properties)),
         )
-        table = mirror.table
+        mirror, table = uncommitted.mirror, uncommitted.mirror.table
         table.catalog.commit_table(table, (), updates)
         fresh = table.catalog.load_table(table.name())
-        return old(replace(mirror, table=fresh), part, shards, index, *rest, None)
+        return old(replace(uncommitted, mirror=replace(mirror, table=fresh)), *rest, None)
 
     return apart
 

@@ -27,8 +27,8 @@ from pyiceberg.types import (
 )
 
 from icemirror.tables.cursor import CursorSource
+from tests.lab.lab import changelog_schema
 from tests.sim.engine import snapshots
-from tests.unit.merge.lab import changelog_schema
 
 CDC = ("cdc_operation", "sequence_number")
 KEYS = tuple(range(1, 33))  # some are not changed for long

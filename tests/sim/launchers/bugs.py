@@ -44,11 +44,11 @@ def new_name_for_each_call() -> Iterator[None]:
 
 
 def queued_is_gone_on_emr() -> AbstractContextManager[Any]:
-    return patch.dict(_EMR_STATES, {"SUBMITTED": RunState.GONE})
+    return patch.dict(_EMR_STATES, {"SUBMITTED": RunState.ENDED})
 
 
 def queued_is_gone_on_kubernetes() -> AbstractContextManager[Any]:
-    return patch.dict(_KUBEFLOW_STATES, {"": RunState.GONE})
+    return patch.dict(_KUBEFLOW_STATES, {"": RunState.ENDED})
 
 
 def ended_is_running_on_kubernetes() -> AbstractContextManager[Any]:
@@ -58,12 +58,12 @@ def ended_is_running_on_kubernetes() -> AbstractContextManager[Any]:
 @contextmanager
 def runs_known_by_id_only() -> Iterator[None]:
     """A job that uses its name as run id is not found."""
-    right = emr_serverless.EmrServerlessLauncher._look_up
+    right = emr_serverless.EmrServerlessLauncher._get_run
 
     def wrong(self: Any, run_id: str) -> Any:
         return None if "-" in run_id else right(self, run_id)
 
-    with patch.object(emr_serverless.EmrServerlessLauncher, "_look_up", wrong):
+    with patch.object(emr_serverless.EmrServerlessLauncher, "_get_run", wrong):
         yield
 
 

@@ -13,7 +13,7 @@ from lightkube.generic_resource import create_namespaced_resource
 from tests.platforms.fake_emr import FakeEmr
 from tests.platforms.fake_kubernetes import FakeKubernetes, Fault
 from tests.sim.launchers.schedule import Process, Schedule
-from tests.unit.trigger.launcher_settings import for_emr, for_kubernetes
+from tests.unit.trigger.launchers.launcher_settings import for_emr, for_kubernetes
 from trigger.launchers.emr_serverless import EmrServerlessLauncher
 from trigger.launchers.kubernetes import KubernetesLauncher
 from trigger.launchers.launcher import Launcher

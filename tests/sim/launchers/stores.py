@@ -19,8 +19,8 @@ from icemirror.stores.dynamodb_table import open_client
 from icemirror.stores.kubernetes import KubernetesStore
 from icemirror.stores.sqlite import SqliteStore
 from icemirror.stores.store import Store
-from tests.unit.state.emulated_dynamodb import CREDENTIALS, KEY_SCHEMA, REGION
-from tests.unit.state.fake_kubernetes import FakeCluster, write_kubeconfig
+from tests.processes.stores.emulated_dynamodb import CREDENTIALS, KEY_SCHEMA, REGION
+from tests.processes.stores.fake_kubernetes import FakeCluster, write_kubeconfig
 
 TABLE = "state"
 

@@ -117,11 +117,11 @@ class SimStore:
         self._world.schedule.pause()
         return done
 
-    def mark(self) -> str:
+    def change_token(self) -> str:
         if not is_varied(self._world.seed):
             return ""
         self._world.schedule.pause()
-        return self._store.mark()
+        return self._store.change_token()
 
     def record_result(self, result: RunResult) -> None:
         self._world.schedule.pause()

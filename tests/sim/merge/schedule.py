@@ -28,7 +28,7 @@ def run_schedule(
     tail = f"batch_size: {dice.choice([15, 60, 10_000])}\n"
     engine = InProcessEngine(dice.choice([1, 1, 3]))
     options = f"format_version: {version}"
-    lab = MirroredWorld.make(folder, schedule, engine, options=options, tail=tail, ask_files=False)
+    lab = MirroredWorld.make(folder, schedule, engine, options=options, tail=tail, use_duckdb=False)
     for number in range(5):
         if number == upgrade_after:
             upgrade_like_java(lab.mirror)

@@ -47,7 +47,7 @@ def test_an_adopted_table_equals_the_oracle_after_every_snapshot(tmp_path: Path,
     dice = random.Random(seed)
     up_to = dice.choice(["head", "none"])
     engine = InProcessEngine(dice.choice([1, 3]))
-    lab = MirroredWorld.make(tmp_path, Schedule(seed, key), engine, ask_files=False)
+    lab = MirroredWorld.make(tmp_path, Schedule(seed, key), engine, use_duckdb=False)
     lab.world.commit_many(dice.choice([1, 3]))
     _write_table(lab, dice)
     adopted = adopt_table(lab.pipeline, lab.table, up_to, dry_run=False)
@@ -65,7 +65,7 @@ def test_an_adopted_table_equals_the_oracle_after_every_snapshot(tmp_path: Path,
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_adoption_leaves_the_table_or_a_mirror(tmp_path: Path, point: str) -> None:
-    lab = MirroredWorld.make(tmp_path, Schedule(seed=4, key="int"), InProcessEngine(), ask_files=False)
+    lab = MirroredWorld.make(tmp_path, Schedule(seed=4, key="int"), InProcessEngine(), use_duckdb=False)
     lab.world.commit_many(2)
     before = _write_table(lab, random.Random(4)).metadata
     assert _adopt(lab, point) == -signal.SIGKILL, f"{point} was not reached"

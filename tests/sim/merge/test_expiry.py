@@ -18,8 +18,8 @@ from spark_job.commit import manifest_tiers
 from spark_job.commit.retention import main_head
 from spark_job.iceberg.ancestry import walk_ancestors
 from spark_job.maintenance.orphans import clean_orphans
+from tests.lab.lab import Lab, local_path
 from tests.referenced import referenced_files, stored_files
-from tests.unit.merge.lab import Lab, local_path
 
 KEPT = 20
 OPTIONS = f"""compact: false

@@ -42,7 +42,7 @@ def _merge(lab: MirroredWorld, crash_at: str | None) -> int:
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_merge_is_merged_once_by_the_next(tmp_path: Path, point: str, version: int) -> None:
     schedule, options = Schedule(seed=9, key="int"), f"format_version: {version}"
-    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, use_duckdb=False)
     lab.world.commit_many(2)
     if point not in _FIRST_MERGE_ONLY:
         assert _merge(lab, None) == 0
@@ -78,7 +78,7 @@ def test_killed_index_repair_is_completed_by_the_next_merge(
 ) -> None:
     """Covers damaged segments, foreign writes, and merges of index runs."""
     schedule = Schedule(seed=9, key="int", columns=("text", "amount"))
-    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), use_duckdb=False)
     lab.world.commit_many(2)
     assert _merge(lab, None) == 0
     if before:

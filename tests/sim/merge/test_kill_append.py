@@ -10,7 +10,7 @@ import pytest
 
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from tests.sim.merge.forked import merge, rebuild, run_forked
-from tests.unit.merge.test_append_only import make, rows, told
+from tests.tables.merge.test_append_only import make, rows, told
 
 POINTS = (
     "write-data",

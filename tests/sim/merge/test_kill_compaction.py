@@ -35,7 +35,7 @@ def _merge(lab: MirroredWorld, crash_at: str | None = None) -> int:
 @pytest.mark.parametrize(("point", "version"), list(zip(POINTS, cycle([2, 3]), strict=False)))
 def test_killed_compaction_is_done_again_or_was_done(tmp_path: Path, point: str, version: int) -> None:
     schedule, options = Schedule(seed=9, key="int", largest_commit=8), f"format_version: {version}"
-    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, InProcessEngine(), options=options, use_duckdb=False)
     for _ in range(FAN_IN - 3):
         lab.world.commit_next()
         assert merge_table(lab.pipeline, lab.table).error is None

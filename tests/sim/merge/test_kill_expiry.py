@@ -30,7 +30,7 @@ def _run(lab: MirroredWorld, work: Work, crash_at: str | None = None) -> int:
 
 def _make(folder: Path, merges: int, options: str = OPTIONS) -> MirroredWorld:
     schedule = Schedule(5, "int", columns=("double",), largest_commit=8)
-    lab = MirroredWorld.make(folder, schedule, InProcessEngine(), options=options, ask_files=False)
+    lab = MirroredWorld.make(folder, schedule, InProcessEngine(), options=options, use_duckdb=False)
     for _ in range(merges):
         lab.world.commit_next()
         assert merge_table(lab.pipeline, lab.table).error is None

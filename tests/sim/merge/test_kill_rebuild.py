@@ -44,7 +44,7 @@ def test_a_rebuild_that_is_killed_is_ended_by_the_next(tmp_path: Path, point: st
     schedule = Schedule(seed=9, key="int", columns=("text", "amount"))
     options, tail = f"format_version: {version}", "batch_size: 10\n"
     lab = MirroredWorld.make(
-        tmp_path, schedule, InProcessEngine(), options=options, tail=tail, ask_files=False
+        tmp_path, schedule, InProcessEngine(), options=options, tail=tail, use_duckdb=False
     )
     lab.world.commit_many(4)
     config = lab.settings.source_path

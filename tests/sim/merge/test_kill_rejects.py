@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.lab import Lab
+from tests.lab.spoilt import ASIDE, MIXED, make, rejected, rejects, spoilt
 from tests.sim.merge.forked import Work, merge, rebuild, run_forked
-from tests.unit.merge.lab import Lab
-from tests.unit.merge.spoilt import ASIDE, MIXED, make, rejected, rejects, spoilt
 
 ROOT = Path(__file__).parents[3]
 OWN_POINTS = (

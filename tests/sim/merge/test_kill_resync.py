@@ -10,10 +10,10 @@ import pytest
 from spark_job.iceberg.mirror import REPLAY
 from spark_job.iceberg.stage import RESYNC_PREFIX
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from tests.lab.anew import OLD, lose_history, made_anew, make
+from tests.lab.lab import Lab
 from tests.sim.merge.forked import clean_orphans, merge, run_forked
 from tests.sim.merge.test_kill_rebuild import MERGE_POINTS, OWN_POINTS
-from tests.unit.merge.anew import OLD, lose_history, made_anew, make
-from tests.unit.merge.lab import Lab
 
 NEW = {1: "new", 2: "I2@1", 4: "I4@1", 7: "x"}
 SWAPPED = ("swapped", "stage-removed")

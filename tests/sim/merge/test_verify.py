@@ -25,7 +25,7 @@ def test_a_correct_mirror_is_equal_after_every_slice(tmp_path: Path, key: str) -
     options, tail = f"format_version: {dice.choice([2, 3])}", f"batch_size: {dice.choice([15, 60, 10_000])}\n"
     schedule = Schedule(seed, key, tuple(VALUE_COLUMNS))
     engine = InProcessEngine(dice.choice([1, 3]))
-    lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, tail=tail, ask_files=False)
+    lab = MirroredWorld.make(tmp_path, schedule, engine, options=options, tail=tail, use_duckdb=False)
     for _ in range(3):
         lab.world.commit_many(dice.choice([1, 2]))
         merged = isinstance(lab.pipeline.advance(lab.table), Merged)

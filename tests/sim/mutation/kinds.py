@@ -8,8 +8,8 @@ from itertools import product
 from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IcebergType, LongType, StringType, TimestamptzType
 
+from tests.lab.lab import changelog_schema
 from tests.sim.engine.setting import Key, Setting
-from tests.unit.merge.lab import changelog_schema
 
 VALUES: tuple[tuple[str, IcebergType], ...] = (
     ("v", LongType()),

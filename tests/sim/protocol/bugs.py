@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from icemirror.protocol.actions import Held, Launch, Released
+from icemirror.protocol.actions import Launch, Released, SlotHeld
 from icemirror.protocol.events import (
     Completed,
     Declined,
@@ -75,13 +75,13 @@ def _any_owner_completes(rows: Rows, event: Event, policy: Policy) -> Step:
 
 def _free_queued(rows: Rows, event: Event, policy: Policy) -> Step:
     if isinstance(event, RecoverSlot) and event.run is RunState.QUEUED:
-        event = replace(event, run=RunState.GONE)
+        event = replace(event, run=RunState.ENDED)
     return step(rows, event, policy)
 
 
 def _relaunch_dead(rows: Rows, event: Event, policy: Policy) -> Step:
     match event:
-        case RecoverSlot(_, slot, gen, str(), RunState.GONE) if rows.slot(slot).state is SlotState.LAUNCHING:
+        case RecoverSlot(_, slot, gen, str(), RunState.ENDED) if rows.slot(slot).state is SlotState.LAUNCHING:
             return Step(None, (Launch(slot, gen),))
     return step(rows, event, policy)
 
@@ -91,7 +91,7 @@ def _start_by_gen(rows: Rows, event: Event, policy: Policy) -> Step:
         row = rows.slot(event.me.slot)
         if row.gen == event.me.gen and row.state is not SlotState.FREE:
             started = replace(row, state=SlotState.RUNNING, run_id=event.me.run_id, lease_until=1.0)
-            return Step(started, (Held(row.gen),))
+            return Step(started, (SlotHeld(row.gen),))
     return step(rows, event, policy)
 
 

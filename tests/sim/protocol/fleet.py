@@ -18,7 +18,7 @@ from icemirror.protocol.worker import (
     Phase,
     Worker,
     WorkerInput,
-    merged,
+    after_merge,
     next_event,
     transition,
 )
@@ -142,14 +142,14 @@ class Fleet:
         if found is None:
             w = self.workers[worker]
             event = next_event(w, WorkerInput(NOW, 1.0, names), self.limits)
-            if self.flaw == "dirty read after the merge" and w.doing is Phase.COMPLETE and w.turn:
+            if self.flaw == "dirty read after the merge" and w.phase is Phase.COMPLETE and w.turn:
                 assert isinstance(event, Completed)
                 event = replace(event, dirty=self.tables[s.tabs[int(w.turn.table[1:])]].dirty)
             tabs, slots, result = self._apply(s, event)
             (answer,) = result.actions
             after = transition(w, event, answer, self.limits)
-            if self.flaw == "no scan after freeing the slot" and after.doing is Phase.RESCAN:
-                after = replace(after, doing=Phase.END)
+            if self.flaw == "no scan after freeing the slot" and after.phase is Phase.RESCAN:
+                after = replace(after, phase=Phase.END)
             found = self._told[key] = (
                 tabs,
                 slots,
@@ -163,7 +163,7 @@ class Fleet:
         key = (worker, outcome)
         found = self._merged.get(key)
         if found is None:
-            after = merged(self.workers[worker], outcome, self.limits)
+            after = after_merge(self.workers[worker], outcome, self.limits)
             found = self._merged[key] = self.workers.number(after)
         return found
 
@@ -189,13 +189,13 @@ class Fleet:
         live, worked_on = 0, set()
         for r in s.runs:
             w = self.workers[r.worker]
-            if w.doing is Phase.START:
+            if w.phase is Phase.START:
                 live += 1
-            elif w.doing not in (Phase.END, Phase.RESCAN) and not r.zombie:
+            elif w.phase not in (Phase.END, Phase.RESCAN) and not r.zombie:
                 live += 1
                 if not self.mine(s, r, w):
                     return "S2 healthy worker lost its slot"
-                if w.doing in WORK and w.turn:
+                if w.phase in WORK and w.turn:
                     owner = self.tables[s.tabs[int(w.turn.table[1:])]].owner
                     if owner != w.me.owner or w.turn.table in worked_on:
                         return "S2 healthy worker works on a table that it does not own"

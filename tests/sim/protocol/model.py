@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from icemirror.protocol.actions import Launch
-from icemirror.protocol.eligibility import due_at, waits
+from icemirror.protocol.due_tables import due_at, is_waiting
 from icemirror.protocol.events import (
     Dispatch,
     HeadRead,
@@ -96,7 +96,7 @@ class Model(Runs):
                 if self.tables[tabs[i]].quarantined or self.tables[tabs[i]].paused:
                     out.append((True, f"resume{i}", Violation("S6 a table that was resumed is not taken")))
             self._people(s, i, e, out)
-            if t.not_before or (waits(t) and due_at(t, NOW, self.policy) > NOW):
+            if t.not_before or (is_waiting(t) and due_at(t, NOW, self.policy) > NOW):
                 later = replace(t, not_before=0.0, first_dirty_at=LONG_AGO, last_dirty_at=LONG_AGO)
                 later = later if self.quiet else replace(t, not_before=0.0)
                 out.append((False, f"elapse{i}", s._replace(tabs=put(s.tabs, i, self.tables.number(later)))))
@@ -237,7 +237,7 @@ class Model(Runs):
         if self.flaw == "slot polled by token, not run id" and x.state in ACTIVE:
             run = next((r for r in runs if r.tgen == x.gen and r.worker == self.canon.end), run)
         if run is None or run.worker == self.canon.end:
-            return RunState.GONE, NOW
+            return RunState.ENDED, NOW
         if x.state is SlotState.LAUNCHING:
             return RunState.QUEUED, LATE
         return RunState.RUNNING, LATE if run.zombie else NOW

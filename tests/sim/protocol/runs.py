@@ -15,7 +15,7 @@ from icemirror.protocol.worker import (
     ReplayDone,
     SliceDone,
     Worker,
-    fenced,
+    after_fencing,
 )
 from icemirror.result import ErrorResult
 from tests.sim.protocol.fleet import Fleet, put
@@ -45,7 +45,7 @@ class Runs(Fleet):
     def _run(self, s: State, n: int, r: Run, out: list[Transition]) -> None:
         w = self.workers[r.worker]
         over = put(s.runs, n, Run(r.slot, r.tgen, r.k, self.canon.end))
-        if w.doing is Phase.START:
+        if w.phase is Phase.START:
             if self.poison == "nostart":
                 out.append((False, "never started", s._replace(runs=over)))
                 return
@@ -53,16 +53,16 @@ class Runs(Fleet):
             self._tell(s, n, r, out)
             return
         self._fault(s, out, f"dies j{r.slot}", "crash", runs=over)
-        if not r.zombie and w.doing is not Phase.RESCAN:
+        if not r.zombie and w.phase is not Phase.RESCAN:
             self._fault(s, out, f"zombie j{r.slot}", "zombie", runs=put(s.runs, n, r._replace(zombie=1)))
-        if w.doing is Phase.MERGE:
+        if w.phase is Phase.MERGE:
             if not self.mine(s, r, w):
-                stopped = self._with(s, n, r, self.workers.number(fenced(w)))
+                stopped = self._with(s, n, r, self.workers.number(after_fencing(w)))
                 out.append((False, f"heartbeat fenced j{r.slot}", stopped))
             self._merge(s, n, r, w, out)
-        elif w.doing is Phase.BEAT and self.poison == "diestart":
+        elif w.phase is Phase.HEARTBEAT and self.poison == "diestart":
             out.append((False, f"dies j{r.slot}", s._replace(runs=over)))
-        elif w.doing is Phase.PICK:
+        elif w.phase is Phase.PICK:
             known = self.known(r)
             mine = [name for name in self.names if known is None or name in known]
             claims = [self._tell(s, n, r, out, frozenset({name})) for name in mine]
@@ -82,7 +82,7 @@ class Runs(Fleet):
             out.append((False, "take", Violation(why)))
             return True
         after = r._replace(worker=worker, at="C" if got_table else "", loc=0, h=0)
-        label = f"{self.workers[r.worker].doing} j{r.slot} {','.join(names or ())}"
+        label = f"{self.workers[r.worker].phase} j{r.slot} {','.join(names or ())}"
         out.append((False, label, s._replace(tabs=tabs, slots=slots, runs=put(s.runs, n, after))))
         return True
 

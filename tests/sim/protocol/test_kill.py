@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[3]
 TRIGGER = Path(__file__).parent / "trigger_process.py"
 TRIGGER_POINTS = ["notice", "noticed", "dispatch", "dispatched", "launch", "spawn", "spawned", "launched"]
 TRIGGER_POINTS += ["recorded"]
-RECOVERY_POINTS = ["recover", "recovered", "unown", "unowned"]
-WORKER_POINTS = [f"worker-{doing}{end}" for doing in Phase if doing is not Phase.END for end in ("", "-done")]
+RECOVERY_POINTS = ["recover", "recovered", "release-table", "table-released"]
+WORKER_POINTS = [f"worker-{phase}{end}" for phase in Phase if phase is not Phase.END for end in ("", "-done")]
 
 
 class Scene:

@@ -161,13 +161,13 @@ class Canon:
     def _settled(self, r: Run, tabs: list[TableRow], slots: list[SlotRow]) -> Run:
         """A fenced job whose only way is out, is out."""
         w, x = self._workers[r.worker], slots[r.slot]
-        if w.doing is Phase.END:
+        if w.phase is Phase.END:
             return Run(r.slot, r.tgen, r.k, self.end)
         mine = x.state in ACTIVE and x.gen == w.me.gen and x.run_id == w.me.run_id
-        out = w.doing is Phase.RESCAN and (x.state is not SlotState.FREE or x.gen != w.me.gen)
+        out = w.phase is Phase.RESCAN and (x.state is not SlotState.FREE or x.gen != w.me.gen)
         if r.zombie and not mine:
-            out |= w.doing in (Phase.BEAT, Phase.LINGER, Phase.DECLINE, Phase.LEAVE)
-            if w.doing in (Phase.REPORT, Phase.COMPLETE, Phase.FAIL) and w.turn and self._strict:
+            out |= w.phase in (Phase.HEARTBEAT, Phase.LINGER, Phase.DECLINE, Phase.LEAVE)
+            if w.phase in (Phase.REPORT, Phase.COMPLETE, Phase.FAIL) and w.turn and self._strict:
                 out |= tabs[int(w.turn.table[1:])].owner != w.me.owner
         return Run(r.slot, r.tgen, r.k, self.end) if out else r
 
@@ -205,7 +205,7 @@ class Canon:
         used = {t.dirty, t.covered}
         for r in runs:
             w = self._workers[r.worker]
-            if w.turn and w.turn.table == name and w.doing in HAS_DIRTY:
+            if w.turn and w.turn.table == name and w.phase in HAS_DIRTY:
                 used.add(w.turn.dirty)
         return {dirty: order for order, dirty in enumerate(sorted(used))}
 
@@ -258,14 +258,14 @@ class Canon:
             return Run(r.slot, order[r.tgen], r.k, self.end)
         w = self._workers[r.worker]
         turn, dirty = w.turn, 0
-        if turn and w.doing in HAS_DIRTY:
+        if turn and w.phase in HAS_DIRTY:
             dirty = dirties[int(turn.table[1:])][turn.dirty]
         key = ("worker", r.worker, order[w.me.gen], order[r.tgen], dirty)
         number = self._renamed.get(key)
         if number is None:
             me = replace(w.me, gen=order[w.me.gen], run_id=_rename(w.me.run_id, order))
             turn = turn and replace(turn, dirty=dirty, slices=min(turn.slices, 1), conflicts=0)
-            new = replace(w, me=me, turn=turn, proven=w.proven and self._limited)
+            new = replace(w, me=me, turn=turn, has_had_turn=w.has_had_turn and self._limited)
             number = self._renamed.setdefault(key, self._workers.number(new))
         return r._replace(tgen=order[r.tgen], worker=number)
 

@@ -8,6 +8,7 @@ import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,7 @@ def class_names() -> Counter[str]:
     )
 
 
+@cache
 def found_words() -> dict[str, list[str]]:
     return {
         name: words

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -42,24 +40,6 @@ def test_the_cache_is_where_the_user_keeps_caches(cache: Path, monkeypatch: pyte
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/nowhere")
     assert cache_directory() == Path("/nowhere/.cache/icemirror")
-
-
-def test_a_download_is_made_once_by_many_at_the_same_time(cache: Path) -> None:
-    calls: list[int] = []
-
-    def fetch(scratch: Path) -> Path:
-        calls.append(1)
-        time.sleep(0.2)
-        (scratch / "x").write_text("whole")
-        return scratch / "x"
-
-    threads = [threading.Thread(target=fetch_once, args=("jars/a.jar", fetch)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert calls == [1]
-    assert (cache / "jars" / "a.jar").read_text() == "whole"
 
 
 def test_a_download_that_breaks_off_leaves_nothing_and_is_tried_again(cache: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -32,18 +33,28 @@ def _defined(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
+# As `_defined` does, without parsing all of PyIceberg.
+_PRIVATE_NAME = re.compile(
+    r"^\s*(?:async\s+)?(?:def|class)\s+(_[A-Za-z]\w*)"
+    r"|\bself\.(_[A-Za-z]\w*)\s*(?::[^=\n]+)?=(?!=)"
+    r"|^\s*(_[A-Za-z]\w*)\s*:(?!=)",
+    re.MULTILINE,
+)
+
+
 @cache
 def _private_names() -> frozenset[str]:
     """PyIceberg's private names."""
     files = Path(pyiceberg.__path__[0]).rglob("*.py")
-    return frozenset(
-        name for file in files for name in _defined(ast.parse(file.read_text())) if _is_private(name)
-    )
+    found = (match.groups() for file in files for match in _PRIVATE_NAME.finditer(file.read_text()))
+    return frozenset(name for names in found for name in names if name)
 
 
 def private_uses(source: str) -> list[str]:
+    if "pyiceberg" not in source:
+        return []
     tree = ast.parse(source)
-    own = {name for name in _defined(tree) if _is_private(name)}
+    theirs = _private_names() - {name for name in _defined(tree) if _is_private(name)}
     imported: set[str] = set()
     found: list[str] = []
     for node in ast.walk(tree):
@@ -58,9 +69,9 @@ def private_uses(source: str) -> list[str]:
                 continue
             case ast.Attribute(value=ast.Name(id=name), attr=attr, ctx=ast.Store()) if name in imported:
                 found.append(f"patches {name}.{attr}")
-            case ast.Attribute(attr=attr) if _is_private(attr) and attr in _private_names() - own:
+            case ast.Attribute(attr=attr) if _is_private(attr) and attr in theirs:
                 found.append(f"uses {attr}")
-            case ast.Constant(value=str(text)) if _is_private(text) and text in _private_names() - own:
+            case ast.Constant(value=str(text)) if _is_private(text) and text in theirs:
                 found.append(f"uses {text}")
     return found if imported else []
 

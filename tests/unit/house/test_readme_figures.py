@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from benchmarks.readme import CHART, compare, draw_chart, read_figures
+from benchmarks.readme import CHART, compare, draw_chart, read_figures, scan_seconds, visible_seconds
 from tests.unit.house.tracked import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,6 +19,13 @@ def test_comparison_with_merge_into_is_the_published_one() -> None:
         (f"{one.ours:.2f}", f"{one.theirs:.2f}", f"{one.factor:.0f}") for one in compare(read_figures())
     }
     assert shown == measured
+
+
+def test_latency_and_scans_are_the_published_ones() -> None:
+    run = read_figures()
+    ours, theirs = scan_seconds(run)
+    assert f"From commit to visible row: {visible_seconds(run):.2f} s (median" in " ".join(README.split())
+    assert f"({ours:.1f} s against {theirs:.1f} s)" in README
 
 
 def test_chart_is_drawn_from_the_published_figures() -> None:

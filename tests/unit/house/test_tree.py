@@ -33,6 +33,7 @@ MACHINE_PATH = re.compile(
 FORBIDDEN_NAMES = ("util", "utils", "common", "helper", "helpers", "misc", "manager", "context")
 CODE = (".py", ".sh", ".tf", ".yaml", ".yml", ".toml", ".html", "Makefile", "Dockerfile")
 LINE_CEILING = 400
+UNIT = ROOT / "tests" / "unit"
 
 
 def planted_hosts(text: str) -> list[str]:
@@ -83,6 +84,12 @@ def test_no_file_is_named_for_nothing() -> None:
         if path.suffix == ".py" and set(re.split(r"[_.]", path.stem)) & set(FORBIDDEN_NAMES)
     ]
     assert not vague
+
+
+def test_unit_tests_have_the_folders_of_the_product() -> None:
+    folders = {path.parent.relative_to(UNIT) for path in UNIT.rglob("test_*.py")}
+    strange = {str(folder) for folder in folders - {Path("house")} if not (ROOT / folder).is_dir()}
+    assert not strange, "tests on tables are in tests/tables, tests of processes in tests/processes"
 
 
 def test_package_files_hold_a_docstring_and_at_most_exports() -> None:

@@ -1,8 +1,9 @@
-"""The files of the project: what git tracks or would track."""
+"""The files of the project: those that git tracks or would track."""
 
 from __future__ import annotations
 
-import subprocess
+import os
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -11,16 +12,18 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """Tracked files and new ones that are not ignored; without git, everything but hidden folders."""
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        names = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*")]
-        names = [name for name in names if not any(part.startswith(".") for part in Path(name).parts[:-1])]
-    else:
-        names = done.stdout.split("\0")
-    return tuple(sorted(path for name in names if name and (path := ROOT / name).is_file()))
+    """Every file that `.gitignore` does not exclude. Its patterns are plain names."""
+    lines = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    ignored = (".git", *(line.rstrip("/") for line in lines))
+
+    def kept(names: list[str]) -> list[str]:
+        return [name for name in names if not any(fnmatch(name, pattern) for pattern in ignored)]
+
+    found = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = kept(folders)
+        found += [Path(folder, name) for name in kept(files)]
+    return tuple(sorted(path for path in found if path.is_file()))
 
 
 @cache

@@ -42,7 +42,7 @@ class FakeLauncher:
     def poll(self, run_id: str) -> RunState:
         if self.silent:
             raise Transient("the platform does not answer")
-        return self.runs.get(run_id, RunState.GONE)
+        return self.runs.get(run_id, RunState.ENDED)
 
     def log_location(self, run_id: str) -> str:
         return f"/logs/{run_id}.log" if run_id in self.runs else ""

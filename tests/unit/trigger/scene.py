@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from icemirror.telemetry.names import Metric
+from tests.unit.trigger.dispatch.test_fleet import Counts, Stage
 from tests.unit.trigger.fakes import TABLES, settings
-from tests.unit.trigger.test_fleet import Counts, Stage
 from trigger.dispatch.ingest import Ingest
 from trigger.sources.refusal import EventRefused, RefusalReason
 from trigger.tables.registry import Registry
@@ -22,10 +22,10 @@ class Tally(Counts):
         super().__init__()
         self.tally: dict[tuple[str, ...], int] = {}
 
-    def count(self, metric: Metric, n: int = 1, **labels: str) -> None:
-        super().count(metric, n, **labels)
+    def count(self, metric: Metric, amount: int = 1, **labels: str) -> None:
+        super().count(metric, amount, **labels)
         key = (metric.name, *labels.values())
-        self.tally[key] = self.tally.get(key, 0) + n
+        self.tally[key] = self.tally.get(key, 0) + amount
 
 
 class Scene(Stage):

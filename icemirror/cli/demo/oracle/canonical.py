@@ -60,10 +60,10 @@ def describe_cells(rendered: bytes) -> str:
     return "(" + ", ".join(_describe(cell) for cell in split_cells(rendered)) + ")"
 
 
-def differing_columns(one: bytes, other: bytes, names: Sequence[str]) -> list[str]:
+def differing_cells(left: bytes, right: bytes, names: Sequence[str]) -> list[str]:
     """Return the columns in which two rows differ."""
-    pairs = zip(names, split_cells(one), split_cells(other), strict=True)
-    return [name for name, left, right in pairs if left != right]
+    pairs = zip(names, split_cells(left), split_cells(right), strict=True)
+    return [name for name, left_cell, right_cell in pairs if left_cell != right_cell]
 
 
 def _describe(cell: bytes | None) -> str:

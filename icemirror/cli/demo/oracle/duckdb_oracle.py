@@ -64,7 +64,7 @@ def live_rows_of_files(subject: SourceTable, files: Sequence[WrittenFile]) -> pa
     )
     columns = ", ".join(f"event.{quote(name)}" for name in subject.columns.names)
     key = ", ".join(quote(name) for name in subject.key)
-    # arg_max yields only *where* the winner is: carried through it, a row would lose the sign of −0.0
+    # arg_max returns only the winner's position, because it would lose the sign of −0.0
     # (DuckDB keeps structs there as sort keys).
     query = f"""
         WITH event AS (

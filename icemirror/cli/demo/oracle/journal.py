@@ -38,7 +38,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
+class JournalPosition:
     """A point in a changelog's history: all commits before `commit_no`, and the first files of that one."""
 
     commit_no: int
@@ -110,7 +110,7 @@ class Journal:
                 )
         return commit
 
-    def mark_landed(self, subject: SourceTable, commit: Commit) -> None:
+    def confirm_commit(self, subject: SourceTable, commit: Commit) -> None:
         """Record that the changelog contains this commit."""
         with self.connection:
             self.connection.execute(
@@ -126,7 +126,7 @@ class Journal:
         ).fetchall()
         for commit_no, snapshot_id in pending:
             if snapshot_id in present:
-                self.mark_landed(subject, Commit(commit_no, snapshot_id, 0))
+                self.confirm_commit(subject, Commit(commit_no, snapshot_id, 0))
             else:
                 self._remove(subject.name, commit_no)
 
@@ -138,7 +138,7 @@ class Journal:
         )
         return [Commit(*row) for row in rows]
 
-    def files(self, subject: SourceTable, until: Until) -> list[WrittenFile]:
+    def files(self, subject: SourceTable, until: JournalPosition) -> list[WrittenFile]:
         """Return the changelog files up to a point, in order."""
         rows = self.connection.execute(
             "SELECT commit_no, file_no, path FROM files "
@@ -147,10 +147,12 @@ class Journal:
         )
         return [WrittenFile(*row) for row in rows]
 
-    def until(self, subject: SourceTable, snapshot_id: int | None, files_done: int | None = None) -> Until:
+    def position_after(
+        self, subject: SourceTable, snapshot_id: int | None, files_done: int | None = None
+    ) -> JournalPosition:
         """Return the point after a changelog snapshot, or after its first `files_done` files; None: the newest."""
         if snapshot_id is None:
-            return Until(self._next_commit_no(subject.name), 0)
+            return JournalPosition(self._next_commit_no(subject.name), 0)
         row = self.connection.execute(
             "SELECT commit_no FROM commits WHERE subject = ? AND snapshot_id = ?", (subject.name, snapshot_id)
         ).fetchone()
@@ -158,7 +160,7 @@ class Journal:
             raise LookupError(
                 f"{subject.name}: the journal does not contain changelog snapshot {snapshot_id}"
             )
-        return Until(row[0] + 1, 0) if files_done is None else Until(row[0], files_done)
+        return JournalPosition(row[0] + 1, 0) if files_done is None else JournalPosition(row[0], files_done)
 
     def _next_commit_no(self, subject_name: str) -> int:
         query = "SELECT coalesce(max(commit_no) + 1, 0) FROM commits WHERE subject = ?"
@@ -202,7 +204,9 @@ WHERE events.subject = :subject AND winner.operation <> 'DELETE'
 """
 
 
-def replay_journal(connection: sqlite3.Connection, subject: SourceTable, until: Until) -> dict[bytes, bytes]:
+def replay_journal(
+    connection: sqlite3.Connection, subject: SourceTable, until: JournalPosition
+) -> dict[bytes, bytes]:
     """Return key → row of the live rows at a point: the greatest event of a key wins."""
     named = {"subject": subject.name, "commit_no": until.commit_no, "files": until.files}
     connection.execute(

@@ -9,9 +9,9 @@ from itertools import chain, islice, zip_longest
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from icemirror.cli.demo.oracle.canonical import describe_cells, differing_columns, render_rows
+from icemirror.cli.demo.oracle.canonical import describe_cells, differing_cells, render_rows
 from icemirror.cli.demo.oracle.duckdb_oracle import has_duckdb, live_rows_of_files
-from icemirror.cli.demo.oracle.journal import Journal, Until, replay_journal
+from icemirror.cli.demo.oracle.journal import Journal, JournalPosition, replay_journal
 from icemirror.cli.demo.oracle.mirror_readers import MirrorReader, read_by_pyiceberg, read_cursor
 from icemirror.cli.demo.oracle.source_table import SourceTable
 
@@ -67,7 +67,7 @@ def compare_rows(
     missing = [key for key in expected if key not in met]
 
     describe_different = (
-        f"different {describe_cells(key)} in {', '.join(differing_columns(expected[key], row, columns))}"
+        f"different {describe_cells(key)} in {', '.join(differing_cells(expected[key], row, columns))}"
         for key, row in different
     )
     describe_missing = (f"missing {describe_cells(key)}" for key in missing)
@@ -91,28 +91,28 @@ class OraclesDisagree(AssertionError):
 
 @dataclass(frozen=True)
 class Judge:
-    """Verifies mirrors with the generator's journal; `ask_files`: also with DuckDB over the changelog files."""
+    """Verifies mirrors with the generator's journal; `use_duckdb`: also with DuckDB over the changelog files."""
 
     journal: Journal
-    ask_files: bool = True
+    use_duckdb: bool = True
 
     @classmethod
     def of(cls, journal: Journal) -> Judge:
         """Use both oracles if DuckDB is installed."""
-        return cls(journal, ask_files=has_duckdb())
+        return cls(journal, use_duckdb=has_duckdb())
 
-    def expected(self, subject: SourceTable, until: Until) -> dict[bytes, bytes]:
+    def expected(self, subject: SourceTable, until: JournalPosition) -> dict[bytes, bytes]:
         """Return key → row at a point of the changelog, on which both oracles agree."""
         replayed = replay_journal(self.journal.connection, subject, until)
-        if not self.ask_files:
+        if not self.use_duckdb:
             return replayed
         raw = live_rows_of_files(subject, self.journal.files(subject, until))
         agreement = compare_table(replayed, raw, subject)
         if not agreement.equal:
-            raise OraclesDisagree(self._name_the_odd_one(subject, until, replayed, agreement))
+            raise OraclesDisagree(self._find_wrong_oracle(subject, until, replayed, agreement))
         return replayed
 
-    def judge_rows(self, subject: SourceTable, rows: pa.Table, until: Until) -> Comparison:
+    def judge_rows(self, subject: SourceTable, rows: pa.Table, until: JournalPosition) -> Comparison:
         """Compare rows with the changelog at a point."""
         return compare_table(self.expected(subject, until), rows, subject)
 
@@ -121,7 +121,7 @@ class Judge:
         subject: SourceTable,
         mirror: Table,
         snapshot_id: int | None = None,
-        until: Until | None = None,
+        until: JournalPosition | None = None,
         read: MirrorReader = read_by_pyiceberg,
     ) -> Comparison:
         """Compare a mirror's snapshot with the changelog at `until`; default: at the snapshot's cursor."""
@@ -129,7 +129,7 @@ class Judge:
         return self.judge_rows(subject, read(mirror, subject, snapshot_id), at)
 
     def judge_by_each_reader(
-        self, subject: SourceTable, mirror: Table, until: Until, readers: Mapping[str, MirrorReader]
+        self, subject: SourceTable, mirror: Table, until: JournalPosition, readers: Mapping[str, MirrorReader]
     ) -> dict[str, Comparison]:
         """Compare the mirror's head as each reader reads it; the oracles run once."""
         expected = self.expected(subject, until)
@@ -138,22 +138,28 @@ class Judge:
             for name, read in readers.items()
         }
 
-    def until_cursor(self, subject: SourceTable, mirror: Table, snapshot_id: int | None = None) -> Until:
+    def until_cursor(
+        self, subject: SourceTable, mirror: Table, snapshot_id: int | None = None
+    ) -> JournalPosition:
         """Return the point of the changelog that a mirror's snapshot has reached, by its cursor."""
         cursor = read_cursor(mirror, snapshot_id)
         if cursor is None:
             raise LookupError(f"{subject.name}: mirror snapshot {snapshot_id} carries no cursor")
-        return self.journal.until(subject, cursor.source.snapshot_id, cursor.source.files_done)
+        return self.journal.position_after(subject, cursor.source.snapshot_id, cursor.source.files_done)
 
-    def _name_the_odd_one(
-        self, subject: SourceTable, until: Until, replayed: dict[bytes, bytes], agreement: Comparison
+    def _find_wrong_oracle(
+        self,
+        subject: SourceTable,
+        until: JournalPosition,
+        replayed: dict[bytes, bytes],
+        agreement: Comparison,
     ) -> str:
         """Return which oracle is wrong, by a third, slow computation in plain Python."""
         plain = _greatest_events(self.journal, subject, until)
-        odd = "the replay of the journal in SQLite"
+        wrong = "the replay of the journal in SQLite"
         if plain == replayed:
-            odd = "DuckDB over the changelog files, or the files differ from the journal"
-        return f"{subject.name}: the oracles disagree; wrong is {odd}. Files against journal: {agreement}"
+            wrong = "DuckDB over the changelog files, or the files differ from the journal"
+        return f"{subject.name}: the oracles disagree; the wrong one is {wrong}. Files against journal: {agreement}"
 
 
 def compare_table(expected: Mapping[bytes, bytes], rows: pa.Table, subject: SourceTable) -> Comparison:
@@ -166,7 +172,7 @@ def compare_table(expected: Mapping[bytes, bytes], rows: pa.Table, subject: Sour
     return compare_rows(expected, zip(keys, images, strict=True), subject.columns.names)
 
 
-def _greatest_events(journal: Journal, subject: SourceTable, until: Until) -> dict[bytes, bytes]:
+def _greatest_events(journal: Journal, subject: SourceTable, until: JournalPosition) -> dict[bytes, bytes]:
     events = journal.connection.execute(
         "SELECT sequence, commit_no, file_no, pos, operation, key, image FROM events WHERE subject = ?",
         (subject.name,),

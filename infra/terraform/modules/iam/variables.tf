@@ -24,12 +24,12 @@ variable "mirrors" {
 
 variable "changelog_tables" {
   type        = list(object({ database = string, table = string }))
-  description = "Changelogs in Glue; table * stands for all tables of a database with discovery."
+  description = "Changelogs in Glue; use table = \"*\" for all tables of a discovered database."
 }
 
 variable "mirror_tables" {
   type        = list(object({ database = string, table = string }))
-  description = "Mirrors in Glue; table * stands for all tables of a database with discovery."
+  description = "Mirrors in Glue; use table = \"*\" for all tables of a discovered database."
 
   validation {
     condition     = length(setintersection(var.changelog_tables, [for one in var.mirror_tables : one if one.table != "*"])) == 0

@@ -5,62 +5,62 @@ locals {
 
   alarms = {
     lag = {
-      text      = "A mirror is more than ${var.alarms.lag_seconds} s behind. `icemirror status` shows which and why."
-      namespace = local.namespace, metric = "lag_seconds", statistic = "Maximum", dimensions = {}
-      period    = local.sweep_period, periods = 3, threshold = var.alarms.lag_seconds, missing = "ignore"
+      description = "A mirror is more than ${var.alarms.lag_seconds} s behind. `icemirror status` shows which and why."
+      namespace   = local.namespace, metric = "lag_seconds", statistic = "Maximum", dimensions = {}
+      period      = local.sweep_period, periods = 3, threshold = var.alarms.lag_seconds, missing = "ignore"
     }
     sweep = {
-      text      = "No sweep for 30 minutes. See the function's log."
-      namespace = local.namespace, metric = "lag_seconds", statistic = "SampleCount", dimensions = {}
-      period    = 1800, periods = 1, threshold = null, missing = "breaching"
+      description = "No sweep for 30 minutes. See the function's log."
+      namespace   = local.namespace, metric = "lag_seconds", statistic = "SampleCount", dimensions = {}
+      period      = 1800, periods = 1, threshold = null, missing = "breaching"
     }
     errors = {
-      text      = "The trigger's function keeps failing. See its log."
-      namespace = "AWS/Lambda", metric = "Errors", statistic = "Sum", dimensions = { FunctionName = var.function_name }
-      period    = 300, periods = 3, threshold = 0, missing = "notBreaching"
+      description = "The trigger's function keeps failing. See its log."
+      namespace   = "AWS/Lambda", metric = "Errors", statistic = "Sum", dimensions = { FunctionName = var.function_name }
+      period      = 300, periods = 3, threshold = 0, missing = "notBreaching"
     }
     launch-failures = {
-      text      = "Jobs cannot be launched. `icemirror status` shows why."
-      namespace = local.namespace, metric = "launch_failures", statistic = "Sum", dimensions = {}
-      period    = 300, periods = 3, threshold = 0, missing = "notBreaching"
+      description = "Jobs cannot be launched. `icemirror status` shows why."
+      namespace   = local.namespace, metric = "launch_failures", statistic = "Sum", dimensions = {}
+      period      = 300, periods = 3, threshold = 0, missing = "notBreaching"
     }
     lost-workers = {
-      text      = "Jobs end unexpectedly. See their logs in S3."
-      namespace = local.namespace, metric = "lost_workers", statistic = "Sum", dimensions = {}
-      period    = 3600, periods = 1, threshold = 3, missing = "notBreaching"
+      description = "Jobs end unexpectedly. See their logs in S3."
+      namespace   = local.namespace, metric = "lost_workers", statistic = "Sum", dimensions = {}
+      period      = 3600, periods = 1, threshold = 3, missing = "notBreaching"
     }
     turn = {
-      text      = "A turn on one table took more than ${var.alarms.turn_seconds} s: the backlog is large, or there are too few workers. See the job's log."
-      namespace = local.namespace, metric = "turn_seconds", statistic = "Maximum", dimensions = {}
-      period    = local.sweep_period, periods = 1, threshold = var.alarms.turn_seconds, missing = "ignore"
+      description = "A turn on one table took more than ${var.alarms.turn_seconds} s: the backlog is large, or there are too few workers. See the job's log."
+      namespace   = local.namespace, metric = "turn_seconds", statistic = "Maximum", dimensions = {}
+      period      = local.sweep_period, periods = 1, threshold = var.alarms.turn_seconds, missing = "ignore"
     }
     quarantine = {
-      text      = "A table is quarantined. `icemirror status` shows why; `icemirror resume` continues it."
-      namespace = local.namespace, metric = "quarantined_tables", statistic = "Maximum", dimensions = {}
-      period    = local.sweep_period, periods = 1, threshold = 0, missing = "ignore"
+      description = "A table is quarantined. `icemirror status` shows why; `icemirror resume` continues it."
+      namespace   = local.namespace, metric = "quarantined_tables", statistic = "Maximum", dimensions = {}
+      period      = local.sweep_period, periods = 1, threshold = 0, missing = "ignore"
     }
     dead-letters = {
-      text      = "Events could not be parsed. `icemirror dead-letters` shows them."
-      namespace = local.namespace, metric = "dead_letters", statistic = "Sum", dimensions = {}
-      period    = 300, periods = 1, threshold = 0, missing = "notBreaching"
+      description = "Events could not be parsed. `icemirror dead-letters` shows them."
+      namespace   = local.namespace, metric = "dead_letters", statistic = "Sum", dimensions = {}
+      period      = 300, periods = 1, threshold = 0, missing = "notBreaching"
     }
     dead-messages = {
-      text       = "Messages failed five times and are in ${var.queue_names.dead_letters}."
-      namespace  = "AWS/SQS", metric = "ApproximateNumberOfMessagesVisible", statistic = "Maximum"
-      dimensions = { QueueName = var.queue_names.dead_letters }
-      period     = 300, periods = 1, threshold = 0, missing = "notBreaching"
+      description = "Messages failed five times and are in ${var.queue_names.dead_letters}."
+      namespace   = "AWS/SQS", metric = "ApproximateNumberOfMessagesVisible", statistic = "Maximum"
+      dimensions  = { QueueName = var.queue_names.dead_letters }
+      period      = 300, periods = 1, threshold = 0, missing = "notBreaching"
     }
     maintenance = {
-      text       = "`icemirror maintain` failed or did not start. A message in ${coalesce(var.queue_names.failed_maintenance, "its queue")} names the run or the reason. See the log in S3."
-      namespace  = "AWS/SQS", metric = "ApproximateNumberOfMessagesVisible", statistic = "Maximum"
-      dimensions = { QueueName = var.queue_names.failed_maintenance }
-      period     = 300, periods = 1, threshold = 0, missing = "notBreaching"
+      description = "`icemirror maintain` failed or did not start. A message in ${coalesce(var.queue_names.failed_maintenance, "its queue")} names the run or the reason. See the log in S3."
+      namespace   = "AWS/SQS", metric = "ApproximateNumberOfMessagesVisible", statistic = "Maximum"
+      dimensions  = { QueueName = var.queue_names.failed_maintenance }
+      period      = 300, periods = 1, threshold = 0, missing = "notBreaching"
     }
     queue-age = {
-      text       = "Events wait for more than 15 minutes: the function is too slow or fails."
-      namespace  = "AWS/SQS", metric = "ApproximateAgeOfOldestMessage", statistic = "Maximum"
-      dimensions = { QueueName = var.queue_names.events }
-      period     = 300, periods = 3, threshold = 900, missing = "notBreaching"
+      description = "Events wait for more than 15 minutes: the function is too slow or fails."
+      namespace   = "AWS/SQS", metric = "ApproximateAgeOfOldestMessage", statistic = "Maximum"
+      dimensions  = { QueueName = var.queue_names.events }
+      period      = 300, periods = 3, threshold = 900, missing = "notBreaching"
     }
   }
 }
@@ -69,7 +69,7 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   for_each = { for name, alarm in local.alarms : name => alarm if name != "maintenance" || var.queue_names.failed_maintenance != null }
 
   alarm_name          = "${var.name}-${each.key}"
-  alarm_description   = each.value.text
+  alarm_description   = each.value.description
   namespace           = each.value.namespace
   metric_name         = each.value.metric
   statistic           = each.value.statistic

@@ -1,14 +1,14 @@
 locals {
-  ours = { for name in keys(local.metrics) : name => [local.namespace, name] }
+  icemirror_metrics = { for name in keys(local.metrics) : name => [local.namespace, name] }
   # Metrics of the application, which have these two dimensions since release 7.10; this excludes the metrics of each job.
   emr = "{AWS/EMRServerless,ApplicationId,ApplicationName} ApplicationId=\"${var.application_id}\""
 
   widgets = [
-    { title = "Lag, seconds", stat = "Maximum", metrics = [local.ours.lag_seconds] },
-    { title = "Waiting and quarantined tables", stat = "Maximum", metrics = [local.ours.waiting_tables, local.ours.quarantined_tables] },
-    { title = "Commits noticed, jobs launched", stat = "Sum", metrics = [local.ours.notices, local.ours.launches] },
-    { title = "Failures", stat = "Sum", metrics = [local.ours.launch_failures, local.ours.lost_workers, local.ours.dead_letters, ["AWS/Lambda", "Errors", "FunctionName", var.function_name]] },
-    { title = "Longest turn, seconds", stat = "Maximum", metrics = [local.ours.turn_seconds] },
+    { title = "Lag, seconds", stat = "Maximum", metrics = [local.icemirror_metrics.lag_seconds] },
+    { title = "Waiting and quarantined tables", stat = "Maximum", metrics = [local.icemirror_metrics.waiting_tables, local.icemirror_metrics.quarantined_tables] },
+    { title = "Commits noticed, jobs launched", stat = "Sum", metrics = [local.icemirror_metrics.notices, local.icemirror_metrics.launches] },
+    { title = "Failures", stat = "Sum", metrics = [local.icemirror_metrics.launch_failures, local.icemirror_metrics.lost_workers, local.icemirror_metrics.dead_letters, ["AWS/Lambda", "Errors", "FunctionName", var.function_name]] },
+    { title = "Longest turn, seconds", stat = "Maximum", metrics = [local.icemirror_metrics.turn_seconds] },
     { title = "Jobs", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} (MetricName=\"RunningJobs\" OR MetricName=\"FailedJobs\")', 'Maximum', 60)" }]] },
     { title = "vCPUs held (cost)", stat = "Maximum", metrics = [[{ expression = "SEARCH('${local.emr} MetricName=\"CPUAllocated\"', 'Maximum', 60)" }]] },
     { title = "Function, milliseconds", stat = "p95", metrics = [["AWS/Lambda", "Duration", "FunctionName", var.function_name]] },

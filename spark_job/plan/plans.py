@@ -1,0 +1,81 @@
+"""What to do next with a table, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from icemirror.errors import IcemirrorError
+from icemirror.result import Merged
+from spark_job.plan.divergence import Diverged, DivergenceCause
+from spark_job.plan.slices import Slice
+from spark_job.plan.table_plan import TablePlan
+from spark_job.plan.truncation import follow_truncation
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Merge a slice in one commit. `replay_id`: the replay request, if any."""
+
+    table_plan: TablePlan
+    slice: Slice
+    replay_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Bring the key index in line with the mirror in one commit; merges no event."""
+
+    table_plan: TablePlan
+    slice: Slice
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """Build the mirror from scratch, by policy, because it diverged from its changelog."""
+
+    cause: DivergenceCause
+    reason: str
+
+
+@dataclass(frozen=True)
+class UpToDate:
+    """Merge nothing: the mirror holds everything up to the changelog's head."""
+
+    table_plan: TablePlan
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Do nothing: the error states the required action. `cause`: how the mirror diverged, if it did."""
+
+    error: IcemirrorError
+    cause: DivergenceCause | None = None
+
+
+Plan = Merge | Rebuild | Repair | UpToDate | Blocked
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A plan, and what its commit did; None if there was nothing to commit."""
+
+    plan: Plan
+    merged: Merged | None = None
+
+
+def plan_next(found: TablePlan | Diverged) -> Plan:
+    """Return the merge of a table's next slice, or what its policy requires."""
+    if isinstance(found, Diverged):
+        return (
+            Rebuild(found.cause, found.reason) if found.rebuild_allowed else Blocked(found.error, found.cause)
+        )
+    if not found.slices:
+        return UpToDate(found)
+    followed = follow_truncation(found, found.slices[0])
+    return plan_next(followed) if isinstance(followed, Diverged) else Merge(*followed)
+
+
+def plan_repair(table_plan: TablePlan) -> Plan:
+    """Return a repair of the key index at the mirror's cursor."""
+    cursor = table_plan.mirror.cursor if table_plan.mirror else None
+    return Repair(table_plan, Slice((), cursor)) if cursor else UpToDate(table_plan)

@@ -1,0 +1,25 @@
+"""A mirror whose deleted rows stay, and are flagged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from spark_job.engine.engine import InProcessEngine
+from tests.lab.lab import Lab
+
+SOFT = "delete_mode: soft"
+FLAG = "_is_deleted"
+
+
+def make(folder: Path, options: str = "", tail: str = "", shards: int = 1) -> Lab:
+    """With an empty changelog."""
+    return Lab.make(folder, options=f"{SOFT}\n{options}", tail=tail, engine=InProcessEngine(shards))
+
+
+def told(lab: Lab) -> dict[int, tuple[Any, Any]]:
+    """Key → name and flag."""
+    rows = lab.mirror.scan().to_arrow().to_pylist()
+    found = {row["id"]: (row["name"], row[FLAG]) for row in rows}
+    assert len(found) == len(rows), "a key has two rows"
+    return found

@@ -1,0 +1,66 @@
+"""Events among which some are bad, and the table that these are put into."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from spark_job.engine.engine import Engine
+from tests.lab.lab import ID_AND_NAME, Lab, sequence_text
+
+_WORD = re.compile(r"([IUDX_])(-?\d+|\?)@(\d+|\?|!)(?:=(\S*))?")
+_OPERATION = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "X": "UPSERT", "_": None}
+_NULLABLE = pa.schema([field.with_nullable(True) for field in schema_to_pyarrow(ID_AND_NAME)])
+MIXED = "I1@1 I?@2=a U1@3=b X2@4=c I3@5 U1@?=d"
+ASIDE = [("null-key", "a"), ("null-sequence", "d"), ("unknown-operation", "c")]
+REASONS = {
+    "I?@8": "null-key",
+    "_8@8": "null-operation",
+    "X8@8": "unknown-operation",
+    "U8@?": "null-sequence",
+    "U8@!": "unreadable-sequence",
+}
+
+
+def spoilt(words: str) -> pa.Table:
+    """A file of events: `U5@7=x` as ever; `I?@7` has no key, `X5@7` an unknown operation and `_5@7` none, `U5@?` no
+    sequence and `U5@!` one that cannot be read."""
+    told = [match for word in words.split() if (match := _WORD.fullmatch(word))]
+    assert len(told) == len(words.split()), words
+    rows = [
+        {
+            "id": None if match[2] == "?" else int(match[2]),
+            "name": match[0] if match[4] is None else match[4],
+            "cdc_operation": _OPERATION[match[1]],
+            "sequence_number": _sequence(match[3]),
+        }
+        for match in told
+    ]
+    return pa.Table.from_pylist(rows, schema=_NULLABLE)
+
+
+def _sequence(word: str) -> str | None:
+    if word.isdecimal():
+        return sequence_text(int(word))
+    return None if word == "?" else "nonsense"
+
+
+def make(folder: Path, options: str = "", tail: str = "", engine: Engine | None = None) -> Lab:
+    """A lab whose bad rows are put aside."""
+    return Lab.make(folder, options=f"on_bad_row: quarantine\n{options}", tail=tail, engine=engine)
+
+
+def rejects(lab: Lab) -> Table:
+    """The table that they are put into."""
+    return lab.catalog.load_table("lab.world_rejects")
+
+
+def rejected(lab: Lab) -> list[tuple[str, str]]:
+    """Reason and name of each row there."""
+    rows: list[dict[str, Any]] = rejects(lab).scan().to_arrow().to_pylist()
+    return sorted((row["icemirror_reason"], row["name"]) for row in rows)

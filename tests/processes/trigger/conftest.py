@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.unit.trigger.conftest import scene
+
+__all__ = ["scene"]

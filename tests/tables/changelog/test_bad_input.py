@@ -1,0 +1,399 @@
+"""Bad input gives a specific error with advice; nothing is committed, and other tables are merged."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+from pyiceberg.types import DoubleType, LongType, StringType
+
+from icemirror.config_file.load import load_settings
+from icemirror.errors import Kind
+from icemirror.result import TableResult
+from icemirror.telemetry.redaction import forget_secrets, register_secret
+from spark_job.engine.engine import InProcessEngine, LazyEngine
+from spark_job.iceberg.catalogs import Catalogs
+from spark_job.pipeline import Pipeline
+from spark_job.worker.merge_table import merge_table
+from tests.lab.lab import (
+    ID_AND_NAME,
+    Lab,
+    append_files,
+    changelog_schema,
+    events,
+    local_path,
+    rows_table,
+    sequence_text,
+)
+
+NEIGHBOUR = """  - namespace: lab
+    changelog_table: good_changelog
+    mirror_table: good
+"""
+Spoil = Callable[[Lab], Lab | None]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Lab:
+    """A mirror of two rows, an unmerged change, and a second valid table with an unmerged change."""
+    lab = Lab.make(tmp_path, tail=NEIGHBOUR)
+    lab.tell("I1@1 I2@1")
+    lab.merge()
+    good = lab.catalog.create_table("lab.good_changelog", ID_AND_NAME)
+    append_files(good, events("I1@1=fine"))
+    return lab
+
+
+def changelog_files(lab: Lab) -> list[Path]:
+    """The changelog's data files, those of the head last."""
+    files = [task.file.file_path for task in lab.changelog.refresh().scan().plan_files()]
+    return sorted((local_path(path) for path in files), key=lambda path: path.stat().st_mtime_ns)
+
+
+def bad_value(column: str, value: str | None) -> Spoil:
+    def spoil(lab: Lab) -> None:
+        table = events("U1@2 U2@2")
+        at = table.schema.get_field_index(column)
+        field = table.schema.field(at).with_nullable(True)
+        lab.commit(table.set_column(at, field, pa.array([table[column][0].as_py(), value], field.type)))
+
+    return spoil
+
+
+def with_options(options: str) -> Spoil:
+    def spoil(lab: Lab) -> Lab:
+        lab.tell("U1@2")
+        return lab.reconfigure(options, NEIGHBOUR)
+
+    return spoil
+
+
+def drop_changelog(lab: Lab) -> None:
+    lab.catalog.drop_table("lab.world_changelog")
+
+
+def rename_changelog(lab: Lab) -> None:
+    lab.catalog.rename_table("lab.world_changelog", "lab.world_changelogs")
+
+
+def recreate_changelog(lab: Lab) -> Lab:
+    lab.catalog.drop_table("lab.world_changelog")
+    lab.changelog = lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
+    lab.tell("I1@9")
+    return lab.reconfigure("on_truncate: stop", NEIGHBOUR)
+
+
+def truncate_file(lab: Lab) -> None:
+    lab.tell("U1@2")
+    path = changelog_files(lab)[-1]
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def garble_file(lab: Lab) -> None:
+    lab.tell("U1@2")
+    changelog_files(lab)[-1].write_bytes(b"this is no Parquet file at all")
+
+
+def remove_file(lab: Lab) -> None:
+    lab.tell("U1@2")
+    changelog_files(lab)[-1].unlink()
+
+
+def remove_key_column(lab: Lab) -> None:
+    lab.commit(events("U1@2").drop_columns(["id"]))
+
+
+def delete_from_changelog(lab: Lab) -> None:
+    lab.changelog.refresh().delete("id = 1")
+
+
+def roll_changelog_back(lab: Lab) -> None:
+    first = lab.changelog.refresh().metadata.current_snapshot_id
+    lab.tell("U1@2")
+    lab.merge()
+    assert first is not None
+    lab.changelog.refresh().manage_snapshots().rollback_to_snapshot(first).commit()
+
+
+def expire_cursor(lab: Lab) -> None:
+    """Add one more file after it, which is not merged."""
+    merged = lab.changelog.refresh().metadata.current_snapshot_id
+    missed = lab.tell("U1@2")
+    lab.tell("U1@3")
+    assert merged is not None
+    lab.changelog.refresh().maintenance.expire_snapshots().by_ids([merged, missed]).commit()
+
+
+def add_column_strictly(lab: Lab) -> Lab:
+    with lab.changelog.update_schema() as update:
+        update.add_column("more", LongType())
+    lab.tell("U1@2")
+    return lab.reconfigure("schema_policy: strict", NEIGHBOUR)
+
+
+def change_type(lab: Lab) -> None:
+    with lab.changelog.update_schema(allow_incompatible_changes=True) as update:
+        update.update_column("name", LongType())
+    lab.tell("U1@2")
+
+
+def rename_column_of_the_mirror(lab: Lab) -> None:
+    with lab.mirror.update_schema() as update:
+        update.rename_column("name", "title")
+    lab.tell("U1@2")
+
+
+def add_column_to_the_mirror(lab: Lab) -> None:
+    with lab.mirror.update_schema() as update:
+        update.add_column("note", LongType())
+    lab.tell("U1@2")
+
+
+def drop_column_of_the_mirror(lab: Lab) -> None:
+    with lab.mirror.update_schema() as update:
+        update.delete_column("name")
+    lab.tell("U1@2")
+
+
+def double_a_key_in_the_mirror(lab: Lab) -> None:
+    lab.tell("U1@2")
+    mirror = lab.mirror
+    mirror.append(pa.table({"id": [1], "name": ["double"]}).cast(mirror.schema().as_arrow()))
+
+
+def put_another_table_in_its_place(lab: Lab) -> None:
+    lab.tell("U1@2")
+    lab.catalog.drop_table("lab.world")
+    lab.catalog.create_table("lab.world", ID_AND_NAME)
+
+
+def remove_data_file(lab: Lab) -> None:
+    """The row that the index references cannot be checked."""
+    lab.tell("U1@2")
+    (task,) = lab.mirror.scan().plan_files()
+    local_path(task.file.file_path).unlink()
+
+
+BAD: dict[str, tuple[Spoil, Kind, str]] = {
+    "missing changelog": (drop_changelog, Kind.INVALID, "there is no changelog.*Check changelog_table"),
+    "misspelt changelog": (
+        rename_changelog,
+        Kind.INVALID,
+        r"lab\.world: there is no changelog lab\.world_changelog \(did you mean world_changelogs\?\)",
+    ),
+    "changelog recreated": (
+        recreate_changelog,
+        Kind.INVALID,
+        "was dropped and recreated.*rebuild the mirror",
+    ),
+    "unknown operation": (
+        bad_value("cdc_operation", "TRUNCATE"),
+        Kind.INVALID,
+        r"lab\.world_changelog: unknown operation 'TRUNCATE' .*Check .*operation_values.*roll the changelog back",
+    ),
+    "no operation": (
+        bad_value("cdc_operation", None),
+        Kind.INVALID,
+        r"unknown operation NULL in row 1; known are [A-Z, ]+\. Check operation_column .*roll the changelog back",
+    ),
+    "NULL key": (
+        bad_value("id", None),
+        Kind.INVALID,
+        r"lab\.world_changelog: .*NULL in row 1.*Check primary_keys .*roll .* before \d+.*The file: .*\.parquet$",
+    ),
+    "malformed sequence": (
+        bad_value("sequence_number", "7"),
+        Kind.INVALID,
+        "does not hold a sequence in row 1; expected 16 hex digits",
+    ),
+    "NULL sequence": (
+        bad_value("sequence_number", None),
+        Kind.INVALID,
+        r"changelog: .*number is NULL in row 1.*Check sequence_column .*roll",
+    ),
+    "truncated file": (truncate_file, Kind.CORRUPT, r"not a readable Parquet file.*\.parquet"),
+    "unreadable file": (garble_file, Kind.CORRUPT, r"not a readable Parquet file.*\.parquet"),
+    "missing file": (
+        remove_file,
+        Kind.CORRUPT,
+        "a data file is missing.*Restore it.*recreate the changelog",
+    ),
+    "file without the key": (remove_key_column, Kind.INVALID, "has no column with field id 1"),
+    "missing key column": (
+        with_options("primary_keys: [idd]"),
+        Kind.INVALID,
+        "has no column idd; did you mean id",
+    ),
+    "missing sequence column": (with_options("sequence_column: lsn"), Kind.INVALID, "has no column lsn; "),
+    "another key": (with_options("primary_keys: [name]"), Kind.INVALID, "Set primary_keys back"),
+    "rows deleted from the changelog": (
+        delete_from_changelog,
+        Kind.INVALID,
+        r"may only be appended. Keep the mirror: .* Roll the changelog back to the snapshot \d+ .*then rebuild",
+    ),
+    "changelog rolled back": (roll_changelog_back, Kind.INVALID, "rolled back.*rebuild the mirror"),
+    "expired cursor": (expire_cursor, Kind.INVALID, "expired.*rebuild the mirror"),
+    "another schema, strictly": (
+        add_column_strictly,
+        Kind.INVALID,
+        r"its schema changed \(new column more \(long\)\), and schema_policy is strict.*To accept it, set",
+    ),
+    "a type that does not fit": (
+        change_type,
+        Kind.INVALID,
+        r"column name changed from string to long, which is no wider type.*Change it back, or leave the column out",
+    ),
+    "column of the mirror renamed": (
+        rename_column_of_the_mirror,
+        Kind.INVALID,
+        r"^lab\.world: another engine changed the mirror's columns \(column name renamed to title\)",
+    ),
+    "column added to the mirror": (
+        add_column_to_the_mirror,
+        Kind.INVALID,
+        r"^lab\.world: another engine changed the mirror's columns \(column note added\).*Drop added columns",
+    ),
+    "column dropped from the mirror": (
+        drop_column_of_the_mirror,
+        Kind.INVALID,
+        r"^lab\.world: another engine changed the mirror's columns \(column name dropped\).*drop the mirror, then",
+    ),
+    "a key twice in the mirror": (
+        double_a_key_in_the_mirror,
+        Kind.INVALID,
+        "has the key of.*delete one of them",
+    ),
+    "foreign table": (put_another_table_in_its_place, Kind.INVALID, "icemirror did not create it. Drop it"),
+    "missing data file": (
+        remove_data_file,
+        Kind.CORRUPT,
+        "a data file is missing.*Restore it.*rebuild the mirror",
+    ),
+}
+
+
+def state(lab: Lab) -> tuple[str, dict[str, str]]:
+    mirror: Table = lab.mirror
+    return mirror.metadata_location, dict(mirror.metadata.properties)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_reported_and_only_its_table_is_not_merged(started: Lab, name: str) -> None:
+    spoil, kind, words = BAD[name]
+    lab = spoil(started) or started
+    before, files = state(lab), lab.files_on_disk()
+    results = [merge_table(lab.pipeline, table) for table in lab.settings.tables]
+    bad, good = results
+    assert bad.outcome == "failed"
+    assert bad.error is not None
+    assert bad.error.kind is kind
+    assert re.search(words, bad.error.message), bad.error.message
+    assert state(lab) == before, "something was committed"
+    assert {
+        path for path in lab.files_on_disk() - files if "good" not in path and "_index" not in path
+    } == set()
+    assert (good.outcome, good.live_rows) == ("merged", 1)
+
+
+def test_secrets_in_the_error_of_a_result_are_masked(started: Lab) -> None:
+    drop_changelog(started)
+    register_secret("there is no changelog")
+    try:
+        error = started.try_merge().error
+    finally:
+        forget_secrets()
+    assert error is not None
+    assert "***" in error.message
+    assert "no changelog" not in error.message
+
+
+FROM_THE_START = (
+    "unknown operation",
+    "no operation",
+    "NULL key",
+    "malformed sequence",
+    "NULL sequence",
+    "file without the key",
+    "unreadable file",
+    "truncated file",
+    "missing file",
+    "missing key column",
+)
+
+
+@pytest.mark.parametrize("name", FROM_THE_START)
+def test_bad_input_of_a_first_merge_leaves_no_mirror(tmp_path: Path, name: str) -> None:
+    lab = Lab.make(tmp_path, tail=NEIGHBOUR)
+    spoil, kind, _ = BAD[name]
+    lab = spoil(lab) or lab
+    result = lab.try_merge()
+    assert result.error is not None
+    assert (result.error.kind, result.cursor, result.slices) == (kind, None, ())
+    assert not lab.catalog.table_exists("lab.world")
+    assert lab.files_on_disk() == set()
+
+
+def test_slices_before_the_bad_one_stay_merged(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, tail="batch_size: 1\n")
+    first = lab.tell("I1@1")
+    bad_value("cdc_operation", "?")(lab)
+    result = lab.try_merge()
+    assert result.outcome == "failed"
+    assert len(result.slices) == 1
+    assert lab.rows() == {1: "I1@1"}
+    ready = lab.pipeline.planner.require_plan(lab.table)
+    assert ready.mirror is not None
+    assert ready.mirror.cursor is not None
+    assert ready.mirror.cursor.source.snapshot_id == first
+
+
+def test_table_continues_after_its_input_is_repaired(started: Lab) -> None:
+    started.tell("U1@2=two")
+    path = changelog_files(started)[-1]
+    content = path.read_bytes()
+    path.unlink()
+    assert started.try_merge().outcome == "failed"
+    path.write_bytes(content)
+    started.merge()
+    assert started.rows() == {1: "two", 2: "I2@1"}
+
+
+def run(config: Path) -> list[TableResult]:
+    settings = load_settings(config, os.environ)
+    pipeline = Pipeline(settings, Catalogs(settings), LazyEngine(InProcessEngine), run_id="test")
+    return [merge_table(pipeline, table) for table in settings.tables]
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        '{type: rest, uri: "http://127.0.0.1:9"}',
+        '{type: sql, uri: "sqlite:////nowhere/at/all/c.db", warehouse: "file:///nowhere"}',
+    ],
+)
+def test_an_unreachable_catalog_fails_only_the_tables_that_need_it(started: Lab, away: str) -> None:
+    config = started.folder / "icemirror.yaml"
+    text = config.read_text().replace("trigger:", f"  catalogs: {{away: {away}}}\ntrigger:", 1)
+    config.write_text(
+        text.replace("mirror_table: world\n", "mirror_table: world\n    changelog_catalog: away\n", 1)
+    )
+    bad, good = run(config)
+    assert bad.error is not None
+    assert bad.error.kind is Kind.TRANSIENT
+    assert good.outcome == "merged"
+
+
+def test_a_key_of_floating_point_is_refused(tmp_path: Path) -> None:
+    schema = changelog_schema(("ratio", DoubleType()), ("name", StringType()), keys=())
+    lab = Lab.make(tmp_path, schema, options="primary_keys: [ratio]")
+    row = {"ratio": 0.5, "name": "x", "cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
+    lab.commit(rows_table(schema, [row]))
+    result = lab.try_merge()
+    assert result.error is not None
+    assert "cannot be part of the key" in result.error.message
+    assert not lab.catalog.table_exists("lab.world")

@@ -1,0 +1,134 @@
+"""Whole merges of changelogs that were expired, compacted or merged concurrently."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from icemirror.errors import Corrupt, Kind
+from icemirror.result import Merged
+from spark_job.iceberg.live_files import live_files
+from spark_job.maintenance.foreign_files import commits_before_foreign_files
+from tests.lab.foreign import append
+from tests.lab.lab import Lab, local_path
+from tests.lab.samples import commit_snapshot, expire_like_java, manifest_of
+
+ONE_BY_ONE = "batch_size: 1\n"
+
+
+def expire(lab: Lab, *snapshot_ids: int, java: bool) -> None:
+    if java:
+        expire_like_java(lab.changelog, *snapshot_ids)
+        return
+    for snapshot_id in snapshot_ids:
+        lab.changelog.refresh().maintenance.expire_snapshots().by_id(snapshot_id).commit()
+
+
+@pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
+def test_first_merge_applies_events_of_expired_snapshots(lab: Lab, java: bool) -> None:
+    gone = [lab.tell("I1@1 I2@1"), lab.tell("U1@2 I3@2")]
+    lab.tell("D3@3 I4@3")
+    lab.tell("U4@4")
+    expire(lab, *gone, java=java)
+    lab.merge()
+    assert lab.rows() == {1: "U1@2", 2: "I2@1", 4: "U4@4"}
+
+
+@pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
+@pytest.mark.parametrize("tail", ["", ONE_BY_ONE], ids=["one slice", "many slices"])
+def test_later_commit_wins_equal_sequences_after_both_expired(lab: Lab, java: bool, tail: str) -> None:
+    """A snapshot that covers expired ones is merged in slices, each from where the last one stopped."""
+    gone = [lab.tell("I1@5=first"), lab.tell("U1@5=second", "U1@5=third"), lab.tell("U1@5=fourth")]
+    lab.tell("I9@9", "U1@5=fifth")
+    lab.tell("I8@8")
+    expire(lab, *gone, java=java)
+    lab = lab.reconfigure(tail=tail)
+    lab.merge()
+    assert lab.rows() == {1: "fifth", 8: "I8@8", 9: "I9@9"}
+
+
+def test_partly_merged_snapshot_continues_after_its_parent_expired(lab: Lab) -> None:
+    lab = lab.reconfigure(tail=ONE_BY_ONE)
+    first = lab.tell("I1@5=a")
+    lab.tell("U1@5=b0", "U1@5=b1", "U1@5=b2")
+    for _ in range(2):
+        assert isinstance(lab.pipeline.advance(lab.table), Merged)
+    assert lab.rows() == {1: "b0"}
+    expire(lab, first, java=True)
+    assert [part.events for part in lab.merge().slices] == [1, 1]
+    assert lab.rows() == {1: "b2"}
+
+
+def test_a_compaction_of_the_changelog_is_not_merged_again(lab: Lab) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    lab.tell("U1@2=two")
+    lab.tell("I7@7")
+    files = [task.file for task in lab.changelog.refresh().scan().plan_files()]
+    commit_snapshot(lab.changelog, "replace", [manifest_of(lab.changelog, 4711, files)], 4711)
+    lab.tell("I8@8")
+    result = lab.merge()
+    assert result.slices[0].events == 3
+    assert lab.rows() == {1: "two", 7: "I7@7", 8: "I8@8"}
+
+
+def test_many_slices_end_like_one_slice(lab: Lab) -> None:
+    lab.tell("I1@1 I2@1", "U1@2=x", "D2@3")
+    lab.tell("I2@4=again", "U1@1=late")
+    small = lab.reconfigure(tail=ONE_BY_ONE)
+    result = small.merge()
+    assert len(result.slices) == 5
+    assert small.rows() == {1: "x", 2: "again"}
+    assert [part.stale for part in result.slices] == [0, 0, 0, 0, 1]
+
+
+def test_second_concurrent_first_merge_does_not_move_the_cursor_back(lab: Lab) -> None:
+    """It planned before the mirror existed; meanwhile the other merge created and filled it."""
+    lab = lab.reconfigure(tail=ONE_BY_ONE)
+    lab.tell("I1@1")
+    head = lab.tell("U1@2")
+    other = lab.reconfigure(tail=ONE_BY_ONE)
+    create = lab.catalog.create_table
+
+    def late(*arguments: object, **named: object) -> object:
+        other.merge()
+        return create(*arguments, **named)  # type: ignore[arg-type]
+
+    lab.catalog.create_table = late  # type: ignore[method-assign, assignment]
+    lab.merge()
+    cursors = [
+        snapshot.summary["icemirror.cursor"] for snapshot in lab.mirror.snapshots() if snapshot.summary
+    ]
+    assert len(cursors) == 2, "each changelog snapshot is merged once"
+    assert f'"snapshot_id":{head}' in str(cursors[-1])
+    assert lab.rows() == {1: "U1@2"}
+
+
+@pytest.mark.parametrize("of", ["changelog", "mirror"])
+def test_snapshot_that_is_its_own_parent_is_refused(lab: Lab, of: str) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    lab.tell("I2@2")
+    append(lab.mirror, [(9, "foreign")])
+    table = lab.changelog.refresh() if of == "changelog" else lab.mirror
+    path = local_path(table.metadata_location)
+    written = json.loads(path.read_text())
+    head = written["snapshots"][-1]
+    head["parent-snapshot-id"] = head["snapshot-id"]
+    path.write_text(json.dumps(written))
+    error = lab.reconfigure().try_merge().error
+    assert error is not None
+    assert (error.kind, "contains a cycle" in error.message) == (Kind.CORRUPT, True)
+
+
+def test_cycle_in_the_history_before_foreign_files_is_reported(lab: Lab) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    append(lab.mirror, [(9, "foreign")])
+    mirror = lab.mirror
+    live = live_files(mirror.io, mirror.current_snapshot())
+    head = mirror.metadata.snapshots[-1]
+    circle = head.model_copy(update={"parent_snapshot_id": head.snapshot_id})
+    with pytest.raises(Corrupt, match="contains a cycle"):
+        commits_before_foreign_files(mirror.metadata.model_copy(update={"snapshots": [circle]}), live)

@@ -1,0 +1,207 @@
+"""Columns that a changelog file does not have: the partition's value, else the initial default, else NULL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.conversions import to_json
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    DateType,
+    IcebergType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    UUIDType,
+)
+
+from icemirror.errors import Invalid
+from icemirror.result import Staged
+from spark_job.columns.missing_columns import fill_missing_column, initial_defaults
+from tests.lab.anew import made_anew
+from tests.lab.evolving import change, rows, say
+from tests.lab.lab import Lab, append_files, events, rows_table, sequence_text
+from tests.oracle.value_pools import VALUE_COLUMNS
+
+SCALARS = {
+    name: (kind, values) for name, (kind, values) in VALUE_COLUMNS.items() if isinstance(kind, PrimitiveType)
+}
+
+
+def test_rows_from_before_a_column_with_a_default_have_the_default(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1=a I2@1=b")
+    with lab.changelog.update_schema() as update:
+        update.add_column("city", StringType(), default_value="paris")
+    lab.merge()
+    found = lab.mirror.scan().to_arrow().to_pylist()
+    assert {row["id"]: row["city"] for row in found} == {1: "paris", 2: "paris"}
+
+
+def test_a_default_inside_of_a_struct_is_filled_in_too(tmp_path: Path) -> None:
+    place = StructType(NestedField(10, "street", StringType(), required=False))
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "place", place, required=False),
+        NestedField(3, "cdc_operation", StringType(), required=True),
+        NestedField(4, "sequence_number", StringType(), required=True),
+        identifier_field_ids=[1],
+    )
+    lab = Lab.make(tmp_path, schema)
+    rows = [(1, {"street": "a"}), (2, None)]
+    lab.commit(
+        rows_table(
+            lab.changelog.schema(),
+            [
+                {"id": n, "place": p, "cdc_operation": "INSERT", "sequence_number": sequence_text(1)}
+                for n, p in rows
+            ],
+        )
+    )
+    with lab.changelog.update_schema() as update:
+        update.add_column(("place", "city"), StringType(), default_value="paris")
+    lab.merge()
+    found = {row["id"]: row["place"] for row in lab.mirror.scan().to_arrow().to_pylist()}
+    assert found == {1: {"street": "a", "city": "paris"}, 2: None}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_a_default_of_every_type_is_what_the_metadata_says(name: str) -> None:
+    kind, values = SCALARS[name]
+    for value in values:
+        if value is None:
+            continue
+        field = _with_default(kind, value)
+        target = schema_to_pyarrow(Schema(field)).field(0)
+        found = fill_missing_column(target, 2, 1, initial_defaults(Schema(field)), "f")
+        expected = pa.array([value, value], target.type)
+        assert repr(found.to_pylist()) == repr(expected.to_pylist())
+
+
+def _with_default(kind: PrimitiveType, value: object) -> NestedField:
+    """As it comes from a metadata file."""
+    given = UUID(bytes=value) if isinstance(kind, UUIDType) and isinstance(value, bytes) else value
+    described = {
+        "id": 1,
+        "name": "v",
+        "type": str(kind),
+        "required": False,
+        "initial-default": to_json(kind, given),
+    }
+    return NestedField.model_validate_json(json.dumps(described))
+
+
+def test_a_value_that_does_not_fit_its_column_is_refused_without_the_value() -> None:
+    target = schema_to_pyarrow(Schema(NestedField(1, "since", DateType(), required=False))).field(0)
+    with pytest.raises(Invalid, match="the file has no column since") as caught:
+        fill_missing_column(target, 1, 1, {1: "once"}, "f")
+    assert "once" not in str(caught.value)
+
+
+def _partitioned(lab: Lab, kind: IcebergType) -> Table:
+    """A changelog that is partitioned by its column `part`, which files of Hive's layout do not have."""
+    lab.catalog.drop_table("lab.world_changelog")
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "part", kind, required=False),
+        NestedField(3, "cdc_operation", StringType(), required=True),
+        NestedField(4, "sequence_number", StringType(), required=True),
+        identifier_field_ids=[1],
+    )
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+    return lab.catalog.create_table("lab.world_changelog", schema, partition_spec=spec)
+
+
+def _add_file(table: Table, number: int, value: object) -> None:
+    rows = [{"id": number, "cdc_operation": "INSERT", "sequence_number": sequence_text(number)}]
+    file = rows_table(table.schema(), rows).drop(["part"])
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        path = f"{table.location()}/data/{uuid4()}.parquet"
+        output = table.io.new_output(path)
+        with output.create() as stream:
+            pq.write_table(file, stream)
+        listed = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(value),
+            record_count=1,
+            file_size_in_bytes=len(output),
+        )
+        listed.spec_id = table.metadata.default_spec_id
+        append.append_data_file(listed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(StringType(), "paris"), (DateType(), 19_000), (LongType(), -7)], ids=str
+)
+def test_a_file_without_the_column_that_it_is_partitioned_by_has_the_partition_s_value(
+    tmp_path: Path, kind: IcebergType, value: object
+) -> None:
+    lab = Lab.make(tmp_path)
+    lab.changelog = _partitioned(lab, kind)
+    _add_file(lab.changelog, 1, value)
+    _add_file(lab.changelog, 2, None)
+    lab.merge()
+    found = {row["id"]: row["part"] for row in lab.mirror.scan().to_arrow().to_pylist()}
+    theirs = {row["id"]: row["part"] for row in lab.changelog.scan().to_arrow().to_pylist()}
+    assert found == theirs
+    assert found[1] is not None
+    assert found[2] is None
+
+
+def test_a_file_from_before_the_partition_does_not_have_its_value(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1=a")
+    with lab.changelog.update_schema() as update:
+        update.add_column("city", StringType(), default_value="paris")
+    with lab.changelog.update_spec() as spec:
+        spec.add_identity("city")
+    lab.merge()
+    assert lab.mirror.scan().to_arrow()["city"].to_pylist() == ["paris"]
+
+
+@pytest.mark.parametrize("column", ["id", "cdc_operation", "sequence_number"])
+def test_a_file_without_key_operation_or_sequence_is_refused_by_name(tmp_path: Path, column: str) -> None:
+    lab = Lab.make(tmp_path)
+    append_files(lab.changelog, events("I1@1=a").drop([column]))
+    error = lab.try_merge().error
+    assert error is not None
+    assert error.kind == "invalid"
+    assert "part of key, operation or sequence" in error.message
+
+
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize(
+    ("options", "last"),
+    [("unchanged_value: SAME", "U1@2"), ("delete_mode: soft", "D1@2")],
+    ids=["left as it was", "deleted, but kept"],
+)
+def test_a_row_that_keeps_its_values_keeps_the_default_of_a_column_that_it_never_had(
+    tmp_path: Path, options: str, last: str, staged: bool
+) -> None:
+    options = f"{options}\nformat_version: 3\npartition_by: [id]"
+    lab = Lab.make(tmp_path, options=options, tail="batch_size: 1\n", changelog_version=3)
+    say(lab, "I1@1", name="a")
+    lab.merge()
+    if staged:
+        lab = made_anew(lab)
+        say(lab, "I1@1", name="a")
+        assert isinstance(lab.pipeline.advance(lab.table), Staged)
+    change(lab, lambda to: to.add_column("city", StringType(), default_value="paris"))
+    say(lab, last, name="b", city="SAME")
+    assert lab.merge().outcome == ("rebuilt" if staged else "merged")
+    assert [(row["id"], row["city"]) for row in rows(lab)] == [(1, "paris")]

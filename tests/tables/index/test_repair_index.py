@@ -1,0 +1,163 @@
+"""`maintain index`: repairs an index without an event to merge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from icemirror.cli.main import run
+from icemirror.errors import Invalid
+from spark_job.commit.ensure_mirror import ensure_mirror
+from spark_job.iceberg.mirror import CURSOR, read_mirror
+from spark_job.index import tiers
+from spark_job.index.root import Root
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.storage.immutable_cache import clear_file_caches
+from spark_job.worker.maintain_index import maintain_index
+from tests.lab import foreign
+from tests.lab.anew import made_anew
+from tests.lab.lab import Lab, local_path
+from tests.lab.samples import commit_snapshot
+from tests.manifests import list_manifests
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    lab = Lab.make(tmp_path)
+    for at in range(1, 4):
+        lab.tell(f"I{at}@{at} I{at + 10}@{at}")
+        lab.merge()
+    return lab
+
+
+def root(lab: Lab) -> Root:
+    found = read_mirror(lab.mirror, "lab.world").root
+    assert found is not None
+    return found
+
+
+def summary(lab: Lab) -> dict[str, str]:
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return head.summary.additional_properties
+
+
+def assert_sound(lab: Lab) -> None:
+    report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
+    assert report.equal, report.findings
+
+
+def test_sound_index_is_unchanged(lab: Lab) -> None:
+    before = lab.files_on_disk()
+    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert (done.segments, done.damaged, done.lost, done.behind, done.commits) == (3, 0, False, False, 0)
+    assert lab.files_on_disk() == before
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut", "flipped"])
+def test_damaged_segments_are_rebuilt(lab: Lab, harm: str) -> None:
+    rows, cursor = lab.rows(), summary(lab)[CURSOR]
+    for segment in root(lab).segments[1:3]:
+        path = local_path(segment.path)
+        whole = path.read_bytes()
+        if harm == "missing":
+            path.unlink()
+        elif harm == "cut":
+            path.write_bytes(whole[: len(whole) // 2])
+        else:
+            at = segment.payload.offset + 5
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+    clear_file_caches()
+    shown = maintain_index(lab.pipeline, lab.table, dry_run=True)
+    assert (shown.damaged, shown.commits) == (2, 0)
+    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert (done.damaged, done.commits) == (2, 1)
+    assert summary(lab)[CURSOR] == cursor
+    assert_sound(lab)
+    lab.tell("U2@1 U3@99")  # late, and in time
+    lab.merge()
+    assert lab.rows() == {**rows, 3: "U3@99"}
+    assert maintain_index(lab.pipeline, lab.table, dry_run=True).damaged == 0
+
+
+def test_lost_root_is_rebuilt(lab: Lab) -> None:
+    path = read_mirror(lab.mirror, "lab.world").root_path
+    assert path is not None
+    local_path(path).unlink()
+    clear_file_caches()
+    assert maintain_index(lab.pipeline, lab.table, dry_run=True).lost
+    assert maintain_index(lab.pipeline, lab.table, dry_run=False).commits == 1
+    assert_sound(lab)
+
+
+def test_foreign_writes_are_indexed(lab: Lab) -> None:
+    foreign.append(lab.mirror, [(77, "theirs")])
+    assert maintain_index(lab.pipeline, lab.table, dry_run=True).behind
+    assert maintain_index(lab.pipeline, lab.table, dry_run=False).commits == 1
+    lab.tell("U77@99")
+    lab.merge()
+    assert lab.rows()[77] == "U77@99"
+
+
+@pytest.mark.parametrize("how", ["a file leaves", "nothing changes"])
+def test_foreign_commits_without_new_rows_are_indexed(lab: Lab, how: str) -> None:
+    if how == "a file leaves":
+        lab.mirror.delete("id in (1, 11)")
+    else:
+        mirror = lab.mirror
+        head = mirror.current_snapshot()
+        assert head is not None
+        commit_snapshot(mirror, "replace", list_manifests(mirror.io, head.manifest_list), 77)
+    assert maintain_index(lab.pipeline, lab.table, dry_run=True).behind
+    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert done.commits == 1
+    assert not maintain_index(lab.pipeline, lab.table, dry_run=True).behind
+
+
+def test_a_mirror_that_is_empty_yet_is_no_error(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path)
+    lab.tell("I1@1")
+    prepared = lab.pipeline.planner.require_plan(lab.table)
+    ensure_mirror(lab.pipeline.catalogs, prepared)
+    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert (done.segments, done.commits, done.waits) == (0, 0, False)
+
+
+def test_runs_that_are_due_are_merged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "FAN_IN", 3)
+    done = maintain_index(lab.pipeline, lab.table, dry_run=False)
+    assert done.runs_before == 3
+    assert done.runs_after < 3
+    assert done.commits >= 1
+    assert_sound(lab)
+
+
+def test_as_a_command(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
+    local_path(root(lab).segments[0].path).unlink()
+    clear_file_caches()
+    assert run(["maintain", "index", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["action"], told["damaged"], told["commits"]) == ("index", 1, 1)
+    assert run(["maintain", "index"]) == 0
+    assert "segments checked" in capsys.readouterr().out
+
+
+def test_a_table_without_a_mirror_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = Lab.make(tmp_path)
+    monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
+    assert run(["maintain", "-t", "lab.world", "index"]) == 3
+    assert "there is no mirror yet" in capsys.readouterr().err
+
+
+def test_a_recreated_changelog_is_an_error_and_not_a_repair_without_commits(lab: Lab) -> None:
+    recreated = made_anew(lab)
+    before = recreated.mirror.metadata_location
+    with pytest.raises(Invalid, match="was dropped and recreated"):
+        maintain_index(recreated.pipeline, recreated.table, dry_run=False)
+    assert recreated.mirror.metadata_location == before

@@ -1,0 +1,176 @@
+"""Which columns a mirror has, and their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
+
+from icemirror.errors import Invalid
+from spark_job.inspect.adopt import adopt_table
+from spark_job.inspect.explain.explain_key import explain_key
+from tests.lab.evolving import assert_sound, change, rebuild, rows, say
+from tests.lab.lab import Lab, changelog_schema
+
+PEOPLE = changelog_schema(("id", LongType()), ("name", StringType()), ("ssn", StringType()))
+SECRET = "123-45-6789"  # noqa: S105
+
+
+def make(folder: Path, options: str) -> Lab:
+    lab = Lab.make(folder, PEOPLE, options=options)
+    say(lab, "I1@1", "I2@1", name="old", ssn=SECRET)
+    lab.merge()
+    return lab
+
+
+def mirrored_bytes(lab: Lab) -> bytes:
+    """Return all bytes that mirror and index have written, with Parquet decoded."""
+    warehouse = lab.folder / "warehouse"
+    found = b""
+    for name in lab.files_on_disk():
+        path = warehouse / name
+        found += path.read_bytes()
+        if path.suffix == ".parquet":
+            found += str(pq.read_table(path).to_pylist()).encode()
+    return found
+
+
+def test_excluded_value_is_stored_nowhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lab = make(tmp_path, "columns: {exclude: [ssn]}")
+    say(lab, "U1@2", name="new", ssn=SECRET)
+    lab.merge()
+    assert rows(lab) == [{"id": 1, "name": "new"}, {"id": 2, "name": "old"}]
+    assert_sound(lab)
+    assert SECRET.encode() not in mirrored_bytes(lab)
+    assert SECRET not in explain_key(lab.pipeline, lab.table, "1").model_dump_json()
+    shown = capfd.readouterr()
+    assert SECRET not in shown.out + shown.err
+
+
+def test_renamed_excluded_column_stays_excluded(
+    tmp_path: Path,
+) -> None:
+    lab = make(tmp_path, "columns: {exclude: [ssn]}\nschema_policy: strict")
+    change(lab, lambda to: to.rename_column("ssn", "social_security"))
+    say(lab, "U1@2", name="new", social_security=SECRET)
+    lab.merge()
+    change(lab, lambda to: to.update_column("social_security", IntegerType()))
+    say(lab, "U1@3", name="newer", social_security=5)
+    lab.merge()
+    change(lab, lambda to: to.delete_column("social_security"))
+    say(lab, "U1@4", name="newest")
+    lab.merge()
+    assert rows(lab) == [{"id": 1, "name": "newest"}, {"id": 2, "name": "old"}]
+    assert SECRET.encode() not in mirrored_bytes(lab)
+
+
+def test_a_column_that_is_excluded_later_leaves_the_mirror(tmp_path: Path) -> None:
+    lab = make(tmp_path, "")
+    later = lab.reconfigure("columns: {exclude: [ssn]}")
+    change(lab, lambda to: to.rename_column("ssn", "social"))
+    say(lab, "U1@2", name="new", social=SECRET)
+    later.merge()
+    assert rows(lab) == [{"id": 1, "name": "new"}, {"id": 2, "name": "old"}]
+    rebuild(later)
+    assert rows(lab) == [{"id": 1, "name": "new"}, {"id": 2, "name": "old"}]
+    assert_sound(later)
+
+
+def test_column_included_again_has_the_values_of_new_rows(tmp_path: Path) -> None:
+    lab = make(tmp_path, "columns: {exclude: [ssn]}")
+    again = lab.reconfigure()
+    say(lab, "U1@2", name="new", ssn="x")
+    again.merge()
+    assert rows(lab) == [
+        {"id": 1, "name": "new", "ssn": "x"},
+        {"id": 2, "name": "old", "ssn": None},
+    ]
+
+
+def test_mirror_has_only_included_columns_and_the_key(tmp_path: Path) -> None:
+    lab = make(tmp_path, "columns: {include: [name]}")
+    change(lab, lambda to: to.add_column("more", LongType()), lambda to: to.rename_column("name", "title"))
+    say(lab, "U1@2", title="new", ssn=SECRET, more=1)
+    lab.merge()
+    assert rows(lab) == [{"id": 1, "title": "new"}, {"id": 2, "title": "old"}]
+    assert_sound(lab)
+
+
+def test_a_key_column_cannot_be_excluded(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, PEOPLE, options="columns: {exclude: [id]}")
+    say(lab, "I1@1", name="x")
+    with pytest.raises(Invalid, match=r"column id is part of the key"):
+        lab.pipeline.advance(lab.table)
+    assert not lab.catalog.table_exists("lab.world")
+
+
+@pytest.mark.parametrize("how", ["exclude", "include"])
+def test_a_name_that_no_column_ever_had_is_refused(tmp_path: Path, how: str) -> None:
+    lab = Lab.make(tmp_path, PEOPLE, options=f"columns: {{{how}: [ssm]}}")
+    say(lab, "I1@1", name="x")
+    with pytest.raises(Invalid, match=r"columns names ssm, but .* has no column ssm; did you mean ssn\?"):
+        lab.pipeline.advance(lab.table)
+
+
+MIXED = changelog_schema(
+    ("id", LongType()),
+    ("Name", StringType()),
+    ("Home", StructType(NestedField(50, "Zip", IntegerType()), NestedField(51, "City", StringType()))),
+)
+
+
+def test_names_are_lower_case_at_every_depth_and_stay_so(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, MIXED, options="name_case: lower")
+    say(lab, "I1@1", Name="x", Home={"Zip": 1, "City": "A"})
+    lab.merge()
+    change(
+        lab, lambda to: to.add_column("MoreOfIt", LongType()), lambda to: to.rename_column("Name", "FullName")
+    )
+    say(lab, "I2@2", FullName="y", Home={"Zip": 2, "City": "B"}, MoreOfIt=5)
+    lab.merge()
+    assert rows(lab) == [
+        {"id": 1, "fullname": "x", "home": {"zip": 1, "city": "A"}, "moreofit": None},
+        {"id": 2, "fullname": "y", "home": {"zip": 2, "city": "B"}, "moreofit": 5},
+    ]
+    assert_sound(lab)
+
+
+def test_names_that_differ_only_in_case_are_refused(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, MIXED, options="name_case: lower")
+    say(lab, "I1@1", Name="x")
+    lab.merge()
+    change(lab, lambda to: to.add_column("NAME", LongType()))
+    say(lab, "I2@2", Name="y", NAME=1)
+    with pytest.raises(Invalid, match=r"columns Name and NAME would have the same name"):
+        lab.pipeline.advance(lab.table)
+    change(lab, lambda to: to.delete_column("NAME"), lambda to: to.add_column(("Home", "CITY"), StringType()))
+    with pytest.raises(Invalid, match=r"columns City and CITY in Home would have the same name"):
+        lab.pipeline.advance(lab.table)
+
+
+def test_metadata_columns_are_lower_case_too(tmp_path: Path) -> None:
+    options = (
+        "name_case: lower\ndelete_mode: soft\ndeleted_column: Gone\nmetadata_columns: {synced_at: Synced}"
+    )
+    lab = make(tmp_path, options)
+    assert lab.mirror.schema().column_names == ["id", "name", "ssn", "synced", "gone"]
+    change(lab, lambda to: to.add_column("SYNCED", StringType()))
+    say(lab, "U1@2", name="new")
+    with pytest.raises(
+        Invalid, match=r"already has a column synced, .* Set metadata_columns\.synced_at to another name"
+    ):
+        lab.pipeline.advance(lab.table)
+
+
+def test_a_table_whose_names_are_lower_case_already_is_adopted(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, MIXED, options="name_case: lower")
+    say(lab, "I1@1", Name="x", Home={"Zip": 1, "City": "A"})
+    lab.merge()
+    schema = lab.mirror.schema()
+    lab.catalog.drop_table("lab.world")
+    lab.catalog.create_table("lab.world", schema)
+    adopt_table(lab.pipeline, lab.table, "none", dry_run=False)
+    lab.merge()
+    assert rows(lab) == [{"id": 1, "name": "x", "home": {"zip": 1, "city": "A"}}]

@@ -1,0 +1,267 @@
+"""Schema changes in backlogs, replays and rebuilds, with stale reads, other writers and policies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+)
+
+from icemirror.errors import Invalid, Kind, Transient
+from icemirror.protocol.replay import Replay
+from spark_job.commit.row_delta import RowDelta
+from spark_job.iceberg.merged_schema import SOURCE_SCHEMA, read_merged_schema
+from spark_job.iceberg.mirror import FIELD_MAP
+from spark_job.inspect.explain.explain_key import explain_key
+from spark_job.rebuild.replay import replay_step
+from spark_job.storage.immutable_cache import clear_file_caches
+from tests.lab.evolving import assert_sound, change, rebuild, rows, say
+from tests.lab.lab import ID_AND_NAME, Lab, changelog_schema
+
+V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
+WIDE = changelog_schema(
+    ("id", IntegerType()), ("n", IntegerType()), ("f", FloatType()), ("d", DecimalType(9, 2))
+)
+
+
+def make(folder: Path, options: str = "", tail: str = "", schema: Schema = ID_AND_NAME) -> Lab:
+    lab = Lab.make(folder, schema, options=options, tail=tail)
+    say(lab, "I1@1", "I2@1", name="old")
+    lab.merge()
+    return lab
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_backlog_across_schema_changes_is_right_for_any_slices(tmp_path: Path, batch: int) -> None:
+    lab = make(tmp_path, tail=f"batch_size: {batch}\n")
+    say(lab, "U1@2", "I3@2", name="three")
+    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", IntegerType()))
+    say(lab, "I4@3", title="four", n=4)
+    change(lab, lambda to: to.update_column("n", LongType()))
+    say(lab, "I5@4", title="five", n=2**40)
+    change(lab, lambda to: to.delete_column("title"))
+    say(lab, "U4@5", n=44)
+    change(lab, lambda to: to.add_column("name", LongType()))
+    say(lab, "I6@6", name=6, n=6)
+    lab.merge()
+    rows_with_dropped = [(row["id"], row["n"], row["name"], row["name_dropped_2"]) for row in rows(lab)]
+    assert rows_with_dropped == [
+        (1, None, None, "three"),
+        (2, None, None, "old"),
+        (3, None, None, "three"),
+        (4, 44, None, None),
+        (5, 2**40, None, "five"),
+        (6, 6, 6, None),
+    ]
+    assert_sound(lab)
+
+
+def test_column_promoted_then_dropped_keeps_the_values_between(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, WIDE)
+    say(lab, "I1@1", "I2@1", n=1)
+    lab.merge()
+    change(lab, lambda to: to.update_column("n", LongType()))
+    say(lab, "U1@2", n=2**40)
+    change(lab, lambda to: to.delete_column("n"))
+    say(lab, "I3@3")
+    lab.merge()
+    assert [row["n"] for row in rows(lab)] == [2**40, 1, None]
+    assert_sound(lab)
+
+
+@V2_AND_V3
+def test_a_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: Path, version: int) -> None:
+    lab = make(tmp_path, f"format_version: {version}", tail="batch_size: 3\n")
+    first = lab.changelog.metadata.snapshots[0].snapshot_id
+    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", IntegerType()))
+    say(lab, "I3@3", title="three", n=3)
+    lab.merge()
+    change(lab, lambda to: to.update_column("n", LongType()), lambda to: to.move_first("n"))
+    for key in range(4, 14):
+        say(lab, f"I{key}@{key}", "U3@4", title="t", n=2**40)
+        lab.merge()
+    expected = rows(lab)
+    lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table))
+    assert rows(lab) == expected
+    assert_sound(lab)
+    replay = Replay("r-1", 0.0, from_snapshot=first)
+    step = replay_step(lab.pipeline, lab.table, replay)
+    while not step.done:
+        step = replay_step(
+            lab.pipeline, lab.table, Replay("r-1", 0.0, from_snapshot=first, progress=step.progress)
+        )
+    assert rows(lab) == expected
+    assert rebuild(lab)[-1].rebuilt
+    assert rows(lab) == expected
+    assert_sound(lab)
+    for asked in ("1", "3", "7"):
+        assert explain_key(lab.pipeline, lab.table, asked).equal
+
+
+def test_a_rebuild_follows_changes_that_were_not_merged(tmp_path: Path) -> None:
+    lab = make(tmp_path, tail="batch_size: 1\n")
+    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", LongType()))
+    say(lab, "U1@2", "I3@2", title="new", n=1)
+    rebuild(lab)
+    assert rows(lab) == [{"id": 1, "title": "old", "n": None}, {"id": 2, "title": "old", "n": None}]
+    assert_sound(lab)
+    lab.merge()
+    assert rows(lab) == [
+        {"id": 1, "title": "new", "n": 1},
+        {"id": 2, "title": "old", "n": None},
+        {"id": 3, "title": "new", "n": 1},
+    ]
+    assert_sound(lab)
+    say(lab, "I4@3", title="later", n=4)
+    lab.merge()
+    assert rows(lab)[-1] == {"id": 4, "title": "later", "n": 4}
+    assert_sound(lab)
+
+
+def test_key_with_unmerged_events_after_a_schema_change_is_explained(tmp_path: Path) -> None:
+    lab = Lab.make(tmp_path, WIDE)
+    say(lab, "I1@1", n=1)
+    lab.merge()
+    change(lab, lambda to: to.update_column("n", LongType()), lambda to: to.rename_column("f", "g"))
+    say(lab, "U1@2", n=2**40, g=1.5)
+    waiting = explain_key(lab.pipeline, lab.table, "1")
+    assert waiting.equal
+    assert [one.values and one.values["n"] for one in waiting.events] == [1, 2**40]
+    lab.merge()
+    assert explain_key(lab.pipeline, lab.table, "1").equal
+
+
+def test_column_properties_follow_a_rename(tmp_path: Path) -> None:
+    lab = make(tmp_path, "table_properties: {write.metadata.metrics.column.name: none}")
+    change(lab, lambda to: to.rename_column("name", "title"))
+    say(lab, "U1@2", title="new")
+    lab.merge()
+    assert lab.mirror.metadata.properties["write.metadata.metrics.column.title"] == "none"
+
+
+def test_strict_blocks_until_the_setting_changes(tmp_path: Path) -> None:
+    lab = make(tmp_path, "schema_policy: strict")
+    change(lab, lambda to: to.add_column("more", LongType()), lambda to: to.rename_column("name", "title"))
+    say(lab, "U1@2", title="new", more=1)
+    error = lab.try_merge().error
+    assert error is not None
+    assert error.kind is Kind.INVALID
+    assert "column name renamed to title; new column more (long)" in error.message
+    assert "set schema_policy: permissive for lab.world" in error.message
+    assert rows(lab)[0] == {"id": 1, "name": "old"}
+    lab.reconfigure().merge()
+    assert rows(lab)[0] == {"id": 1, "title": "new", "more": 1}
+    say(lab, "U1@3", title="newer")
+    lab.merge()
+
+
+def test_another_type_of_the_key_is_refused(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    change(lab, lambda to: to.update_column("id", StringType()))
+    with pytest.raises(Invalid, match="type of its key"):
+        lab.pipeline.advance(lab.table)
+
+
+def test_column_with_the_name_of_a_partition_field_is_refused_before_any_write(tmp_path: Path) -> None:
+    lab = make(tmp_path, 'partition_by: ["bucket[4](id)"]')
+    files = lab.files_on_disk()
+    change(lab, lambda to: to.add_column("id_bucket", LongType()))
+    say(lab, "U1@2", name="x")
+    with pytest.raises(Invalid, match="column id_bucket would have the name of a partition field"):
+        lab.pipeline.advance(lab.table)
+    assert lab.files_on_disk() == files
+
+
+def test_columns_and_rows_are_committed_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer changes the columns just before the commit, which is refused as a whole and planned again."""
+    lab = make(tmp_path)
+    change(lab, lambda to: to.add_column("more", LongType()))
+    say(lab, "U1@2", name="new", more=1)
+    commit, calls = RowDelta.commit, list[int]()
+
+    def meanwhile(delta: RowDelta) -> object:
+        if not calls:
+            with lab.mirror.update_schema() as update:
+                update.update_column("name", doc="by hand")
+        calls.append(1)
+        return commit(delta)
+
+    monkeypatch.setattr(RowDelta, "commit", meanwhile)
+    lab.merge()
+    assert len(calls) == 2
+    assert rows(lab)[0] == {"id": 1, "name": "new", "more": 1}
+    assert lab.mirror.schema().find_field("name").doc == "by hand"
+
+
+def test_stale_changelog_does_not_revert_columns(tmp_path: Path) -> None:
+    lab = make(tmp_path, tail="batch_size: 1\n")
+    before = lab.changelog.refresh().metadata
+    change(lab, lambda to: to.rename_column("name", "title"))
+    say(lab, "U1@2", "U2@2", title="new")
+    lab.merge()
+    note = read_merged_schema(lab.mirror.metadata.properties)
+    assert note is not None
+    assert (note.changelog_schema, note.newest_schema) == (1, 1)
+    stale = lab.changelog.refresh()
+    stale.metadata = stale.metadata.model_copy(
+        update={"schemas": before.schemas, "current_schema_id": before.current_schema_id}
+    )
+    prepared = lab.pipeline.planner.require_plan(lab.table)
+    with pytest.raises(Transient, match="a state before schema 1"):
+        replace(prepared, changelog=stale).require_same_columns()
+
+
+def test_reverted_columns_reuse_the_earlier_schema(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    change(lab, lambda to: to.rename_column("name", "title"))
+    say(lab, "U1@2", title="x")
+    lab.merge()
+    change(lab, lambda to: to.rename_column("title", "name"))
+    say(lab, "U1@3", name="y")
+    lab.merge()
+    assert (lab.mirror.metadata.current_schema_id, len(lab.mirror.metadata.schemas)) == (0, 2)
+    assert rows(lab) == [{"id": 1, "name": "y"}, {"id": 2, "name": "old"}]
+
+
+def test_mirror_of_an_earlier_version_records_its_schema_with_the_next_commit(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    with lab.mirror.transaction() as transaction:
+        transaction.remove_properties(SOURCE_SCHEMA)
+    clear_file_caches()
+    say(lab, "U1@2", name="x")
+    lab.merge()
+    assert read_merged_schema(lab.mirror.metadata.properties) is not None
+    place = lab.mirror.metadata.properties[FIELD_MAP]
+    say(lab, "U1@3", name="y")
+    lab.merge()
+    assert lab.mirror.metadata.properties[FIELD_MAP] == place
+
+
+def test_recreated_changelog_is_matched_by_column_names(tmp_path: Path) -> None:
+    """Its field ids differ: columns with the same name are the same."""
+    schema = changelog_schema(("id", LongType()), ("gone", LongType()), ("name", StringType()))
+    lab = Lab.make(tmp_path, schema)
+    say(lab, "I1@1", name="old", gone=5)
+    lab.merge()
+    lab.catalog.drop_table("lab.world_changelog")
+    recreated = changelog_schema(("name", StringType()), ("more", LongType()), ("id", LongType()))
+    lab.changelog = lab.catalog.create_table("lab.world_changelog", recreated)
+    say(lab, "I1@1", "I2@1", name="new", more=1)
+    assert lab.try_merge().outcome == "rebuilt"
+    assert [(row["id"], row["name"], row["more"], row["gone"]) for row in rows(lab)] == [
+        (1, "new", 1, None),
+        (2, "new", 1, None),
+    ]
+    assert_sound(lab)
+    say(lab, "I3@2", name="later", more=3)
+    lab.merge()
+    assert rows(lab)[-1]["name"] == "later"
+    assert_sound(lab)

@@ -1,0 +1,228 @@
+"""Replays: what was merged is merged once more, and nothing is turned back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from icemirror.errors import Invalid
+from icemirror.protocol.replay import Replay, ReplayStep
+from spark_job.engine.engine import InProcessEngine
+from spark_job.iceberg.mirror import REPLAY
+from spark_job.index import tiers
+from spark_job.plan import table_plan as stock
+from spark_job.plan.slices import Slice, plan_slices
+from spark_job.rebuild.replay import plan_replay, replay_step
+from tests.lab import foreign
+from tests.lab.lab import Lab
+
+
+def replay(lab: Lab, asked: Replay, most: int = 100) -> list[ReplayStep]:
+    """Step by step, as a worker does it, until it is done."""
+    steps: list[ReplayStep] = []
+    while not steps or not steps[-1].done:
+        steps.append(replay_step(lab.pipeline, lab.table, asked))
+        asked = replace(asked, progress=steps[-1].progress)
+        assert len(steps) <= most
+    return steps
+
+
+def since(snapshot_id: int, to: int | None = None) -> Replay:
+    return Replay("r1", 0.0, from_snapshot=snapshot_id, to_snapshot=to)
+
+
+@contextmanager
+def missed(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> Iterator[None]:
+    """Merges that pass over some of their files, and know nothing of it."""
+    plan = plan_slices
+
+    def without(*arguments: object) -> list[Slice]:
+        slices = plan(*arguments)  # type: ignore[arg-type]
+        return [
+            replace(part, files=tuple(file for at, file in enumerate(part.files) if at not in numbers))
+            for part in slices
+        ]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stock, "plan_slices", without)
+        yield
+
+
+def test_a_replay_of_a_healthy_mirror_changes_nothing_and_commits_nothing(lab: Lab) -> None:
+    first = lab.tell("I1@1 I2@1 I3@1")
+    lab.tell("U1@2=b D2@2")
+    lab.merge()
+    before = lab.mirror.metadata_location
+    (step,) = replay(lab, since(first))
+    assert (step.progress.events, step.progress.of_events, step.progress.changed_rows) == (5, 5, 0)
+    assert lab.mirror.metadata_location == before
+
+
+def test_what_a_merge_missed_is_brought_in_and_the_cursor_stays(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with missed(monkeypatch, 1):
+        first = lab.tell("I1@1 I2@1 I5@1", "U1@2=missed I4@2=missed D5@3")
+        lab.merge()
+    lab.tell("U2@5=new")
+    lab.merge()
+    cursor = lab.merge().cursor
+    steps = replay(lab, since(first))
+    assert lab.rows() == {1: "missed", 2: "new", 4: "missed"}
+    assert steps[-1].progress.changed_rows == 3
+    assert lab.merge().cursor == cursor
+    head = lab.mirror.current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary[REPLAY] == "r1"
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_what_others_did_to_rows_is_not_undone(tmp_path: Path, shards: int) -> None:
+    lab = Lab.make(tmp_path, engine=InProcessEngine(shards))
+    first = lab.tell("I1@1 I2@1 I3@1")
+    lab.merge()
+    foreign.delete_rows(lab.mirror, [2])
+    replay(lab, since(first))
+    assert lab.rows() == {1: "I1@1", 3: "I3@1"}
+
+
+def test_a_row_is_never_turned_back_by_a_replay_that_ends_before_what_came_later(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index does not know key 1: its insert and its delete were both missed. Only the insert is replayed."""
+    with missed(monkeypatch, 1):
+        first = lab.tell("I9@1", "I1@2=gone I2@2=stays")
+        lab.merge()
+        lab.tell("I8@3", "D1@4")
+        lab.merge()
+    replay(lab, since(first, to=first))
+    assert lab.rows() == {9: "I9@1", 8: "I8@3", 2: "stays"}
+
+
+def test_slices_of_a_replay_bring_only_the_last_word_of_each_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One event a slice: no snapshot shows what was over before the cursor; and of equals the later file wins."""
+    lab = Lab.make(tmp_path)
+    with missed(monkeypatch, 1, 2, 3):
+        first = lab.tell("I9@1", "I1@2=old I3@7=first", "I2@2=old I3@7=second", "D1@5 U2@4=new")
+        lab.merge()
+    lab = lab.reconfigure(tail="batch_size: 1\n")
+    steps = replay(lab, since(first))
+    assert len(steps) == 4
+    seen = [
+        dict(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True))
+        for snapshot in lab.mirror.snapshots()
+        if (rows := lab.mirror.scan(snapshot_id=snapshot.snapshot_id).to_arrow()) is not None
+    ]
+    assert seen == [
+        {9: "I9@1"},
+        {9: "I9@1", 3: "second"},
+        {9: "I9@1", 3: "second", 2: "new"},
+    ]
+
+
+def test_a_replay_goes_on_where_it_was_and_begins_anew_where_the_mirror_was_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab.make(tmp_path, tail="batch_size: 1\n")
+    with missed(monkeypatch, 0):
+        first = lab.tell("I1@1")
+        lab.tell("I2@1")
+        lab.merge()
+    lab.tell("I3@1")
+    lab.merge()
+    start = lab.mirror.metadata.current_snapshot_id
+    assert start is not None
+    one = replay_step(lab.pipeline, lab.table, since(first))
+    assert (one.done, one.progress.events, lab.rows()) == (False, 1, {1: "I1@1", 3: "I3@1"})
+    again = replace(since(first), progress=one.progress)
+    assert replay_step(lab.pipeline, lab.table, again).progress.events == 2
+    lab.mirror.manage_snapshots().rollback_to_snapshot(start).commit()
+    assert lab.rows() == {3: "I3@1"}
+    assert replay_step(lab.pipeline, lab.table, again).progress.events == 1
+    assert lab.rows() == {1: "I1@1", 3: "I3@1"}
+
+
+def test_a_replay_does_not_bring_back_what_was_deleted_so_long_ago_that_its_tombstone_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "FAN_IN", 2)
+    lab = Lab.make(tmp_path, options="tombstone_retention: 0s")
+    first = lab.tell("I1@10 I2@20")
+    lab.merge()
+    last = lab.tell("D1@40")
+    lab.merge()
+    for number in range(4):
+        lab.tell(f"U2@{100 + number}")
+        lab.merge()
+    before = lab.mirror.metadata_location
+    replay(lab, since(first, to=first))
+    replay(lab, since(first, to=last))
+    assert lab.rows() == {2: "U2@103"}
+    assert lab.mirror.metadata_location == before
+
+
+def test_what_is_not_merged_yet_is_left_to_the_merge(lab: Lab) -> None:
+    lab.tell("I1@1")
+    lab.merge()
+    later = lab.tell("I2@2")
+    (step,) = replay(lab, since(later))
+    assert (step.done, step.progress.events) == (True, 0)
+    assert lab.rows() == {1: "I1@1"}
+
+
+def test_a_table_without_a_mirror_has_nothing_to_replay(lab: Lab) -> None:
+    first = lab.tell("I1@1")
+    (step,) = replay(lab, since(first))
+    assert step.done
+    assert not lab.catalog.table_exists("lab.world")
+
+
+def test_times_and_snapshots_that_are_not_there_are_named(lab: Lab) -> None:
+    with pytest.raises(Invalid, match="has no snapshot, so there is nothing"):
+        plan_replay(lab.pipeline, lab.table, since(7))
+    first, second = lab.tell("I1@1"), lab.tell("I2@2")
+    lab.merge()
+    with pytest.raises(Invalid, match="has no snapshot 7 in its history"):
+        plan_replay(lab.pipeline, lab.table, since(7))
+    with pytest.raises(Invalid, match="is older than"):
+        plan_replay(lab.pipeline, lab.table, since(second, to=first))
+    with pytest.raises(Invalid, match="nothing was committed since"):
+        plan_replay(lab.pipeline, lab.table, Replay("r", 0.0, since_ms=4_000_000_000_000))
+    whole = plan_replay(lab.pipeline, lab.table, Replay("r", 0.0, since_ms=0))
+    assert (
+        whole.from_snapshot,
+        whole.to_snapshot,
+        whole.snapshots,
+        whole.files,
+        whole.events,
+        whole.slices,
+    ) == (
+        first,
+        second,
+        2,
+        2,
+        2,
+        1,
+    )
+
+
+def test_a_range_that_has_expired_is_named(lab: Lab) -> None:
+    first, second = lab.tell("I1@1"), lab.tell("I2@2")
+    third = lab.tell("I3@3")
+    lab.merge()
+    lab.changelog.refresh()
+    with lab.changelog.maintenance.expire_snapshots() as expiry:
+        expiry.by_ids([first, second])
+    with pytest.raises(Invalid, match="has expired, was rolled back, or never existed"):
+        replay_step(lab.pipeline, lab.table, since(second))
+    with pytest.raises(Invalid, match="may have expired; the oldest snapshot is"):
+        replay_step(lab.pipeline, lab.table, Replay("r", 0.0, since_ms=0))
+    (step,) = replay(lab, since(third))
+    assert step.progress.events == 1

@@ -1,0 +1,299 @@
+"""A changelog that was made anew, or whose history is gone: the mirror is rebuilt by policy, in one commit."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, LongType, StringType
+
+from icemirror.errors import Invalid, Transient
+from icemirror.protocol.replay import Replay
+from icemirror.result import NothingToMerge, Rebuilt, Staged
+from spark_job.engine.engine import InProcessEngine
+from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
+from spark_job.maintenance.orphans import clean_orphans
+from spark_job.rebuild.replay import replay_step
+from spark_job.worker.tables import WorkerTables
+from tests.lab.anew import OLD, lose_history, made_anew, make, steps
+from tests.lab.lab import ID_AND_NAME, Lab, changelog_schema, events
+from tests.lab.spoilt import spoilt
+
+V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
+
+
+@V2_AND_V3
+def test_readers_see_the_old_rows_until_one_commit_brings_those_of_the_new_changelog(
+    tmp_path: Path, version: int
+) -> None:
+    lab = made_anew(make(tmp_path, f"format_version: {version}"))
+    lab.tell("I1@1=new I7@1", "I8@1 I9@1")
+    lab.tell("U7@2=x D8@2")
+    before = len(lab.mirror.metadata.snapshots)
+    seen: list[dict[object, object]] = []
+    done = steps(lab, lambda: seen.append(lab.rows()))
+    new = {1: "new", 7: "x", 9: "I9@1"}
+    assert len(done) > 2
+    assert seen == [OLD] * (len(done) - 1) + [new]
+    assert len(lab.mirror.metadata.snapshots) == before + 1
+    assert isinstance(lab.pipeline.advance(lab.table), NothingToMerge)
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
+    lab.tell("U1@9=later D7@9 I3@9")
+    lab.merge()
+    assert lab.rows() == {1: "later", 3: "I3@9", 9: "I9@1"}
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
+
+
+def test_a_merge_ends_as_rebuilt_and_tells_its_progress(tmp_path: Path) -> None:
+    lab = made_anew(make(tmp_path))
+    lab.tell("I1@1 I2@1", "I3@1 I4@1")
+    result = lab.merge()
+    assert (result.outcome, result.live_rows, result.slices) == ("rebuilt", 4, ())
+    assert result.cursor is not None
+    assert result.cursor.source.uuid == str(lab.changelog.metadata.table_uuid)
+    lab.tell("I5@2")
+    after = lab.merge()
+    assert (after.outcome, len(after.slices)) == ("merged", 1)
+
+
+@V2_AND_V3
+def test_a_truncated_changelog_to_which_nothing_was_written_yet_empties_the_mirror(
+    tmp_path: Path, version: int
+) -> None:
+    lab = made_anew(make(tmp_path, f"format_version: {version}"))
+    before = len(lab.mirror.metadata.snapshots)
+    result = lab.merge()
+    assert (result.outcome, result.live_rows, result.cursor, lab.rows()) == ("rebuilt", 0, None, {})
+    assert len(lab.mirror.metadata.snapshots) == before + 1
+    assert lab.merge().outcome == "up-to-date"
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
+    lab.tell("I1@1=first")
+    assert lab.merge().outcome == "merged"
+    assert lab.rows() == {1: "first"}
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
+
+
+def test_an_empty_mirror_is_emptied_once_more_and_then_filled(tmp_path: Path) -> None:
+    lab = made_anew(make(tmp_path))
+    lab.merge()
+    lab = made_anew(lab)
+    assert lab.merge().outcome == "up-to-date"
+    lab = made_anew(lab)
+    lab.tell("I1@1=third")
+    lab.merge()
+    assert lab.rows() == {1: "third"}
+
+
+def test_with_stop_it_is_refused_by_name_and_nothing_happens(tmp_path: Path) -> None:
+    lab = made_anew(make(tmp_path, "on_truncate: stop"))
+    before = lab.mirror.metadata_location
+    for _ in range(2):
+        result = lab.try_merge()
+        assert result.error is not None
+        assert result.error.kind == "invalid"
+        assert "was dropped and recreated" in result.error.message
+        assert "`icemirror replay --full --table lab.world`" in result.error.message
+        lab.tell("I1@1")
+    assert (lab.mirror.metadata_location, lab.rows()) == (before, OLD)
+
+
+def test_an_expired_cursor_stops_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    lab.tell("I7@7")
+    lab.tell("I8@8")
+    lose_history(lab)
+    result = lab.try_merge()
+    assert result.error is not None
+    assert "Events may be missing" in result.error.message
+    assert "on_expired_cursor: rebuild" in result.error.message
+    assert lab.rows() == OLD
+    lab = lab.reconfigure("on_expired_cursor: rebuild", "batch_size: 3\n")
+    assert lab.merge().outcome == "rebuilt"
+    assert lab.rows() == {**OLD, 7: "I7@7", 8: "I8@8"}
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
+
+
+def test_a_changelog_that_was_rolled_back_stops_whatever_the_settings_say(tmp_path: Path) -> None:
+    lab = make(tmp_path, "on_expired_cursor: rebuild")
+    first = lab.changelog.refresh().snapshots()[0].snapshot_id
+    with lab.changelog.manage_snapshots() as manage:
+        manage.rollback_to_snapshot(first)
+    result = lab.try_merge()
+    assert result.error is not None
+    assert result.error.kind == "invalid"
+    assert "was rolled back" in result.error.message
+    assert lab.rows() == OLD
+
+
+def test_a_rebuild_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    lab = made_anew(make(tmp_path))
+    lab.tell("I1@1 I2@1", "I3@1 I4@1", "I5@1 I6@1")
+    one = lab.pipeline.advance(lab.table)
+    again = lab.reconfigure(tail="batch_size: 3\n", engine=InProcessEngine())
+    two = again.pipeline.advance(again.table)
+    assert isinstance(one, Staged)
+    assert isinstance(two, Staged)
+    assert (one.events, one.of_events, two.events) == (2, 6, 4)
+    assert again.merge().outcome == "rebuilt"
+    assert len(again.rows()) == 6
+    assert {path for path in again.files_on_disk() if "stage" in path} == set()
+    assert clean_orphans(lambda: again.mirror, "lab.world", older_than_seconds=-60, dry_run=True).files == 0
+
+
+def test_events_that_come_meanwhile_are_not_lost_and_do_not_delay_the_swap_for_ever(tmp_path: Path) -> None:
+    lab = made_anew(make(tmp_path))
+    lab.tell("I1@1 I2@1", "I3@1 I4@1")
+    number = iter(range(100, 200))
+
+    def meanwhile() -> None:
+        at = next(number)
+        lab.tell(f"I{at}@{at}")
+
+    done = steps(lab, meanwhile)
+    assert len(done) < 20
+    lab.merge()
+    assert len(lab.rows()) == 4 + len(done)
+
+
+def test_a_changelog_that_is_made_anew_twice_during_a_rebuild_is_followed_to_the_last(tmp_path: Path) -> None:
+    lab = made_anew(make(tmp_path))
+    lab.tell("I1@1=two I2@1", "I3@1 I4@1")
+    assert isinstance(lab.pipeline.advance(lab.table), Staged)
+    lab = made_anew(lab)
+    lab.tell("I1@1=three", "I9@1 I8@1 I7@1")
+    assert isinstance(lab.pipeline.advance(lab.table), Staged)
+    lab = made_anew(lab)
+    lab.tell("I1@1=four")
+    assert lab.merge().outcome == "rebuilt"
+    assert lab.rows() == {1: "four"}
+    # What was staged in vain is of no use to anybody, and cleaners take it.
+    clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60)
+    assert lab.rows() == {1: "four"}
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
+    assert clean_orphans(lambda: lab.mirror, "lab.world", older_than_seconds=-60, dry_run=True).files == 0
+
+
+def test_a_worker_waits_for_a_changelog_that_is_not_made_again_yet(tmp_path: Path) -> None:
+    lab = make(tmp_path)
+    lab.catalog.drop_table("lab.world_changelog")
+    result = lab.try_merge()
+    assert result.error is not None
+    assert (result.error.kind, lab.rows()) == ("invalid", OLD)
+    worker = WorkerTables(lab.settings, "run")
+    with pytest.raises(Transient, match="wait until the writer has created it"):
+        worker.advance("lab.world")
+    lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
+    assert isinstance(worker.advance("lab.world"), Rebuilt)
+    assert lab.rows() == {}
+
+
+def test_without_a_changelog_a_person_is_needed_where_nothing_was_merged_or_nothing_is_rebuilt(
+    tmp_path: Path,
+) -> None:
+    lab = make(tmp_path, "on_truncate: stop")
+    lab.catalog.drop_table("lab.world_changelog")
+    with pytest.raises(Invalid, match="there is no changelog"):
+        WorkerTables(lab.settings, "run").advance("lab.world")
+    lab.catalog.drop_table("lab.world")
+    with pytest.raises(Invalid, match="there is no changelog"):
+        WorkerTables(lab.reconfigure().settings, "run").advance("lab.world")
+
+
+ID: tuple[str, IcebergType] = ("id", LongType())
+NAME: tuple[str, IcebergType] = ("name", StringType())
+
+
+RETYPED = changelog_schema(ID, ("name", LongType()))
+
+
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize(
+    ("schema", "policy", "message"),
+    [
+        (
+            changelog_schema(ID, NAME, keys=("name",)),
+            "permissive",
+            "its key is id, but the settings name name",
+        ),
+        (RETYPED, "strict", "column name"),
+    ],
+)
+def test_what_may_not_be_followed_is_refused_before_anything_is_written(
+    tmp_path: Path, schema: Schema, policy: str, message: str, written: bool
+) -> None:
+    lab = make(tmp_path).reconfigure(f"schema_policy: {policy}")
+    files = lab.files_on_disk()
+    lab = made_anew(lab, schema)
+    if written:
+        lab.commit(events("I1@1=1").cast(schema_to_pyarrow(schema)))
+    result = lab.try_merge()
+    assert result.error is not None
+    assert (result.error.kind, lab.rows()) == ("invalid", OLD)
+    assert message in result.error.message
+    assert lab.files_on_disk() == files
+
+
+def test_a_column_of_another_type_is_another_column(tmp_path: Path) -> None:
+    lab = made_anew(make(tmp_path), RETYPED)
+    lab.commit(events("I1@1=1").cast(schema_to_pyarrow(RETYPED)))
+    assert lab.try_merge().outcome == "rebuilt"
+    assert lab.rows() == {1: 1}
+
+
+def test_a_rebuild_goes_on_when_what_it_was_to_merge_next_expires(tmp_path: Path) -> None:
+    """Else one that takes longer than snapshots are kept would begin again for ever."""
+    lab = made_anew(make(tmp_path))
+    lab.tell("I1@1 I2@1", "I3@1")
+    lab.tell("I4@2 I5@2", "U1@2=b U2@2=b")
+    lab.tell("D3@3 I6@3", "I7@3")
+    told: list[tuple[int, int]] = []
+    while not isinstance(step := lab.pipeline.advance(lab.table), Rebuilt):
+        assert isinstance(step, Staged)
+        told.append((step.events, step.of_events))
+        lab.tell(f"I{100 + len(told)}@9")
+        if len(told) % 2:
+            lose_history(lab)
+        assert len(told) < 20
+    assert len(told) > 2
+    assert all(before < after for (before, _), (after, _) in pairwise(told))
+    lab.merge()
+    later = {100 + at: f"I{100 + at}@9" for at in range(1, len(told) + 1)}
+    assert lab.rows() == {1: "b", 2: "b", 4: "I4@2", 5: "I5@2", 6: "I6@3", 7: "I7@3", **later}
+    assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_rebuild_begins_anew_when_settings_that_decide_its_rows_change(tmp_path: Path, asked: bool) -> None:
+    """What was put aside, or written with a placeholder, would stay so in the part that is built already."""
+    before = "on_bad_row: quarantine"
+    values = "operation_values: {insert: [INSERT], update: [UPDATE, UPSERT], delete: [DELETE]}"
+    lab = Lab.make(tmp_path, options=before, tail="batch_size: 1\n")
+    lab.tell("I1@1")
+    lab.merge()
+    if not asked:
+        lab = made_anew(lab)
+    lab.commit(spoilt("X1@2=a"))
+    lab.commit(spoilt("I2@3=SAME"))
+    lab.commit(spoilt("I3@4"))
+    if asked:
+        lab.merge()
+    progress = None
+
+    def step(lab: Lab) -> bool:
+        nonlocal progress
+        if not asked:
+            return isinstance(lab.pipeline.advance(lab.table), Staged)
+        done = replay_step(lab.pipeline, lab.table, Replay("r", 0.0, full=True, progress=progress))
+        progress = done.progress
+        return not done.done
+
+    assert step(lab)
+    assert step(lab)
+    mended = lab.reconfigure(f"{before}\n{values}", "batch_size: 1\n")
+    while step(mended):
+        pass
+    mended.merge()
+    assert mended.rows() == {1: "a", 2: "SAME", 3: "I3@4"}

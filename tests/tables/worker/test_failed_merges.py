@@ -1,0 +1,44 @@
+"""What `merge_table` makes of a failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from icemirror.errors import Kind, Transient
+from spark_job.pipeline import Pipeline
+from tests.lab.lab import Lab
+
+
+def test_an_unexpected_error_is_told_by_type_and_place_and_with_how_to_learn_more(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("the value of a row")
+
+    monkeypatch.setattr(Pipeline, "advance", fail)
+    error = lab.try_merge().error
+    assert error is not None
+    assert error.kind is Kind.UNEXPECTED
+    assert error.message.startswith("unexpected ZeroDivisionError at tests.")
+    assert error.message.endswith("; ICEMIRROR_DEBUG=1 shows details")
+
+
+def test_a_failure_after_a_commit_tells_where_the_mirror_stands(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = Pipeline.advance, [0]
+
+    def fail_later(*given: Any) -> Any:
+        calls[0] += 1
+        if calls[0] > 1:
+            raise Transient("the catalog is away")
+        return real(*given)
+
+    monkeypatch.setattr(Pipeline, "advance", fail_later)
+    lab.tell("I1@1", "I2@2")
+    result = lab.try_merge()
+    assert (result.outcome, len(result.slices)) == ("failed", 1)
+    assert result.live_rows == 2
+    assert result.cursor is not None

@@ -1,0 +1,175 @@
+"""Which snapshots expire, decided from hand-written metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.types import LongType, NestedField
+
+from icemirror.errors import Invalid
+from spark_job.commit.retention import due_snapshots, gc_enabled, is_worth_expiring, max_due, read_retention
+from spark_job.iceberg.mirror import CURSOR
+
+NOW = 1_800_000_000_000
+HOUR = 3_600_000
+PROPERTIES = {
+    "history.expire.min-snapshots-to-keep": "2",
+    "history.expire.max-snapshot-age-ms": str(10 * HOUR),
+    "icemirror.max-snapshots": "6",
+}
+
+
+def metadata_of(
+    line: Sequence[int],
+    *,
+    age_hours: Mapping[int, float] | None = None,
+    others: Mapping[int, int] | None = None,
+    refs: Mapping[str, Mapping[str, Any]] | None = None,
+    properties: Mapping[str, str] = PROPERTIES,
+    cursors: Sequence[int] | None = None,
+) -> TableMetadata:
+    """A table whose main branch is `line`, oldest first; `others` are other snapshots with their parents.
+
+    All have cursors, unless `cursors` lists those that have.
+    """
+    ages = age_hours or {}
+    parents = dict(zip(line, [None, *line], strict=False)) | dict(others or {})
+    snapshots = [
+        {
+            "snapshot-id": one,
+            "parent-snapshot-id": parent,
+            "sequence-number": number,
+            "timestamp-ms": NOW - int(ages.get(one, 0) * HOUR),
+            "manifest-list": f"s3://b/snap-{one}.avro",
+            "summary": {"operation": "append"}
+            | ({CURSOR: "{}"} if cursors is None or one in cursors else {}),
+            "schema-id": 0,
+        }
+        for number, (one, parent) in enumerate(parents.items(), 1)
+    ]
+    main = {"main": {"snapshot-id": line[-1], "type": "branch"}} if line else {}
+    return TableMetadataV2.model_validate(
+        {
+            "format-version": 2,
+            "location": "s3://b/t",
+            "table-uuid": "6f6b9b5e-2a5e-4d0e-9a57-0c3f5a3b6f11",
+            "last-sequence-number": len(snapshots),
+            "last-updated-ms": NOW,
+            "last-column-id": 1,
+            "current-schema-id": 0,
+            "schemas": [Schema(NestedField(1, "id", LongType(), required=True)).model_dump(by_alias=True)],
+            "partition-specs": [{"spec-id": 0, "fields": []}],
+            "default-spec-id": 0,
+            "last-partition-id": 999,
+            "sort-orders": [{"order-id": 0, "fields": []}],
+            "default-sort-order-id": 0,
+            "properties": dict(properties),
+            "current-snapshot-id": line[-1] if line else None,
+            "snapshots": snapshots,
+            "refs": {**main, **(refs or {})},
+        }
+    )
+
+
+def due_ids(metadata: TableMetadata, added_snapshots: int = 0) -> list[int]:
+    due = due_snapshots(metadata, NOW, added_snapshots)
+    assert len(due) <= max_due(metadata, NOW, added_snapshots)
+    return [snapshot.snapshot_id for snapshot in due]
+
+
+def test_young_snapshots_within_the_limit_stay() -> None:
+    assert due_ids(metadata_of([1, 2, 3, 4, 5, 6])) == []
+
+
+def test_oldest_snapshots_beyond_the_limit_expire() -> None:
+    assert due_ids(metadata_of([1, 2, 3, 4, 5, 6, 7, 8])) == [1, 2]
+
+
+def test_snapshot_of_the_current_commit_counts() -> None:
+    assert due_ids(metadata_of([1, 2, 3, 4, 5, 6]), added_snapshots=1) == [1]
+
+
+def test_snapshots_past_the_age_expire() -> None:
+    assert due_ids(metadata_of([1, 2, 3, 4], age_hours={1: 12, 2: 11, 3: 9})) == [1, 2]
+
+
+def test_minimum_number_stays_at_any_age() -> None:
+    old = dict.fromkeys(range(1, 5), 1000.0)
+    assert due_ids(metadata_of([1, 2, 3, 4], age_hours=old)) == [1, 2]
+
+
+def test_minimum_takes_precedence_over_maximum() -> None:
+    properties = {**PROPERTIES, "history.expire.min-snapshots-to-keep": "8"}
+    assert due_ids(metadata_of(list(range(1, 10)), properties=properties)) == [1]
+
+
+def test_branch_retention_takes_precedence_over_the_tables() -> None:
+    main = {"snapshot-id": 4, "type": "branch", "min-snapshots-to-keep": 3, "max-snapshot-age-ms": HOUR}
+    metadata = metadata_of([1, 2, 3, 4], age_hours={1: 3, 2: 2}, refs={"main": main})
+    assert due_ids(metadata) == [1]
+    assert read_retention(metadata).age_ms == HOUR
+
+
+def test_a_tag_keeps_its_snapshot_and_no_other() -> None:
+    refs = {"audit": {"snapshot-id": 2, "type": "tag"}}
+    assert due_ids(metadata_of(list(range(1, 10)), refs=refs)) == [1, 3]
+
+
+def test_a_branch_keeps_all_of_its_ancestors() -> None:
+    refs = {"try": {"snapshot-id": 20, "type": "branch"}}
+    assert due_ids(metadata_of(list(range(1, 10)), others={20: 2}, refs=refs)) == [3]
+
+
+def test_abandoned_snapshots_expire_by_age_only() -> None:
+    metadata = metadata_of([1, 2], others={8: 1, 9: 1}, age_hours={8: 11, 9: 1})
+    assert due_ids(metadata) == [8]
+
+
+def test_foreign_snapshots_after_the_cursor_stay() -> None:
+    """The next merge walks back from the head to the cursor."""
+    metadata = metadata_of(list(range(1, 10)), cursors=[1, 2])
+    assert due_ids(metadata) == [1]
+
+
+def test_whole_branch_stays_if_no_snapshot_has_the_cursor() -> None:
+    assert due_ids(metadata_of(list(range(1, 10)), cursors=[])) == []
+
+
+def test_defaults_keep_a_day_and_at_most_a_hundred() -> None:
+    line = list(range(1, 201))
+    assert due_ids(metadata_of(line[:100], properties={})) == []
+    assert due_ids(metadata_of(line[:103], properties={})) == [1, 2, 3]
+    old = dict.fromkeys(line, 25.0)
+    assert len(due_ids(metadata_of(line[:60], age_hours=old, properties={}))) == 40
+
+
+def test_a_merge_waits_until_a_tenth_is_due() -> None:
+    metadata = metadata_of(list(range(1, 31)))
+    assert not is_worth_expiring(metadata, 2)
+    assert is_worth_expiring(metadata, 3)
+
+
+def test_long_history_expires_a_hundred_at_a_time() -> None:
+    metadata = metadata_of(list(range(1, 3001)))
+    due = due_snapshots(metadata, NOW)
+    assert len(due) == 100
+    assert is_worth_expiring(metadata, len(due))
+
+
+def test_table_without_snapshots_expires_nothing() -> None:
+    assert due_ids(metadata_of([])) == []
+
+
+def test_invalid_number_in_a_property_is_refused() -> None:
+    with pytest.raises(Invalid, match=r"icemirror\.max-snapshots is 'many'"):
+        due_ids(metadata_of([1], properties={"icemirror.max-snapshots": "many"}))
+
+
+@pytest.mark.parametrize(("value", "may"), [(None, True), ("true", True), ("FALSE", False)])
+def test_files_are_not_deleted_if_gc_is_disabled(value: str | None, may: bool) -> None:
+    properties = {} if value is None else {"gc.enabled": value}
+    assert gc_enabled(metadata_of([1], properties=properties)) is may

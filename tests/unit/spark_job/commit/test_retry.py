@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from icemirror.errors import CommitUnknown, Conflict, UnverifiedConflict
+from spark_job.commit.retry import MAX_ATTEMPTS, ConflictRetries
+
+
+def run(retries: ConflictRetries, success: int, error: type[Exception] = Conflict) -> int:
+    """Attempt number `success` succeeds; return the number of the attempt that did."""
+    attempts = count()
+    while True:
+        with retries:
+            attempt = next(attempts)
+            if attempt < success:
+                raise error(f"attempt {attempt} lost")
+            return attempt
+
+
+def test_first_attempt_succeeds_without_a_second_one() -> None:
+    assert run(ConflictRetries(exhausted="lost"), 0) == 0
+
+
+@pytest.mark.parametrize("error", [Conflict, UnverifiedConflict])
+def test_a_conflict_leads_to_another_attempt(error: type[Conflict]) -> None:
+    assert run(ConflictRetries(exhausted="lost"), 3, error) == 3
+
+
+def test_last_conflict_is_the_cause_when_every_attempt_conflicts() -> None:
+    with pytest.raises(Conflict, match="every attempt lost") as raised:
+        run(ConflictRetries(exhausted="every attempt lost"), 100)
+    assert str(raised.value.__cause__) == f"attempt {MAX_ATTEMPTS - 1} lost"
+
+
+def test_attempts_can_be_fewer() -> None:
+    with pytest.raises(Conflict) as raised:
+        run(ConflictRetries(exhausted="lost", attempts=2), 100)
+    assert str(raised.value.__cause__) == "attempt 1 lost"
+
+
+@pytest.mark.parametrize("error", [CommitUnknown, ValueError])
+def test_other_errors_are_not_retried(error: type[Exception]) -> None:
+    with pytest.raises(error, match="attempt 0 lost"):
+        run(ConflictRetries(exhausted="lost"), 100, error)

@@ -1,0 +1,210 @@
+"""Manifests and manifest lists are read and written like PyIceberg's; damage is a specific error."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntryStatus,
+)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from icemirror.errors import Corrupt
+from spark_job.pyiceberg_private.avro import _Encoder
+from spark_job.pyiceberg_private.manifest_files import (
+    NewManifest,
+    read_manifest_entries,
+    write_added_manifest,
+    write_merged_manifest,
+)
+
+IO = PyArrowFileIO()
+CODECS = ["null", "deflate", "gzip", "zstandard", "bzip2"]
+_UUID = UUID("0196f2b8-1c7e-7d0e-9a3b-5c2d1e0f4a5b")
+# Each kind of partition value as PyIceberg holds it in memory.
+PARTITIONS: list[tuple[IcebergType, Any]] = [
+    (BooleanType(), True),
+    (IntegerType(), -7),
+    (LongType(), -(2**63)),
+    (FloatType(), 0.5),
+    (DoubleType(), -1e300),
+    (DateType(), (dt.date(2031, 2, 3) - dt.date(1970, 1, 1)).days),
+    (TimeType(), 1),
+    (TimestampType(), -1),
+    (TimestamptzType(), 2**62),
+    (StringType(), "héé\x00"),
+    (UUIDType(), _UUID),
+    (FixedType(3), b"\x00\xff\x01"),
+    (BinaryType(), b""),
+    (DecimalType(20, 4), Decimal("-123.4567")),
+]
+SCHEMA = Schema(*(NestedField(number, f"c{number}", kind) for number, (kind, _) in enumerate(PARTITIONS, 1)))
+SPEC = PartitionSpec(
+    *(
+        PartitionField(number, 1000 + number, IdentityTransform(), f"p{number}")
+        for number in range(1, len(PARTITIONS) + 1)
+    )
+)
+
+
+def data_file(number: int, partition: Record, version: Any = 2) -> DataFile:
+    more = {"first_row_id": 2**40, "referenced_data_file": "x"} if version == 3 else {}
+    file = DataFile.from_args(
+        _table_format_version=version,
+        content=DataFileContent.DATA,
+        file_path=f"file:///d/{number}.parquet",
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        record_count=number,
+        file_size_in_bytes=2**40 + number,
+        column_sizes={1: number, 2**31 - 1: 0},
+        value_counts={},
+        null_value_counts=None,
+        lower_bounds={1: b"", 2: b"\xff" * 300},
+        split_offsets=[4, 2**35],
+        **more,
+    )
+    file.spec_id = 0
+    return file
+
+
+def new_manifest(folder: Path, codec: Any, version: Any = 2, spec: PartitionSpec = SPEC) -> NewManifest:
+    output = IO.new_output(f"file://{folder}/m.avro")
+    return NewManifest(ManifestContent.DATA, spec, SCHEMA, output, 7, codec, version)
+
+
+def partitions() -> list[Record]:
+    return [Record(*(value for _, value in PARTITIONS)), Record(*(None for _ in PARTITIONS))]
+
+
+def fields_of(file: DataFile) -> list[Any]:
+    """All of them, with maps that can be compared."""
+    return [dict(value.items()) if hasattr(value, "items") else value for value in file._data]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_pyiceberg_reads_the_manifests_that_are_written(tmp_path: Path, codec: str) -> None:
+    files = [data_file(number, record) for number, record in enumerate(partitions())]
+    manifest = write_added_manifest(new_manifest(tmp_path, codec), files)
+    theirs = manifest.fetch_manifest_entry(IO)
+    double = [str(kind) for kind, _ in PARTITIONS].index("double")
+    assert theirs[0].data_file.partition[double] != PARTITIONS[double][1], "repaired by PyIceberg"
+    theirs[0].data_file.partition[double] = PARTITIONS[double][1]
+    assert [fields_of(entry.data_file) for entry in theirs] == [fields_of(file) for file in files]
+    ours = read_manifest_entries(IO, manifest)
+    assert [fields_of(entry.data_file)[:16] for entry in ours] == [fields_of(file) for file in files]
+    assert [entry._data[:4] for entry in ours] == [entry._data[:4] for entry in theirs]
+    assert all(entry.status is ManifestEntryStatus.ADDED for entry in ours)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_every_field_comes_back_from_a_manifest(tmp_path: Path, version: int) -> None:
+    files = [data_file(number, record, version) for number, record in enumerate(partitions())]
+    manifest = write_added_manifest(new_manifest(tmp_path, "deflate", version), files)
+    back = [fields_of(entry.data_file) for entry in read_manifest_entries(IO, manifest)]
+    assert back == [[*fields_of(file), *[None] * (20 - len(file))] for file in files]
+
+
+def test_a_manifest_says_how_long_it_is(tmp_path: Path) -> None:
+    manifest = write_added_manifest(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
+    assert manifest.manifest_length == (tmp_path / "m.avro").stat().st_size
+
+
+def test_a_manifest_that_cannot_be_finished_is_not_stored(tmp_path: Path) -> None:
+    good, bad = data_file(1, partitions()[0]), data_file(2, partitions()[0])
+    bad._data[4] = "not a number"
+    with pytest.raises(TypeError):
+        write_added_manifest(new_manifest(tmp_path, "deflate"), [good, bad])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"Obj\x01", b"Obj\x02"),
+        (b"avro.schema", b"avro.schemX"),
+        (b'"field-id": 0,', b'"field-id": 9,'),
+        (b"deflate", b"inflate"),
+    ],
+)
+def test_an_invalid_header_is_corrupt(tmp_path: Path, old: bytes, new: bytes) -> None:
+    manifest = write_added_manifest(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
+    path = tmp_path / "m.avro"
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    with pytest.raises(Corrupt, match="cannot be parsed"):
+        read_manifest_entries(IO, manifest)
+
+
+@pytest.mark.parametrize("at", [-1, -16])
+def test_a_block_without_its_sync_marker_is_corrupt(tmp_path: Path, at: int) -> None:
+    manifest = write_added_manifest(new_manifest(tmp_path, "deflate"), [data_file(1, partitions()[0])])
+    path = tmp_path / "m.avro"
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Corrupt, match="does not end with the sync marker"):
+        read_manifest_entries(IO, manifest)
+
+
+def test_deleted_entries_are_returned_on_request(tmp_path: Path) -> None:
+    files = [data_file(number, Record()) for number in range(3)]
+    first = write_added_manifest(new_manifest(tmp_path, "deflate", spec=PartitionSpec()), files)
+    first.sequence_number = 4
+    output = IO.new_output(f"file://{tmp_path}/second.avro")
+    again = NewManifest(ManifestContent.DATA, PartitionSpec(), SCHEMA, output, 8, "deflate")
+    second = write_merged_manifest(again, IO, [first], {("file:///d/1.parquet", None)})
+    assert [entry.data_file.record_count for entry in read_manifest_entries(IO, second)] == [0, 2]
+    every = read_manifest_entries(IO, second, deleted=True)
+    assert [entry.status.name for entry in every] == ["EXISTING", "DELETED", "EXISTING"]
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=300), st.booleans(), st.text())
+def test_values_are_encoded_as_pyiceberg_does(number: int, data: bytes, flag: bool, text: str) -> None:
+    stream = io.BytesIO()
+    theirs, ours = BinaryEncoder(stream), _Encoder()
+    for encoder in (theirs, ours):
+        encoder.write_int(number)
+        encoder.write_bytes(data)
+        encoder.write_boolean(flag)
+        encoder.write_utf8(text)
+        encoder.write_uuid(_UUID)
+        encoder.write_double(1.5)
+        encoder.write_float(1.5)
+    assert bytes(ours.data) == stream.getvalue()

@@ -1,0 +1,65 @@
+"""Which position delete files a merge rewrites, without losing or restoring a row."""
+
+from __future__ import annotations
+
+import numpy as np
+from pyiceberg.typedef import Record
+
+from spark_job.iceberg.live_files import LiveDelete, LiveFile
+from spark_job.write.plan_deletes import choose_rewritten_deletes, choose_tier
+
+
+def delete_of(rows: int, number: int = 0, offset: int | None = None) -> LiveDelete:
+    return LiveDelete(f"{rows}-{number}.parquet", "m.avro", rows, 100, offset)
+
+
+def rows_of(deletes: list[LiveDelete]) -> list[int]:
+    return [delete.rows for delete in deletes]
+
+
+def test_few_delete_files_are_not_rewritten() -> None:
+    assert choose_tier([delete_of(10, number) for number in range(7)], 10) == []
+
+
+def test_small_delete_files_are_rewritten_together() -> None:
+    assert rows_of(choose_tier([delete_of(10, number) for number in range(8)], 10)) == [10] * 8
+
+
+def test_delete_file_larger_than_all_smaller_ones_stays() -> None:
+    deletes = [*(delete_of(10, number) for number in range(8)), delete_of(1000)]
+    assert rows_of(choose_tier(deletes, 10)) == [10] * 8
+
+
+def test_largest_delete_files_are_never_rewritten() -> None:
+    deletes = [delete_of(300_000, number) for number in range(9)]
+    assert choose_tier(deletes, 300_000) == []
+
+
+def test_a_thousand_merges_leave_few_files_and_write_each_row_a_few_times() -> None:
+    deletes: list[LiveDelete] = []
+    written = 0
+    for number in range(1000):
+        taken = choose_tier(deletes, 2000)
+        deletes = [one for one in deletes if one not in taken]
+        deletes.append(delete_of(2000 + sum(rows_of(taken)), number))
+        written += deletes[-1].rows
+        assert len(deletes) <= 24
+    assert sum(rows_of(deletes)) == 2_000_000
+    assert written <= 8 * 2_000_000
+
+
+def live_file(path: str, partition: int, *deletes: LiveDelete) -> LiveFile:
+    return LiveFile(path, 100, sum(one.rows for one in deletes), 0, Record(partition), deletes=deletes)
+
+
+def test_only_partitions_that_lose_rows_are_rewritten() -> None:
+    one = [delete_of(1, number) for number in range(9)]
+    other = [delete_of(1, number) for number in range(9, 18)]
+    live = {"a": live_file("a", 1, *one), "b": live_file("b", 2, *other)}
+    assert set(choose_rewritten_deletes({"a": np.array([5])}, live)) == set(one)
+
+
+def test_delete_file_for_several_partitions_stays() -> None:
+    shared = [delete_of(1, number) for number in range(9)]
+    live = {"a": live_file("a", 1, *shared), "b": live_file("b", 2, *shared)}
+    assert choose_rewritten_deletes({"a": np.array([5])}, live) == []

@@ -1,0 +1,244 @@
+"""Kubernetes: the suite on a fake API server behind lightkube's own client, for both operators."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lightkube.generic_resource import create_namespaced_resource
+
+from icemirror.config_file.packing import unpack_arguments
+from icemirror.errors import BadConfig, Invalid, Transient
+from icemirror.protocol.events import RunState
+from spark_job.worker.run_arguments import read_arguments
+from tests.platforms.fake_kubernetes import NAMESPACE, FakeKubernetes, Fault
+from tests.unit.trigger.launchers.launcher_settings import ENVIRON, KUBERNETES, for_kubernetes, load
+from tests.unit.trigger.launchers.launcher_suite import REQUEST, RemotePlatform, RemoteSuite
+from trigger.launchers.kubernetes import KubernetesLauncher, open_kubernetes_launcher
+from trigger.launchers.spark_application import merge_mappings, run_state, spark_application
+from trigger.wiring import open_launcher
+
+KUBEFLOW, APACHE = "sparkoperator.k8s.io/v1beta2", "spark.apache.org/v1"
+WORDS = {KUBEFLOW: ("RUNNING", "COMPLETED", "FAILED"), APACHE: ("RunningHealthy", "Succeeded", "Failed")}
+
+
+class OnKubernetes(RemotePlatform):
+    """A namespace with a Spark operator, and triggers that know it."""
+
+    def __init__(self, folder: Path, api_version: str = KUBEFLOW) -> None:
+        self.now = 1_763_330_000.0
+        self.api = FakeKubernetes(lambda: self.now, api_version)
+        self.settings, self.job = for_kubernetes(
+            folder, KUBERNETES.replace("image:", f"api_version: {api_version}, image:")
+        )
+        self.running, self.completed, self.failed = WORDS[api_version]
+
+    def launcher(self) -> KubernetesLauncher:
+        group, _, version = self.api.api_version.partition("/")
+        resource = create_namespaced_resource(group, version, "SparkApplication", "sparkapplications")
+        return KubernetesLauncher(self.api.client(), resource, self.settings, self.job, lambda: self.now)
+
+    def begun(self) -> list[list[str]]:
+        key = "driverArgs" if self.api.api_version == APACHE else "arguments"
+        return [created["spec"][key] for created in self.api.created]
+
+    def begin(self, run_id: str) -> None:
+        self.api.set_state(run_id, self.running)
+
+    def end(self, run_id: str) -> None:
+        self.api.set_state(run_id, self.completed)
+
+    def kill(self, run_id: str) -> None:
+        if "status" in self.api.objects[run_id]:
+            del self.api.objects[run_id]  # by hand
+        else:
+            self.api.set_state(run_id, self.failed)
+
+    def wait_for(self, what: Callable[[], bool]) -> None:
+        assert what()
+
+    def lose_answer(self) -> None:
+        self.api.faults.append(Fault(0))
+
+    def throttle(self) -> None:
+        self.api.faults.append(Fault(429, "too many requests"))
+
+    def forbid(self) -> None:
+        self.api.faults.append(Fault(403, "cannot create resource"))
+
+    def wait_in_queue(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(params=[KUBEFLOW, APACHE])
+def platform(request: pytest.FixtureRequest, tmp_path: Path) -> OnKubernetes:
+    return OnKubernetes(tmp_path, request.param)
+
+
+class TestKubernetes(RemoteSuite):
+    """The suite, with either operator."""
+
+
+def created(folder: Path, launcher: str = KUBERNETES) -> dict[str, Any]:
+    return spark_application(*for_kubernetes(folder, launcher), REQUEST)
+
+
+def test_the_object_for_kubeflows_operator(tmp_path: Path) -> None:
+    given = created(tmp_path)
+    spec = given["spec"]
+    assert (given["apiVersion"], given["kind"]) == (KUBEFLOW, "SparkApplication")
+    assert given["metadata"]["namespace"] == NAMESPACE
+    assert spec["image"] == "registry.test/icemirror:1"
+    assert spec["mainApplicationFile"] == "local:///opt/icemirror/icemirror_job.py"
+    assert (spec["restartPolicy"], spec["timeToLiveSeconds"]) == ({"type": "Never"}, 86400)
+    assert spec["driver"]["serviceAccount"] == "spark"
+    assert spec["driver"]["cores"] == 2, "from the template"
+    assert spec["driver"]["securityContext"]["runAsNonRoot"] is True
+    assert spec["executor"]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert spec["sparkConf"] == {
+        "spark.driver.memory": "2g",
+        "spark.executor.memory": "4g",
+        "spark.kubernetes.driver.secretKeyRef.CATALOG_TOKEN": "catalog:token",
+    }
+
+
+def test_the_object_for_apaches_operator(tmp_path: Path) -> None:
+    given = created(tmp_path, KUBERNETES.replace("image:", f"api_version: {APACHE}, keep: 1h, image:"))
+    spec = given["spec"]
+    assert given["apiVersion"] == APACHE
+    assert spec["pyFiles"] == "local:///opt/icemirror/icemirror_job.py"
+    assert spec["driverArgs"][0] == "--request"
+    assert spec["sparkConf"]["spark.kubernetes.container.image"] == "registry.test/icemirror:1"
+    assert spec["sparkConf"]["spark.kubernetes.authenticate.driver.serviceAccountName"] == "spark"
+    tolerations = spec["applicationTolerations"]
+    assert tolerations["restartConfig"]["restartPolicy"] == "Never"
+    assert tolerations["ttlAfterStopMillis"] == 3_600_000
+
+
+def test_a_template_changes_what_it_names_and_cannot_change_who_the_run_is(tmp_path: Path) -> None:
+    template = (
+        "{metadata: {name: mine, labels: {team: lake}}, spec: {sparkVersion: 3.5.6, restartPolicy: {type: Always}, "
+        "executor: {instances: 3, securityContext: null}, volumes: [{name: tmp, emptyDir: {}}]}}"
+    )
+    plain = created(tmp_path)
+    given = created(tmp_path, KUBERNETES.replace("{spec: {driver: {cores: 2}}}", template))
+    assert given["metadata"]["name"] == plain["metadata"]["name"]
+    assert given["metadata"]["labels"] == {**plain["metadata"]["labels"], "team": "lake"}
+    assert given["spec"]["restartPolicy"] == {"type": "Never"}
+    assert given["spec"]["sparkVersion"] == "3.5.6"
+    assert given["spec"]["executor"]["instances"] == 3
+    assert "securityContext" not in given["spec"]["executor"]
+    assert given["spec"]["volumes"] == [{"name": "tmp", "emptyDir": {}}]
+    assert given["spec"]["arguments"] == plain["spec"]["arguments"]
+
+
+def test_merging_joins_mappings_replaces_the_rest_and_leaves_its_arguments_alone() -> None:
+    base = {"a": {"b": 1, "c": [1, 2]}, "d": 1}
+    over = {"a": {"c": [3], "e": {"f": None, "g": 2}}, "d": {"h": 1}, "i": None}
+    assert merge_mappings(base, over) == {"a": {"b": 1, "c": [3], "e": {"g": 2}}, "d": {"h": 1}}
+    assert base == {"a": {"b": 1, "c": [1, 2]}, "d": 1}
+    assert merge_mappings(base, {}) == base
+
+
+def test_no_secret_is_in_the_object_and_the_job_calls_itself_by_the_objects_name(
+    platform: OnKubernetes,
+) -> None:
+    run_id = platform.launcher().launch(REQUEST)
+    (arguments,) = platform.begun()
+    launched = read_arguments(arguments, {})
+    assert launched.holder.run_id == run_id
+    assert "t0ken" not in json.dumps(platform.api.created) + unpack_arguments(launched.config)
+    assert (
+        launched.settings({"CATALOG_TOKEN": "t0ken"}).catalog_properties(None)["token"]
+        == ENVIRON["CATALOG_TOKEN"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (RunState.QUEUED, ["", "SUBMITTED", "PENDING_RERUN", "INVALIDATING", "RESUMING"]),
+        (RunState.RUNNING, ["RUNNING"]),
+        (RunState.ENDED, ["SUCCEEDING", "COMPLETED", "FAILING", "FAILED", "SUBMISSION_FAILED", "SUSPENDED"]),
+        (RunState.UNKNOWN, ["UNKNOWN", "A_WORD_OF_NEXT_YEAR"]),
+    ],
+)
+def test_every_state_of_kubeflows_operator_means_something(state: RunState, words: list[str]) -> None:
+    for word in words:
+        found = {"apiVersion": KUBEFLOW, "status": {"applicationState": {"state": word}}}
+        assert run_state(found) is state
+    assert run_state({"apiVersion": KUBEFLOW}) is RunState.QUEUED, "no operator has seen it yet"
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (RunState.QUEUED, ["Submitted", "ScheduledToRestart", "DriverRequested"]),
+        (RunState.RUNNING, ["DriverStarted", "DriverReady", "RunningHealthy", "RunningWithPartialCapacity"]),
+        (RunState.ENDED, ["Succeeded", "Failed", "SchedulingFailure", "DriverEvicted", "ResourceReleased"]),
+        (RunState.UNKNOWN, ["AWordOfNextYear"]),
+    ],
+)
+def test_every_state_of_apaches_operator_means_something(state: RunState, words: list[str]) -> None:
+    for word in words:
+        found = {"apiVersion": APACHE, "status": {"currentState": {"currentStateSummary": word}}}
+        assert run_state(found) is state
+    assert run_state({"apiVersion": APACHE, "status": {}}) is RunState.QUEUED
+
+
+def test_a_cluster_without_the_operator_is_named(platform: OnKubernetes) -> None:
+    platform.api.installed = False
+    with pytest.raises(Invalid, match="install the Spark operator"):
+        platform.launcher().launch(REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "says"),
+    [
+        (Fault(422, "spec.driver.cores: must be at least 1"), Invalid, "must be at least 1.*template"),
+        (Fault(403, "exceeded quota: jobs"), Transient, "exceeded quota"),
+        (Fault(401, "Unauthorized"), Invalid, "infra/kubernetes/base"),
+        (Fault(500, "etcd is slow"), Transient, "etcd is slow"),
+    ],
+)
+def test_rejected_object_says_what_to_do(
+    platform: OnKubernetes, fault: Fault, kind: type[Exception], says: str
+) -> None:
+    platform.api.faults.append(fault)
+    with pytest.raises(kind, match=says):
+        platform.launcher().launch(REQUEST)
+
+
+def test_the_log_of_a_run_is_a_command(platform: OnKubernetes) -> None:
+    launcher = platform.launcher()
+    run_id = launcher.launch(REQUEST)
+    assert (
+        launcher.log_location(run_id) == f"kubectl logs -n jobs -l icemirror/run={run_id},spark-role=driver"
+    )
+
+
+def test_without_a_cluster_the_configuration_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(BadConfig, match="KUBECONFIG"):
+        open_kubernetes_launcher(*for_kubernetes(tmp_path))
+
+
+def test_configured_launcher_uses_the_cluster_of_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}], "
+        "clusters: [{name: k, cluster: {server: 'http://kubernetes.test'}}], users: [{name: u, user: {}}]}"
+    )
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    launcher = open_launcher(load(tmp_path, KUBERNETES), ENVIRON)
+    assert isinstance(launcher, KubernetesLauncher)
+    assert launcher._client.namespace == "jobs"
