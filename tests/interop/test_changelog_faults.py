@@ -36,7 +36,7 @@ class Bench:
     def call(self, procedure: str) -> dict[str, object]:
         return self.spark.call(procedure, self.changelog)
 
-    def tell(self, operation: str, key: int, number: int, name: str, branch: str = "") -> None:
+    def commit_event(self, operation: str, key: int, number: int, name: str, branch: str = "") -> None:
         """An event that Java writes."""
         target = f"{self.changelog}.branch_{branch}" if branch else self.changelog
         self.spark.session.sql(
@@ -79,9 +79,9 @@ class Bench:
 def bench(tmp_path: Path, java: IcebergJava) -> Callable[[str], Bench]:
     def make(options: str = "") -> Bench:
         lab = Lab.make(tmp_path, options=options)
-        lab.tell("I1@1 I2@1 I3@1")
-        lab.tell("U1@2=b D2@2")
-        lab.tell("I4@3")
+        lab.commit_events("I1@1 I2@1 I3@1")
+        lab.commit_events("U1@2=b D2@2")
+        lab.commit_events("I4@3")
         lab.merge()
         return Bench(lab, SparkSql.on(java, lab))
 
@@ -99,16 +99,16 @@ def test_a_changelog_that_is_compacted_is_not_merged_again(bench: Make) -> None:
     assert [part.events for part in before.slices] in ([], [0])
     assert before.cursor is not None
     assert before.cursor.source.snapshot_id == at.head()
-    at.tell("UPDATE", 3, 5, "later")
+    at.commit_event("UPDATE", 3, 5, "later")
     assert sum(part.events for part in at.lab.merge().slices) == 1
     assert at.rows() == {**ROWS, 3: "later"}
 
 
 def test_what_waits_when_a_changelog_is_compacted_is_merged_once(bench: Make) -> None:
     at = bench("")
-    at.tell("INSERT", 5, 4, "five")
+    at.commit_event("INSERT", 5, 4, "five")
     at.call("rewrite_data_files(table => {table}, options => map('rewrite-all', 'true'))")
-    at.tell("UPDATE", 5, 5, "later")
+    at.commit_event("UPDATE", 5, 5, "later")
     assert sum(part.events for part in at.lab.merge().slices) == 2
     assert at.rows() == {**ROWS, 5: "later"}
 
@@ -121,7 +121,7 @@ def test_a_rolled_back_changelog_stops_merges_until_it_is_restored(bench: Make, 
     at.refuses("was rolled back")
     assert at.rows() == ROWS
     at.call(f"set_current_snapshot({{table}}, {head})")
-    at.tell("DELETE", 3, 6, "")
+    at.commit_event("DELETE", 3, 6, "")
     at.lab.merge()
     assert at.rows() == {1: "b", 4: "I4@3"}
 
@@ -129,7 +129,7 @@ def test_a_rolled_back_changelog_stops_merges_until_it_is_restored(bench: Make, 
 def test_a_changelog_that_goes_on_after_it_was_rolled_back_stops(bench: Make) -> None:
     at = bench("on_expired_cursor: rebuild")
     at.call(f"rollback_to_snapshot({{table}}, {at.head(before=1)})")
-    at.tell("INSERT", 9, 9, "elsewhere")
+    at.commit_event("INSERT", 9, 9, "elsewhere")
     at.refuses("was rolled back")
     assert at.rows() == ROWS
 
@@ -137,7 +137,7 @@ def test_a_changelog_that_goes_on_after_it_was_rolled_back_stops(bench: Make) ->
 def test_what_is_written_to_a_branch_counts_when_main_is_fast_forwarded_to_it(bench: Make) -> None:
     at = bench("")
     at.sql("ALTER TABLE {t} CREATE BRANCH audit")
-    at.tell("INSERT", 5, 5, "audited", branch="audit")
+    at.commit_event("INSERT", 5, 5, "audited", branch="audit")
     assert at.lab.merge().outcome == "up-to-date"
     at.call("fast_forward({table}, 'main', 'audit')")
     at.lab.merge()
@@ -147,7 +147,7 @@ def test_what_is_written_to_a_branch_counts_when_main_is_fast_forwarded_to_it(be
 def test_a_branch_that_takes_the_place_of_main_stops(bench: Make) -> None:
     at = bench("on_expired_cursor: rebuild")
     at.sql(f"ALTER TABLE {{t}} CREATE BRANCH other AS OF VERSION {at.head(before=2)}")
-    at.tell("INSERT", 9, 9, "elsewhere", branch="other")
+    at.commit_event("INSERT", 9, 9, "elsewhere", branch="other")
     at.call("set_current_snapshot(table => {table}, ref => 'other')")
     at.refuses("its main branch was moved")
     assert at.rows() == ROWS
@@ -168,7 +168,7 @@ def test_rows_that_are_deleted_or_overwritten_stop_the_merge(bench: Make, statem
     at.sql(statement.replace("{number}", sequence_text(9)))
     assert at.operations()[-1] in ("delete", "overwrite")
     at.refuses("may only be appended")
-    at.tell("INSERT", 9, 9, "after it")
+    at.commit_event("INSERT", 9, 9, "after it")
     at.refuses("may only be appended")
     assert at.rows() == ROWS
 
@@ -181,7 +181,7 @@ def expire(at: Bench) -> None:
 
 def test_a_cursor_that_expired_with_all_of_its_snapshot_merged_is_no_loss(bench: Make) -> None:
     at = bench("")
-    at.tell("INSERT", 5, 5, "five")
+    at.commit_event("INSERT", 5, 5, "five")
     expire(at)
     at.lab.merge()
     assert at.rows() == {**ROWS, 5: "five"}
@@ -190,8 +190,8 @@ def test_a_cursor_that_expired_with_all_of_its_snapshot_merged_is_no_loss(bench:
 @V2_AND_V3
 def test_an_expired_cursor_stops_or_is_rebuilt_from_by_policy(bench: Make, version: int) -> None:
     at = bench(f"format_version: {version}")
-    at.tell("INSERT", 5, 5, "five")
-    at.tell("DELETE", 3, 6, "")
+    at.commit_event("INSERT", 5, 5, "five")
+    at.commit_event("DELETE", 3, 6, "")
     expire(at)
     at.refuses("Events may be missing")
     assert at.rows() == ROWS
@@ -218,11 +218,11 @@ def test_a_changelog_that_is_dropped_and_created_again_is_followed(
     recreate(at, how)
     assert at.lab.merge().outcome == "rebuilt"
     assert at.rows() == {}
-    at.tell("INSERT", 1, 1, "anew")
-    at.tell("INSERT", 2, 1, "two")
+    at.commit_event("INSERT", 1, 1, "anew")
+    at.commit_event("INSERT", 2, 1, "two")
     assert at.lab.merge().outcome == "merged"
     assert at.rows() == {1: "anew", 2: "two"}
     recreate(at, how)
-    at.tell("INSERT", 7, 1, "third")
+    at.commit_event("INSERT", 7, 1, "third")
     assert at.lab.merge().outcome == "rebuilt"
     assert at.rows() == {7: "third"}

@@ -21,7 +21,7 @@ from pyiceberg.types import (
 
 from icemirror.cli.demo.oracle.duckdb_oracle import connect_duckdb
 from tests.interop.iceberg_java import IcebergJava
-from tests.lab.evolving import assert_sound, change, say
+from tests.lab.column_changes import assert_sound, change_columns, commit_events
 from tests.lab.lab import Lab, changelog_schema
 
 SHOP = changelog_schema(
@@ -46,9 +46,9 @@ def make(folder: Path, version: int, partition: str) -> tuple[Lab, list[dict[str
     """All schema changes, with rows before, between and after them; and the expected rows."""
     lab = Lab.make(folder, SHOP, options=f"format_version: {version}\ncompact: false\n{partition}")
     old = {"region": "eu", "n": 2**31 - 1, "f": 1.5, "d": Decimal("123.45"), "note": "old"}
-    say(lab, "I1@1", "I2@1", "I3@1", **old, home={"zip": 1, "city": "A"})
+    commit_events(lab, "I1@1", "I2@1", "I3@1", **old, home={"zip": 1, "city": "A"})
     lab.merge()
-    change(
+    change_columns(
         lab,
         lambda to: to.rename_column("region", "area"),
         lambda to: to.update_column("id", LongType()),
@@ -59,11 +59,11 @@ def make(folder: Path, version: int, partition: str) -> tuple[Lab, list[dict[str
         lambda to: to.rename_column(("home", "city"), "town"),
         lambda to: to.add_column(("home", "street"), StringType()),
     )
-    change(lab, lambda to: to.add_column("note", LongType()), lambda to: to.move_first("d"))
+    change_columns(lab, lambda to: to.add_column("note", LongType()), lambda to: to.move_first("d"))
     new = {"area": "us", "n": 2**40, "f": 1e300, "d": Decimal("123456789012345678.90"), "note": 7}
-    say(lab, "U1@2", "D3@2", f"I{2**40}@2", **new, home={"zip": 2, "town": "B", "street": "S"})
+    commit_events(lab, "U1@2", "D3@2", f"I{2**40}@2", **new, home={"zip": 2, "town": "B", "street": "S"})
     lab.merge()
-    say(lab, "U1@3", **new, home=None)
+    commit_events(lab, "U1@3", **new, home=None)
     lab.merge()
     assert_sound(lab)
     earlier = {"area": "eu", "n": 2**31 - 1, "f": 1.5, "d": Decimal("123.45"), "note": None}

@@ -164,7 +164,7 @@ class Lab:
         """The mirror as it is now."""
         return self.catalog.load_table("lab.world")
 
-    def tell(self, *files: str) -> int:
+    def commit_events(self, *files: str) -> int:
         """A commit on the changelog, a file for each text."""
         return self.commit(*(events(words) for words in files))
 

@@ -30,7 +30,7 @@ from icemirror.config_file.load import load_settings
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from tests.lab.evolving import assert_sound, rebuild
+from tests.lab.column_changes import assert_sound, rebuild
 from tests.lab.lab import Lab
 from tests.mirrors import write_config
 from tests.services import pg_types

@@ -14,7 +14,7 @@ from icemirror.errors import Invalid
 from spark_job.engine.engine import InProcessEngine, LazyEngine
 from spark_job.iceberg.catalogs import Catalogs
 from spark_job.pipeline import Pipeline
-from tests.lab.evolving import assert_sound, change, rebuild, say
+from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild
 from tests.lab.lab import Lab, changelog_schema
 from tests.services.glue import Glue
 from tests.services.lakes import Lake, documented
@@ -39,22 +39,22 @@ def make(folder: Path, lake: Lake) -> Lab:
 
 def follow_columns(folder: Path, lake: Lake) -> None:
     lab = make(folder, lake)
-    say(lab, "I1@1", "I2@1", name="old", n=1)
+    commit_events(lab, "I1@1", "I2@1", name="old", n=1)
     lab.merge()
-    change(
+    change_columns(
         lab,
         lambda to: to.rename_column("name", "title"),
         lambda to: to.update_column("n", LongType()),
         lambda to: to.add_column("more", LongType()),
     )
-    say(lab, "U1@2", "I3@2", title="new", n=2**40, more=7)
+    commit_events(lab, "U1@2", "I3@2", title="new", n=2**40, more=7)
     lab.merge()
     expected = [(1, "new", 2**40, 7), (2, "old", 1, None), (3, "new", 2**40, 7)]
     assert told(lab) == expected
     assert_sound(lab)
-    change(lab, lambda to: to.rename_column("title", "name"))
-    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.delete_column("more"))
-    say(lab, "I4@3", title="newest", n=4)
+    change_columns(lab, lambda to: to.rename_column("title", "name"))
+    change_columns(lab, lambda to: to.rename_column("name", "title"), lambda to: to.delete_column("more"))
+    commit_events(lab, "I4@3", title="newest", n=4)
     lab.merge()
     expected.append((4, "newest", 4, None))
     assert told(lab) == expected
@@ -85,10 +85,10 @@ def test_nessie_does_not_take_them_which_is_said_before_anything_is_written(
 ) -> None:
     catalog = {**documented("Nessie"), "uri": nessie_server.uri, **s3.properties()}
     lab = make(tmp_path, Lake(mirror=catalog, changelog=sql))
-    say(lab, "I1@1", name="old", n=1)
+    commit_events(lab, "I1@1", name="old", n=1)
     lab.merge()
-    change(lab, lambda to: to.add_column("more", LongType()))
-    say(lab, "U1@2", name="new", n=2, more=7)
+    change_columns(lab, lambda to: to.add_column("more", LongType()))
+    commit_events(lab, "U1@2", name="new", n=2, more=7)
     with pytest.raises(Invalid, match="Nessie does not accept schema changes from PyIceberg"):
         lab.pipeline.advance(lab.table)
 

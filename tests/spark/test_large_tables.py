@@ -23,12 +23,12 @@ def test_a_table_is_adopted_merged_and_verified_on_spark(
 ) -> None:
     monkeypatch.setattr(size_policy, "INSPECTION", SizePolicy())
     lab = Lab.make(tmp_path, engine=SparkEngine(spark, SizePolicy(one_task_events=one_task_events)))
-    lab.tell(" ".join(f"I{key}@{key}=v" for key in range(1, 500)))
-    lab.tell(" ".join(f"U{key}@{1000 + key}=w" for key in range(1, 500, 7)))
+    lab.commit_events(" ".join(f"I{key}@{key}=v" for key in range(1, 500)))
+    lab.commit_events(" ".join(f"U{key}@{1000 + key}=w" for key in range(1, 500, 7)))
     rows = [(key, "w" if key % 7 == 1 else "v") for key in range(1, 500)]
     make_table(lab, rows[:200], rows[200:])
     adopt_table(lab.pipeline, lab.table, "head", dry_run=False)
-    lab.tell("D1@5000 U2@1 I600@600=new")
+    lab.commit_events("D1@5000 U2@1 I600@600=new")
     lab.merge()
     report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from tests.lab import truncating
+from tests.lab import truncations
 from tests.tables.profiles.debezium import TEXT_KEY, Source
 from tests.tables.profiles.recording import Recording, mirror_rows
 
@@ -52,13 +52,13 @@ def test_values_and_keys_go_across_shards(tmp_path: Path, spark: SparkContext, o
 @MODES
 def test_a_truncation_is_met_in_a_task(tmp_path: Path, spark: SparkContext, one_task_events: int) -> None:
     engine = SparkEngine(spark, SizePolicy(one_task_events=one_task_events))
-    lab = truncating.make(tmp_path, batch=100, engine=engine)
-    truncating.tell(lab, " ".join(f"I{key}@1" for key in range(60)))
+    lab = truncations.make(tmp_path, batch=100, engine=engine)
+    truncations.commit_events(lab, " ".join(f"I{key}@1" for key in range(60)))
     lab.merge()
-    truncating.tell(lab, " ".join(f"U{key}@3" for key in range(40)), "T@4 I7@5=n I8@2")
+    truncations.commit_events(lab, " ".join(f"U{key}@3" for key in range(40)), "T@4 I7@5=n I8@2")
     assert lab.merge().outcome == "rebuilt"
     assert lab.rows() == {7: "n"}
-    truncating.tell(lab, " ".join(f"U{key}@3" for key in range(40)), "I9@6=n")
+    truncations.commit_events(lab, " ".join(f"U{key}@3" for key in range(40)), "I9@6=n")
     (merged,) = lab.merge().slices
     assert (merged.inserted, merged.stale) == (1, 40)
     assert lab.rows() == {7: "n", 9: "n"}

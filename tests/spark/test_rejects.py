@@ -11,7 +11,7 @@ from icemirror.errors import Kind
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from tests.lab.spoilt import make, rejects, spoilt
+from tests.lab.bad_rows import bad_events, make, rejects
 
 _ALL = 1 << 40
 _MODES = {"one task": _ALL, "sharded": 0}
@@ -30,7 +30,7 @@ def test_bad_rows_of_every_task_are_put_aside(
         [f"I{at}@{file + 1}=v{at}" if at % 10 else _BAD[at // 10 % len(_BAD)] for at in range(_EVENTS)]
         for file in range(_FILES)
     ]
-    lab.commit(*(spoilt(" ".join(words)) for words in files))
+    lab.commit(*(bad_events(" ".join(words)) for words in files))
     (part,) = lab.merge().slices
     bad = sum(word.endswith("bad") for words in files for word in words)
     assert (part.rejected, part.events) == (bad, _FILES * _EVENTS)
@@ -45,7 +45,7 @@ def test_bad_rows_of_every_task_are_put_aside(
 
 def test_too_many_of_them_stop_the_merge_by_name(tmp_path: Path, spark: SparkContext) -> None:
     lab = make(tmp_path, engine=SparkEngine(spark, SizePolicy(one_task_events=0, one_task_bytes=_ALL)))
-    lab.commit(spoilt(" ".join(f"X{at}@1" for at in range(2000))))
+    lab.commit(bad_events(" ".join(f"X{at}@1" for at in range(2000))))
     failed = lab.try_merge()
     assert failed.error is not None
     assert failed.error.kind is Kind.INVALID

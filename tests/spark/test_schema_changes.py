@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from spark_job.columns.name_mapping import NAME_MAPPING
 from spark_job.engine.size_policy import SizePolicy
 from spark_job.engine.spark_engine import SparkEngine
-from tests.lab.evolving import assert_sound, change, rows, say
+from tests.lab.column_changes import assert_sound, change_columns, commit_events, rows
 from tests.lab.lab import Lab, changelog_schema
 
 
@@ -25,16 +25,16 @@ def test_tasks_write_the_columns_that_their_commit_makes(
     mapping = lab.changelog.schema().name_mapping.model_dump_json()
     with lab.changelog.transaction() as transaction:
         transaction.set_properties({NAME_MAPPING: mapping})
-    say(lab, *(f"I{key}@1" for key in range(50)), name="old", n=1)
+    commit_events(lab, *(f"I{key}@1" for key in range(50)), name="old", n=1)
     lab.merge()
-    change(
+    change_columns(
         lab,
         lambda to: to.rename_column("name", "title"),
         lambda to: to.update_column("n", LongType()),
         lambda to: to.update_column("id", LongType()),
         lambda to: to.add_column("more", LongType()),
     )
-    say(lab, *(f"U{key}@2" for key in range(25)), f"I{2**40}@2", title="new", n=2**40, more=7)
+    commit_events(lab, *(f"U{key}@2" for key in range(25)), f"I{2**40}@2", title="new", n=2**40, more=7)
     lab.merge()
     found = {row["id"]: (row["title"], row["n"], row["more"]) for row in rows(lab)}
     new = dict.fromkeys((*range(25), 2**40), ("new", 2**40, 7))

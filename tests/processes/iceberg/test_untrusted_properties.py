@@ -49,9 +49,9 @@ def set_property(table: Table, name: str, value: str) -> None:
 @pytest.mark.parametrize("whose", ["changelog", "mirror"])
 def test_no_table_names_the_code_that_reads_its_files(tmp_path: Path, foreign: Path, whose: str) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     lab.merge()
-    lab.tell("U1@2=b")
+    lab.commit_events("U1@2=b")
     set_property(
         lab.changelog if whose == "changelog" else lab.mirror, "py-io-impl", "foreign_code.PyArrowFileIO"
     )
@@ -62,7 +62,7 @@ def test_no_table_names_the_code_that_reads_its_files(tmp_path: Path, foreign: P
 
 def test_no_table_says_where_the_credentials_of_its_catalog_go(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     lab.merge()
     for table in (lab.changelog, lab.mirror):
         set_property(table, "gcs.service.host", "http://elsewhere")
@@ -76,10 +76,10 @@ def test_no_table_says_where_the_credentials_of_its_catalog_go(tmp_path: Path) -
 
 def test_a_mirror_that_names_code_for_its_places_is_refused(tmp_path: Path, foreign: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     lab.merge()
     set_property(lab.mirror, LOCATION_PROVIDER, "foreign_code.SimpleLocationProvider")
-    lab.tell("U1@2=b")
+    lab.commit_events("U1@2=b")
     error = lab.reconfigure().try_merge().error
     assert error is not None
     assert error.kind == "invalid"
@@ -91,9 +91,9 @@ def test_a_mirror_that_names_code_for_its_places_is_refused(tmp_path: Path, fore
 def test_code_for_its_places_that_the_configuration_names_is_used(tmp_path: Path, foreign: Path) -> None:
     options = f"table_properties: {{{LOCATION_PROVIDER}: foreign_code.SimpleLocationProvider}}"
     lab = Lab.make(tmp_path, options=options)
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     lab.merge()
-    lab.tell("U1@2=b")
+    lab.commit_events("U1@2=b")
     lab.reconfigure(options).merge()
     assert lab.rows() == {1: "b"}
     assert foreign.exists()
@@ -103,9 +103,9 @@ def test_code_that_a_table_names_during_a_merge_does_not_run(
     tmp_path: Path, foreign: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     lab.merge()
-    lab.tell("U1@2=b")
+    lab.commit_events("U1@2=b")
     commit = row_delta.RowDelta.commit
 
     def late(delta: row_delta.RowDelta) -> object:
@@ -121,7 +121,7 @@ def test_code_that_a_table_names_during_a_merge_does_not_run(
 
 def test_a_location_provider_of_the_changelog_is_ignored(tmp_path: Path, foreign: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     set_property(lab.changelog, LOCATION_PROVIDER, "foreign_code.SimpleLocationProvider")
     lab.reconfigure().merge()
     assert not foreign.exists()

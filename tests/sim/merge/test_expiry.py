@@ -142,7 +142,7 @@ def test_the_last_of_many_merges_costs_what_an_early_one_does(
 
     for number in range(MERGES):
         if number % FILES == 0:
-            lab.tell(*(story.next_file() for _ in range(FILES)))
+            lab.commit_events(*(story.next_file() for _ in range(FILES)))
         window = early if number in EARLY else late if number in LATE else None
         snapshot_ids.append(window.measure(merge, monkeypatch) if window else merge())
         if number == EARLY.stop:

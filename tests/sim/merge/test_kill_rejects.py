@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.bad_rows import MIXED, REJECTED, bad_events, make, rejected, rejects
 from tests.lab.lab import Lab
-from tests.lab.spoilt import ASIDE, MIXED, make, rejected, rejects, spoilt
 from tests.sim.merge.forked import Work, merge, rebuild, run_forked
 
 ROOT = Path(__file__).parents[3]
@@ -39,13 +39,13 @@ def test_every_point_is_tried() -> None:
 @pytest.mark.parametrize("point", [*OWN_POINTS, *MERGE_POINTS])
 def test_a_killed_merge_puts_bad_rows_aside_once(tmp_path: Path, point: str, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}")
-    aside = list(ASIDE)
+    aside = list(REJECTED)
     if point not in _FIRST_TIME_ONLY:
-        lab.commit(spoilt("I9@1 X9@1=first"))
+        lab.commit(bad_events("I9@1 X9@1=first"))
         assert _run(lab, merge) == 0
         aside.append(("unknown-operation", "first"))
     merged = lab.catalog.table_exists("lab.world") and lab.mirror.metadata.current_snapshot_id
-    lab.commit(spoilt(MIXED))
+    lab.commit(bad_events(MIXED))
     assert _run(lab, merge, point) == -signal.SIGKILL, f"{point} was not reached"
     if lab.mirror.metadata.current_snapshot_id != (merged or None):
         assert rejected(lab) == aside, "the mirror moved before the bad rows were rejected"
@@ -58,11 +58,11 @@ def test_a_killed_merge_puts_bad_rows_aside_once(tmp_path: Path, point: str, ver
 def test_a_killed_rebuild_puts_bad_rows_aside_once(tmp_path: Path, point: str) -> None:
     """The rejects table was dropped before, so the rebuild has to create it."""
     lab = make(tmp_path)
-    lab.commit(spoilt(MIXED))
+    lab.commit(bad_events(MIXED))
     assert _run(lab, merge) == 0
     rows = lab.rows()
     lab.catalog.drop_table("lab.world_rejects")
     assert _run(lab, rebuild, point) == -signal.SIGKILL, f"{point} was not reached"
     assert _run(lab, rebuild) == 0
-    assert (lab.rows(), rejected(lab)) == (rows, ASIDE)
+    assert (lab.rows(), rejected(lab)) == (rows, REJECTED)
     assert len(rejects(lab).metadata.snapshots) == 1

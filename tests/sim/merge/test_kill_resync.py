@@ -10,8 +10,8 @@ import pytest
 from spark_job.iceberg.mirror import REPLAY
 from spark_job.iceberg.stage import RESYNC_PREFIX
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from tests.lab.anew import OLD, lose_history, made_anew, make
 from tests.lab.lab import Lab
+from tests.lab.recreated_changelog import OLD, lose_history, make, recreate_changelog
 from tests.sim.merge.forked import clean_orphans, merge, run_forked
 from tests.sim.merge.test_kill_rebuild import MERGE_POINTS, OWN_POINTS
 
@@ -32,17 +32,17 @@ def swaps(lab: Lab) -> int:
 def test_a_truncated_changelog_is_followed_whenever_the_merge_is_killed(
     tmp_path: Path, point: str, version: int
 ) -> None:
-    lab = made_anew(make(tmp_path, f"format_version: {version}"))
-    lab.tell("I1@1=new I2@1", "I3@1 I4@1", "I7@1")
-    lab.tell("U7@2=x D3@2")
+    lab = recreate_changelog(make(tmp_path, f"format_version: {version}"))
+    lab.commit_events("I1@1=new I2@1", "I3@1 I4@1", "I7@1")
+    lab.commit_events("U7@2=x D3@2")
     config = lab.settings.source_path
     assert run_forked(merge, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
     assert (lab.rows(), swaps(lab)) == ((NEW, 1) if point in SWAPPED else (OLD, 0))
-    lab.tell("I9@3")
+    lab.commit_events("I9@3")
     assert run_forked(merge, config, 2) == 0
     assert (lab.rows(), swaps(lab)) == ({**NEW, 9: "I9@3"}, 1)
     assert run_forked(clean_orphans, config, 2) == 0
-    lab.tell("U9@4=y")
+    lab.commit_events("U9@4=y")
     assert run_forked(merge, config, 2) == 0
     assert lab.rows() == {**NEW, 9: "y"}
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
@@ -52,13 +52,13 @@ def test_a_truncated_changelog_is_followed_whenever_the_merge_is_killed(
 def test_a_truncated_changelog_without_events_empties_the_mirror_whenever_the_merge_is_killed(
     tmp_path: Path, point: str
 ) -> None:
-    lab = made_anew(make(tmp_path))
+    lab = recreate_changelog(make(tmp_path))
     config = lab.settings.source_path
     assert run_forked(merge, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"
     assert lab.rows() == ({} if point in SWAPPED else OLD)
     assert run_forked(merge, config, 2) == 0
     assert (lab.rows(), swaps(lab)) == ({}, 1)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     assert run_forked(merge, config, 2) == 0
     assert lab.rows() == {1: "I1@1"}
 
@@ -66,8 +66,8 @@ def test_a_truncated_changelog_without_events_empties_the_mirror_whenever_the_me
 @pytest.mark.parametrize("point", ["stage-kept", "stage-kept:2", "swap", "swapped"])
 def test_an_expired_cursor_is_rebuilt_from_whenever_the_merge_is_killed(tmp_path: Path, point: str) -> None:
     lab = make(tmp_path, "on_expired_cursor: rebuild")
-    lab.tell("I7@7")
-    lab.tell("I8@8")
+    lab.commit_events("I7@7")
+    lab.commit_events("I8@8")
     lose_history(lab)
     config = lab.settings.source_path
     assert run_forked(merge, config, 2, point) == -signal.SIGKILL, f"{point} was not reached"

@@ -42,7 +42,7 @@ Spoil = Callable[[Lab], Lab | None]
 def started(tmp_path: Path) -> Lab:
     """A mirror of two rows, an unmerged change, and a second valid table with an unmerged change."""
     lab = Lab.make(tmp_path, tail=NEIGHBOUR)
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
     good = lab.catalog.create_table("lab.good_changelog", ID_AND_NAME)
     append_files(good, events("I1@1=fine"))
@@ -67,7 +67,7 @@ def bad_value(column: str, value: str | None) -> Spoil:
 
 def with_options(options: str) -> Spoil:
     def spoil(lab: Lab) -> Lab:
-        lab.tell("U1@2")
+        lab.commit_events("U1@2")
         return lab.reconfigure(options, NEIGHBOUR)
 
     return spoil
@@ -84,23 +84,23 @@ def rename_changelog(lab: Lab) -> None:
 def recreate_changelog(lab: Lab) -> Lab:
     lab.catalog.drop_table("lab.world_changelog")
     lab.changelog = lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
-    lab.tell("I1@9")
+    lab.commit_events("I1@9")
     return lab.reconfigure("on_truncate: stop", NEIGHBOUR)
 
 
 def truncate_file(lab: Lab) -> None:
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     path = changelog_files(lab)[-1]
     path.write_bytes(path.read_bytes()[:-20])
 
 
 def garble_file(lab: Lab) -> None:
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     changelog_files(lab)[-1].write_bytes(b"this is no Parquet file at all")
 
 
 def remove_file(lab: Lab) -> None:
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     changelog_files(lab)[-1].unlink()
 
 
@@ -114,7 +114,7 @@ def delete_from_changelog(lab: Lab) -> None:
 
 def roll_changelog_back(lab: Lab) -> None:
     first = lab.changelog.refresh().metadata.current_snapshot_id
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     lab.merge()
     assert first is not None
     lab.changelog.refresh().manage_snapshots().rollback_to_snapshot(first).commit()
@@ -123,8 +123,8 @@ def roll_changelog_back(lab: Lab) -> None:
 def expire_cursor(lab: Lab) -> None:
     """Add one more file after it, which is not merged."""
     merged = lab.changelog.refresh().metadata.current_snapshot_id
-    missed = lab.tell("U1@2")
-    lab.tell("U1@3")
+    missed = lab.commit_events("U1@2")
+    lab.commit_events("U1@3")
     assert merged is not None
     lab.changelog.refresh().maintenance.expire_snapshots().by_ids([merged, missed]).commit()
 
@@ -132,49 +132,49 @@ def expire_cursor(lab: Lab) -> None:
 def add_column_strictly(lab: Lab) -> Lab:
     with lab.changelog.update_schema() as update:
         update.add_column("more", LongType())
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     return lab.reconfigure("schema_policy: strict", NEIGHBOUR)
 
 
 def change_type(lab: Lab) -> None:
     with lab.changelog.update_schema(allow_incompatible_changes=True) as update:
         update.update_column("name", LongType())
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
 
 
 def rename_column_of_the_mirror(lab: Lab) -> None:
     with lab.mirror.update_schema() as update:
         update.rename_column("name", "title")
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
 
 
 def add_column_to_the_mirror(lab: Lab) -> None:
     with lab.mirror.update_schema() as update:
         update.add_column("note", LongType())
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
 
 
 def drop_column_of_the_mirror(lab: Lab) -> None:
     with lab.mirror.update_schema() as update:
         update.delete_column("name")
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
 
 
 def double_a_key_in_the_mirror(lab: Lab) -> None:
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     mirror = lab.mirror
     mirror.append(pa.table({"id": [1], "name": ["double"]}).cast(mirror.schema().as_arrow()))
 
 
 def put_another_table_in_its_place(lab: Lab) -> None:
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     lab.catalog.drop_table("lab.world")
     lab.catalog.create_table("lab.world", ID_AND_NAME)
 
 
 def remove_data_file(lab: Lab) -> None:
     """The row that the index references cannot be checked."""
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     (task,) = lab.mirror.scan().plan_files()
     local_path(task.file.file_path).unlink()
 
@@ -340,7 +340,7 @@ def test_bad_input_of_a_first_merge_leaves_no_mirror(tmp_path: Path, name: str) 
 
 def test_slices_before_the_bad_one_stay_merged(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, tail="batch_size: 1\n")
-    first = lab.tell("I1@1")
+    first = lab.commit_events("I1@1")
     bad_value("cdc_operation", "?")(lab)
     result = lab.try_merge()
     assert result.outcome == "failed"
@@ -353,7 +353,7 @@ def test_slices_before_the_bad_one_stay_merged(tmp_path: Path) -> None:
 
 
 def test_table_continues_after_its_input_is_repaired(started: Lab) -> None:
-    started.tell("U1@2=two")
+    started.commit_events("U1@2=two")
     path = changelog_files(started)[-1]
     content = path.read_bytes()
     path.unlink()

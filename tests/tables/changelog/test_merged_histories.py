@@ -27,10 +27,10 @@ def expire(lab: Lab, *snapshot_ids: int, java: bool) -> None:
 
 @pytest.mark.parametrize("java", [True, False], ids=["java", "pyiceberg"])
 def test_first_merge_applies_events_of_expired_snapshots(lab: Lab, java: bool) -> None:
-    gone = [lab.tell("I1@1 I2@1"), lab.tell("U1@2 I3@2")]
-    lab.tell("D3@3 I4@3")
-    lab.tell("U4@4")
-    expire(lab, *gone, java=java)
+    expired = [lab.commit_events("I1@1 I2@1"), lab.commit_events("U1@2 I3@2")]
+    lab.commit_events("D3@3 I4@3")
+    lab.commit_events("U4@4")
+    expire(lab, *expired, java=java)
     lab.merge()
     assert lab.rows() == {1: "U1@2", 2: "I2@1", 4: "U4@4"}
 
@@ -39,10 +39,14 @@ def test_first_merge_applies_events_of_expired_snapshots(lab: Lab, java: bool) -
 @pytest.mark.parametrize("tail", ["", ONE_BY_ONE], ids=["one slice", "many slices"])
 def test_later_commit_wins_equal_sequences_after_both_expired(lab: Lab, java: bool, tail: str) -> None:
     """A snapshot that covers expired ones is merged in slices, each from where the last one stopped."""
-    gone = [lab.tell("I1@5=first"), lab.tell("U1@5=second", "U1@5=third"), lab.tell("U1@5=fourth")]
-    lab.tell("I9@9", "U1@5=fifth")
-    lab.tell("I8@8")
-    expire(lab, *gone, java=java)
+    expired = [
+        lab.commit_events("I1@5=first"),
+        lab.commit_events("U1@5=second", "U1@5=third"),
+        lab.commit_events("U1@5=fourth"),
+    ]
+    lab.commit_events("I9@9", "U1@5=fifth")
+    lab.commit_events("I8@8")
+    expire(lab, *expired, java=java)
     lab = lab.reconfigure(tail=tail)
     lab.merge()
     assert lab.rows() == {1: "fifth", 8: "I8@8", 9: "I9@9"}
@@ -50,8 +54,8 @@ def test_later_commit_wins_equal_sequences_after_both_expired(lab: Lab, java: bo
 
 def test_partly_merged_snapshot_continues_after_its_parent_expired(lab: Lab) -> None:
     lab = lab.reconfigure(tail=ONE_BY_ONE)
-    first = lab.tell("I1@5=a")
-    lab.tell("U1@5=b0", "U1@5=b1", "U1@5=b2")
+    first = lab.commit_events("I1@5=a")
+    lab.commit_events("U1@5=b0", "U1@5=b1", "U1@5=b2")
     for _ in range(2):
         assert isinstance(lab.pipeline.advance(lab.table), Merged)
     assert lab.rows() == {1: "b0"}
@@ -61,21 +65,21 @@ def test_partly_merged_snapshot_continues_after_its_parent_expired(lab: Lab) -> 
 
 
 def test_a_compaction_of_the_changelog_is_not_merged_again(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
-    lab.tell("U1@2=two")
-    lab.tell("I7@7")
+    lab.commit_events("U1@2=two")
+    lab.commit_events("I7@7")
     files = [task.file for task in lab.changelog.refresh().scan().plan_files()]
     commit_snapshot(lab.changelog, "replace", [manifest_of(lab.changelog, 4711, files)], 4711)
-    lab.tell("I8@8")
+    lab.commit_events("I8@8")
     result = lab.merge()
     assert result.slices[0].events == 3
     assert lab.rows() == {1: "two", 7: "I7@7", 8: "I8@8"}
 
 
 def test_many_slices_end_like_one_slice(lab: Lab) -> None:
-    lab.tell("I1@1 I2@1", "U1@2=x", "D2@3")
-    lab.tell("I2@4=again", "U1@1=late")
+    lab.commit_events("I1@1 I2@1", "U1@2=x", "D2@3")
+    lab.commit_events("I2@4=again", "U1@1=late")
     small = lab.reconfigure(tail=ONE_BY_ONE)
     result = small.merge()
     assert len(result.slices) == 5
@@ -86,8 +90,8 @@ def test_many_slices_end_like_one_slice(lab: Lab) -> None:
 def test_second_concurrent_first_merge_does_not_move_the_cursor_back(lab: Lab) -> None:
     """It planned before the mirror existed; meanwhile the other merge created and filled it."""
     lab = lab.reconfigure(tail=ONE_BY_ONE)
-    lab.tell("I1@1")
-    head = lab.tell("U1@2")
+    lab.commit_events("I1@1")
+    head = lab.commit_events("U1@2")
     other = lab.reconfigure(tail=ONE_BY_ONE)
     create = lab.catalog.create_table
 
@@ -107,9 +111,9 @@ def test_second_concurrent_first_merge_does_not_move_the_cursor_back(lab: Lab) -
 
 @pytest.mark.parametrize("of", ["changelog", "mirror"])
 def test_snapshot_that_is_its_own_parent_is_refused(lab: Lab, of: str) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
-    lab.tell("I2@2")
+    lab.commit_events("I2@2")
     append(lab.mirror, [(9, "foreign")])
     table = lab.changelog.refresh() if of == "changelog" else lab.mirror
     path = local_path(table.metadata_location)
@@ -123,7 +127,7 @@ def test_snapshot_that_is_its_own_parent_is_refused(lab: Lab, of: str) -> None:
 
 
 def test_cycle_in_the_history_before_foreign_files_is_reported(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     append(lab.mirror, [(9, "foreign")])
     mirror = lab.mirror

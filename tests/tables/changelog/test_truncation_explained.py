@@ -11,39 +11,39 @@ from icemirror.errors import Invalid
 from icemirror.protocol.replay import Replay
 from spark_job.inspect.adopt import adopt_table
 from spark_job.rebuild.replay import replay_step
-from tests.lab.asking import ask, fates, kinds, noted
+from tests.lab.explain import explain, fates, has_note, kinds
 from tests.lab.lab import Lab
-from tests.lab.truncating import VALUES, filled, followed, is_verified, make, rebuild_now, tell
+from tests.lab.truncations import VALUES, commit_events, filled, followed, is_verified, make, rebuild_now
 
 
 def test_explain_distinguishes_events_before_a_truncation(tmp_path: Path) -> None:
     lab = filled(tmp_path)
-    tell(lab, "T@4 I1@5=n")
+    commit_events(lab, "T@4 I1@5=n")
     lab.merge()
-    gone, there = ask(lab, {"id": 3}), ask(lab, {"id": 1})
+    gone, there = explain(lab, {"id": 3}), explain(lab, {"id": 1})
     assert (gone.state, fates(gone), kinds(gone)) == ("deleted", ["truncated"], [])
     assert "the source was truncated later" in gone.events[0].words
-    assert noted(gone, "was truncated after the last merged event of this key")
+    assert has_note(gone, "was truncated after the last merged event of this key")
     assert (there.state, kinds(there)) == ("present", [])
     assert fates(there) == ["truncated", "truncated", "made-row"]
 
 
 def test_explain_reports_unmerged_event_and_truncation(tmp_path: Path) -> None:
     lab = filled(tmp_path)
-    tell(lab, "U3@4=x T@5")
-    report = ask(lab, {"id": 3})
+    commit_events(lab, "U3@4=x T@5")
+    report = explain(lab, {"id": 3})
     assert (report.state, fates(report), kinds(report)) == ("present", ["made-row", "truncated"], [])
     assert report.events[1].fate == "waiting"
-    assert noted(report, "a truncation of the source waits")
+    assert has_note(report, "a truncation of the source waits")
 
 
 def test_explain_distinguishes_a_late_event_of_a_truncated_key(tmp_path: Path) -> None:
     lab = filled(tmp_path)
-    tell(lab, "T@4")
+    commit_events(lab, "T@4")
     lab.merge()
-    tell(lab, "U3@3=late I3@6=n")
+    commit_events(lab, "U3@3=late I3@6=n")
     lab.merge()
-    report = ask(lab, {"id": 3})
+    report = explain(lab, {"id": 3})
     assert (report.state, fates(report)) == ("present", ["truncated", "truncated", "made-row"])
 
 
@@ -54,10 +54,10 @@ def created(lab: Lab) -> dict[int, datetime]:
 
 def test_key_inserted_again_after_a_truncation_is_new(tmp_path: Path) -> None:
     lab = make(tmp_path, "metadata_columns: {created_at: created}")
-    tell(lab, "I1@1 I2@1 I3@6")
+    commit_events(lab, "I1@1 I2@1 I3@6")
     lab.merge()
     before = created(lab)
-    tell(lab, "T@4 I1@5=n")
+    commit_events(lab, "T@4 I1@5=n")
     lab.merge()
     after = created(lab)
     assert after.keys() == {1, 3}
@@ -69,9 +69,9 @@ def test_key_inserted_again_after_a_truncation_is_new(tmp_path: Path) -> None:
 
 def test_rebuild_keeps_insert_times_of_keys_with_the_sequence_of_a_truncation(tmp_path: Path) -> None:
     lab = make(tmp_path, "metadata_columns: {created_at: created}", batch=100)
-    tell(lab, "I1@1 I2@1")
+    commit_events(lab, "I1@1 I2@1")
     lab.merge()
-    tell(lab, "T@4 I1@4=n I2@5=n")  # one transaction, one sequence
+    commit_events(lab, "T@4 I1@4=n I2@5=n")  # one transaction, one sequence
     lab.merge()
     before = created(lab)
     rebuild_now(lab)
@@ -80,14 +80,14 @@ def test_rebuild_keeps_insert_times_of_keys_with_the_sequence_of_a_truncation(tm
 
 def test_adopted_table_follows_truncations_up_to_its_cursor(tmp_path: Path) -> None:
     lab = make(tmp_path, batch=100)
-    tell(lab, "I1@1 I2@1")
-    tell(lab, "T@4 I2@5=n")
+    commit_events(lab, "I1@1 I2@1")
+    commit_events(lab, "T@4 I2@5=n")
     table = lab.catalog.create_table("lab.world", lab.changelog.schema().select("id", "name"))
     rows = lab.changelog.scan(row_filter="name = 'n'").to_arrow().select(["id", "name"])
     table.append(rows.cast(table.schema().as_arrow()))
     adopt_table(lab.pipeline, lab.table, "head", dry_run=False)
     assert followed(lab) is not None
-    tell(lab, "I1@3=late I4@6=n")
+    commit_events(lab, "I1@3=late I4@6=n")
     lab.merge()
     assert lab.rows() == {2: "n", 4: "n"}
     assert is_verified(lab)
@@ -96,11 +96,11 @@ def test_adopted_table_follows_truncations_up_to_its_cursor(tmp_path: Path) -> N
 def test_truncation_removes_rows_of_a_newly_adopted_table(tmp_path: Path) -> None:
     lab = make(tmp_path, batch=100)
     table = lab.catalog.create_table("lab.world", lab.changelog.schema().select("id", "name"))
-    tell(lab, "I1@1 I2@1")
+    commit_events(lab, "I1@1 I2@1")
     rows = lab.changelog.scan(row_filter="id = 1").to_arrow().select(["id", "name"])
     table.append(rows.cast(table.schema().as_arrow()))
     adopt_table(lab.pipeline, lab.table, "none", dry_run=False)
-    tell(lab, "T@4 I2@5=n")
+    commit_events(lab, "T@4 I2@5=n")
     lab.merge()
     assert lab.rows() == {2: "n"}
     assert is_verified(lab)
@@ -109,7 +109,7 @@ def test_truncation_removes_rows_of_a_newly_adopted_table(tmp_path: Path) -> Non
 def test_replay_reports_an_ignored_truncation_correctly(tmp_path: Path) -> None:
     ignoring = VALUES.replace("truncate", "ignore")
     lab = filled(tmp_path).reconfigure(ignoring, "batch_size: 3\n")
-    snapshot_id = tell(lab, "I8@3 T@4 I9@5")
+    snapshot_id = commit_events(lab, "I8@3 T@4 I9@5")
     lab.merge()
     follows = lab.reconfigure(VALUES, "batch_size: 3\n")
     some = Replay(id="some", from_snapshot=snapshot_id, requested_at=0.0)

@@ -11,7 +11,7 @@ from icemirror.errors import Kind
 from icemirror.protocol.replay import Replay
 from spark_job.rebuild.replay import replay_step
 from tests.lab.lab import Lab
-from tests.lab.truncating import VALUES, filled, is_verified, make, rebuild_now, tell
+from tests.lab.truncations import VALUES, commit_events, filled, is_verified, make, rebuild_now
 
 FULL = Replay(id="full-2", full=True, requested_at=0.0)
 
@@ -19,9 +19,9 @@ FULL = Replay(id="full-2", full=True, requested_at=0.0)
 def begun(folder: Path) -> tuple[Lab, int]:
     """Return a first merge that found a truncation ahead, and the changelog's snapshot before it."""
     lab = make(folder, batch=2)
-    tell(lab, "I1@1 I2@1")
-    good = tell(lab, "I3@2 I4@2")
-    tell(lab, "T@5")
+    commit_events(lab, "I1@1 I2@1")
+    good = commit_events(lab, "I3@2 I4@2")
+    commit_events(lab, "T@5")
     lab.pipeline.advance(lab.table)
     return lab, good
 
@@ -44,7 +44,7 @@ def refused(lab: Lab) -> str:
 def test_first_merge_ignores_a_truncation_that_was_rolled_back(tmp_path: Path) -> None:
     lab, good = begun(tmp_path)
     roll_back(lab, good)
-    tell(lab, "I5@6")
+    commit_events(lab, "I5@6")
     assert "rolled back" in refused(lab)
     rebuild_now(lab)
     lab.merge()
@@ -77,10 +77,10 @@ def test_first_merge_waits_if_the_catalog_returns_an_older_changelog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make(tmp_path, batch=2)
-    tell(lab, "I1@1 I2@1")
-    tell(lab, "I3@2 I4@2")
+    commit_events(lab, "I1@1 I2@1")
+    commit_events(lab, "I3@2 I4@2")
     older = lab.catalog.load_table("lab.world_changelog")
-    tell(lab, "T@5")
+    commit_events(lab, "T@5")
     lab.pipeline.advance(lab.table)
     with monkeypatch.context() as patch:
         patch.setattr(lab.pipeline.catalogs, "load_changelog", lambda _table: older)
@@ -94,10 +94,10 @@ def test_first_merge_waits_if_the_catalog_returns_an_older_changelog(
 def test_rebuild_ignores_a_truncation_that_was_rolled_back(tmp_path: Path) -> None:
     lab = filled(tmp_path, batch=2)
     before, good = lab.rows(), lab.changelog.snapshots()[-1].snapshot_id
-    tell(lab, "T@4")
+    commit_events(lab, "T@4")
     replay = replace(FULL, progress=replay_step(lab.pipeline, lab.table, FULL).progress)
     roll_back(lab, good)
-    tell(lab, "I9@9")
+    commit_events(lab, "I9@9")
     while not (step := replay_step(lab.pipeline, lab.table, replay)).done:
         replay = replace(replay, progress=step.progress)
     lab.merge()

@@ -11,10 +11,10 @@ import pytest
 
 from icemirror.cli.main import run
 from tests.lab import foreign
+from tests.lab.bad_rows import bad_events
+from tests.lab.bad_rows import make as make_rejecting
 from tests.lab.damage import root_of
 from tests.lab.lab import Lab, local_path, sequence_text
-from tests.lab.spoilt import make as make_spoilt
-from tests.lab.spoilt import spoilt
 from tests.tables.cli.no_spark import forbid_spark
 
 
@@ -26,11 +26,11 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10=a I2@20=secret-value I3@30")
+    lab.commit_events("I1@10=a I2@20=secret-value I3@30")
     lab.merge()
-    lab.tell("U1@20=b D3@40", "U1@5=late")
+    lab.commit_events("U1@20=b D3@40", "U1@5=late")
     lab.merge()
-    lab.tell("U1@50=next")
+    lab.commit_events("U1@50=next")
     return lab
 
 
@@ -151,7 +151,7 @@ def test_a_changelog_that_cannot_be_followed_ends_with_3(
 
 def test_without_a_mirror_it_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10=a")
+    lab.commit_events("I1@10=a")
     assert command(lab, "1") == 0
     shown = capsys.readouterr().out
     assert "lab.world, id=1: the mirror does not exist yet" in shown
@@ -175,7 +175,7 @@ def test_values_are_not_logged(lab: Lab, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_terminal_obeys_no_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10=[red]\x1b[31m\x9b31m\u202eabc")
+    lab.commit_events("I1@10=[red]\x1b[31m\x9b31m\u202eabc")
     lab.merge()
     assert command(lab, "1") == 0
     assert r"[red]\u001b[31m\u009b31m\u202eabc" in capsys.readouterr().out
@@ -183,7 +183,7 @@ def test_a_terminal_obeys_no_value(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_long_values_are_cut_for_people_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell(f"I1@10={'x' * 500}")
+    lab.commit_events(f"I1@10={'x' * 500}")
     lab.merge()
     assert command(lab, "1") == 0
     assert "x" * 200 not in capsys.readouterr().out
@@ -192,8 +192,8 @@ def test_long_values_are_cut_for_people_only(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_rejected_events_are_listed_separately(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lab = make_spoilt(tmp_path)
-    lab.commit(spoilt("I1@1=a X1@2=b"))
+    lab = make_rejecting(tmp_path)
+    lab.commit(bad_events("I1@1=a X1@2=b"))
     lab.merge()
     assert command(lab, "1") == 0
     shown = capsys.readouterr().out

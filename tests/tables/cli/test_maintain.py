@@ -26,7 +26,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """A mirror of five snapshots that should have two, and a file that nothing names."""
     lab = Lab.make(tmp_path)
     for number in range(1, 6):
-        lab.tell(f"U1@{number}")
+        lab.commit_events(f"U1@{number}")
         lab.merge()
     with lab.mirror.transaction() as transaction:
         transaction.set_properties(
@@ -188,7 +188,7 @@ def test_compact_rewrites_small_files(
     lab = Lab.make(tmp_path, options="compact: false")
     monkeypatch.setenv("ICEMIRROR_CONFIG", str(lab.settings.source_path))
     for number in range(1, 21):
-        lab.tell(f"I{number}@{number}")
+        lab.commit_events(f"I{number}@{number}")
         lab.merge()
     rows = lab.rows()
     assert run(["maintain", "compact", "--dry-run", "--json"]) == 0

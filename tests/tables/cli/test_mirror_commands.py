@@ -26,7 +26,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10 I2@20 I3@30")
+    lab.commit_events("I1@10 I2@20 I3@30")
     return lab
 
 
@@ -42,7 +42,7 @@ def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 def test_inspect_index_lists_runs_and_segments(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.merge()
-    lab.tell("U2@40 D3@50")
+    lab.commit_events("U2@40 D3@50")
     lab.merge()
     assert command(lab, "inspect-index", "--json") == 0
     told = answer(capsys)

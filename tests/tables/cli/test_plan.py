@@ -27,7 +27,7 @@ def test_a_changelog_without_events_is_nothing_to_do(
     code, shown = plan(tmp_path, capfd)
     assert (code, "lab.world nothing" in shown) == (0, True)
     assert lab.merge().outcome == "up-to-date"
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     assert "lab.world creates the mirror" in plan(tmp_path, capfd)[1]
 
 
@@ -35,14 +35,14 @@ def test_a_changed_schema_is_shown_before_it_is_followed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     with lab.changelog.update_schema() as update:
         update.add_column("more", LongType())
     code, shown = plan(tmp_path, capfd)
     told = "nothing; the next events will change the mirror: new column more (long)"
     assert (code, told in shown) == (0, True)
-    lab.tell("I2@2")
+    lab.commit_events("I2@2")
     code, shown = plan(tmp_path, capfd)
     assert (code, "lab.world merges, and changes the mirror: new column more (long)" in shown) == (0, True)
     assert lab.mirror.schema().column_names == ["id", "name"]
@@ -56,14 +56,14 @@ def test_a_changed_schema_stops_a_strict_merge_where_events_wait_and_not_before(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path, options="schema_policy: strict")
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     with lab.changelog.update_schema() as update:
         update.add_column("more", LongType())
     code, shown = plan(tmp_path, capfd)
     assert (code, "nothing; the next events will stop it: new column more" in shown) == (0, True)
     assert lab.try_merge().outcome == "up-to-date"
-    lab.tell("I2@2")
+    lab.commit_events("I2@2")
     code, shown = plan(tmp_path, capfd)
     assert (code, "lab.world stops: new column more" in shown) == (3, True)
     assert lab.try_merge().outcome == "failed"
@@ -73,13 +73,13 @@ def test_a_stop_without_a_schema_change_states_its_reason(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path, options="delete_mode: soft")
-    lab.tell("I1@1 D1@2")
+    lab.commit_events("I1@1 D1@2")
     lab.merge()
     lab.reconfigure()
     assert run(["plan", "-c", str(tmp_path / "icemirror.yaml")]) == 0
     shown = " ".join(capfd.readouterr().out.split())
     assert "the next events will stop it: lab.world: was merged with delete_mode: soft" in shown
-    lab.tell("I2@2")
+    lab.commit_events("I2@2")
     assert run(["plan", "-c", str(tmp_path / "icemirror.yaml")]) == 3
     told = capfd.readouterr()
     assert "stops:  " not in told.out
@@ -147,7 +147,7 @@ def test_an_empty_mirror_that_a_failed_first_merge_left_is_merged_into(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     lab.catalog.drop_table("lab.world")
     prepared = lab.pipeline.planner.require_plan(lab.table)
@@ -184,11 +184,11 @@ def test_a_recreated_changelog_is_followed_and_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
     lab.catalog.drop_table("lab.world_changelog")
     lab.changelog = lab.catalog.create_table("lab.world_changelog", lab.changelog.schema())
-    lab.tell("I3@1")
+    lab.commit_events("I3@1")
     code, shown = plan(tmp_path, capfd)
     assert (code, "lab.world rebuilds the mirror" in shown) == (0, True)
     assert lab.rows().keys() == {1, 2}
@@ -210,7 +210,7 @@ def test_an_added_column_with_a_name_of_the_changelog_is_refused_before_the_mirr
     tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, setting: str
 ) -> None:
     lab = Lab.make(tmp_path, options=options)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     assert run(["plan", "-c", str(tmp_path / "icemirror.yaml")]) == 3
     shown = capfd.readouterr()
     assert shown.err == (

@@ -75,7 +75,7 @@ def test_an_unknown_table_is_bad_usage(lab: Lab) -> None:
 def test_a_dry_run_shows_what_would_be_read_and_asks_for_nothing(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first, _ = lab.tell("I1@1 I2@1"), lab.tell("U1@2")
+    first, _ = lab.commit_events("I1@1 I2@1"), lab.commit_events("U1@2")
     lab.merge()
     asked = ["replay", "--table", "lab.world_changelog", "--from-snapshot", str(first), "--dry-run"]
     capfd.readouterr()
@@ -93,7 +93,7 @@ def test_a_dry_run_shows_what_would_be_read_and_asks_for_nothing(
 def test_a_missing_snapshot_exits_with_3_and_requests_nothing(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     assert run(["replay", "--table", "lab.world", "--from-snapshot", "7"]) == 3
     assert "has no snapshot 7 in its history" in capfd.readouterr().err.replace("\n", " ")
@@ -103,7 +103,7 @@ def test_a_missing_snapshot_exits_with_3_and_requests_nothing(
 def test_a_second_request_is_refused_until_the_first_is_cancelled(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first = lab.tell("I1@1")
+    first = lab.commit_events("I1@1")
     lab.merge()
     capfd.readouterr()
     assert run(["replay", "--table", "lab.world", "--from-snapshot", str(first), "--json"]) == 0
@@ -126,7 +126,7 @@ def test_a_second_request_is_refused_until_the_first_is_cancelled(
     ("text", "ago"), [("2h", 7200.0), ("90m", 5400.0), ("1d", 86400.0), ("500ms", 0.5), ("3", 3.0)]
 )
 def test_times_may_be_relative(lab: Lab, text: str, ago: float) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     if ago < 10:
         time.sleep(0.01)
@@ -141,7 +141,7 @@ def test_times_may_be_relative(lab: Lab, text: str, ago: float) -> None:
 
 @pytest.mark.parametrize("zone", ["", "Z", "+02:00"])
 def test_times_may_be_absolute_and_are_utc_unless_they_say_otherwise(lab: Lab, zone: str) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     at = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
     assert (
@@ -154,7 +154,7 @@ def test_times_may_be_absolute_and_are_utc_unless_they_say_otherwise(lab: Lab, z
 
 
 def test_status_shows_the_replay(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     assert run(["replay", "--table", "lab.world", "--full"]) == 0
     capfd.readouterr()
@@ -290,7 +290,7 @@ def test_waiting_for_a_running_job_prints_no_hint(tmp_path: Path, capfd: pytest.
 
 def test_a_finished_replay_ends_the_waiting(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
     """`--wait`, with the job's steps in place of a worker process."""
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
     assert run(["replay", "--table", "lab.world", "--full", "--json"]) == 0
     capfd.readouterr()
@@ -321,7 +321,7 @@ def test_waiting_without_a_terminal_prints_progress_lines(
 def test_a_replay_without_a_worker_names_the_commands_that_start_one(
     lab: Lab, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     assert run(["replay", "--table", "lab.world", "--full"]) == 0
     shown = capfd.readouterr().err
@@ -329,7 +329,7 @@ def test_a_replay_without_a_worker_names_the_commands_that_start_one(
 
 
 def test_the_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     lab.catalog.drop_table("lab.world_changelog")
     lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
@@ -344,7 +344,7 @@ def test_the_advice_to_rebuild_names_the_table(lab: Lab, capfd: pytest.CaptureFi
 
 @pytest.mark.parametrize("text", ["1970-01-01", "0001-01-01T00:00"])
 def test_long_ago_is_the_beginning(lab: Lab, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     assert run(["replay", "--table", "lab.world", "--since", text]) == 0
     waiting = row(lab).replay

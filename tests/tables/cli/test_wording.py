@@ -24,7 +24,7 @@ def test_lag_is_measured_after_the_tables_were_read(
     measure = LagMeter.measure_backlog
 
     def behind(meter: LagMeter, table: TableSettings) -> object:
-        lab.tell("I1@1")
+        lab.commit_events("I1@1")
         time.sleep(0.02)
         return measure(meter, table)
 
@@ -37,7 +37,7 @@ def test_lag_is_measured_after_the_tables_were_read(
 
 def test_notes_of_a_verification_name_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     set_cursor(lab, lambda cursor: cursor.model_copy(update={"sources": (elsewhere(cursor.source),)}))
     assert run(["verify", "-c", str(lab.settings.source_path), "-t", "lab.world"]) == 5
@@ -53,7 +53,7 @@ def elsewhere(source: CursorSource) -> CursorSource:
 
 def test_no_more_files_are_read_than_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1 I2@2")
+    lab.commit_events("I1@1 I2@2")
     lab.merge()
     foreign.delete_rows(lab.mirror, [1])
     assert run(["explain-key", "-c", str(lab.settings.source_path), "-t", "lab.world", "--key", "1"]) == 5

@@ -31,9 +31,9 @@ from pyiceberg.types import (
 from icemirror.errors import Invalid
 from icemirror.result import Staged
 from spark_job.columns.missing_columns import fill_missing_column, initial_defaults
-from tests.lab.anew import made_anew
-from tests.lab.evolving import change, rows, say
+from tests.lab.column_changes import change_columns, commit_events, rows
 from tests.lab.lab import Lab, append_files, events, rows_table, sequence_text
+from tests.lab.recreated_changelog import recreate_changelog
 from tests.oracle.value_pools import VALUE_COLUMNS
 
 SCALARS = {
@@ -43,7 +43,7 @@ SCALARS = {
 
 def test_rows_from_before_a_column_with_a_default_have_the_default(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1=a I2@1=b")
+    lab.commit_events("I1@1=a I2@1=b")
     with lab.changelog.update_schema() as update:
         update.add_column("city", StringType(), default_value="paris")
     lab.merge()
@@ -165,7 +165,7 @@ def test_a_file_without_the_column_that_it_is_partitioned_by_has_the_partition_s
 
 def test_a_file_from_before_the_partition_does_not_have_its_value(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     with lab.changelog.update_schema() as update:
         update.add_column("city", StringType(), default_value="paris")
     with lab.changelog.update_spec() as spec:
@@ -195,13 +195,13 @@ def test_a_row_that_keeps_its_values_keeps_the_default_of_a_column_that_it_never
 ) -> None:
     options = f"{options}\nformat_version: 3\npartition_by: [id]"
     lab = Lab.make(tmp_path, options=options, tail="batch_size: 1\n", changelog_version=3)
-    say(lab, "I1@1", name="a")
+    commit_events(lab, "I1@1", name="a")
     lab.merge()
     if staged:
-        lab = made_anew(lab)
-        say(lab, "I1@1", name="a")
+        lab = recreate_changelog(lab)
+        commit_events(lab, "I1@1", name="a")
         assert isinstance(lab.pipeline.advance(lab.table), Staged)
-    change(lab, lambda to: to.add_column("city", StringType(), default_value="paris"))
-    say(lab, last, name="b", city="SAME")
+    change_columns(lab, lambda to: to.add_column("city", StringType(), default_value="paris"))
+    commit_events(lab, last, name="b", city="SAME")
     assert lab.merge().outcome == ("rebuilt" if staged else "merged")
     assert [(row["id"], row["city"]) for row in rows(lab)] == [(1, "paris")]

@@ -11,7 +11,7 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 
 from icemirror.errors import Invalid
 from spark_job.columns.name_mapping import NAME_MAPPING, NameMappedIO
-from tests.lab.evolving import assert_sound, change, rows, say
+from tests.lab.column_changes import assert_sound, change_columns, commit_events, rows
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
 
 NESTED = changelog_schema(
@@ -55,14 +55,14 @@ def test_files_without_ids_are_read_by_the_mapping_also_after_a_rename(tmp_path:
     with_mapping(lab)
     home, tags = {"zip": 1, "city": "A"}, [{"t": "x"}]
     lab.commit(plain(lab, 1, 1, name="one", home=home, tags=tags))
-    say(lab, "I2@1", name="two", home=home, tags=tags)
+    commit_events(lab, "I2@1", name="two", home=home, tags=tags)
     lab.merge()
-    change(
+    change_columns(
         lab,
         lambda to: to.rename_column("name", "title"),
         lambda to: to.rename_column(("home", "city"), "town"),
     )
-    say(lab, "I3@3", title="three", home={"zip": 3, "town": "C"}, tags=[])
+    commit_events(lab, "I3@3", title="three", home={"zip": 3, "town": "C"}, tags=[])
     lab.commit(plain(lab, 4, 4, title="four", home=None, tags=[]))
     lab.merge()
     town = {"zip": 1, "town": "A"}

@@ -24,8 +24,8 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from tests.lab.asking import ask
-from tests.lab.evolving import assert_sound
+from tests.lab.column_changes import assert_sound
+from tests.lab.explain import explain
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
 
 BY_TIME = Schema(
@@ -211,7 +211,7 @@ def test_texts_that_are_not_marked_as_such_are_merged(tmp_path: Path, column: st
     lab.commit(unmarked(told("UPDATE", 4), column), unmarked(told("DELETE", 4, "other"), column))
     lab.merge()
     assert lab.rows() == {"k": "4"}
-    assert len(ask(lab, "k").events) == 4
+    assert len(explain(lab, "k").events) == 4
     assert_sound(lab)
 
 

@@ -55,16 +55,16 @@ def commit(lab: Lab, mirror: Mirror, part: Slice, shards: list[ShardResult]) -> 
 def started(tmp_path: Path, request: pytest.FixtureRequest) -> Lab:
     """A mirror of three rows, and an unmerged update."""
     lab = Lab.make(tmp_path, options=f"format_version: {request.param}")
-    lab.tell("I1@1 I2@1 I3@1")
+    lab.commit_events("I1@1 I2@1 I3@1")
     lab.merge()
-    lab.tell("U2@5")
+    lab.commit_events("U2@5")
     return lab
 
 
 def test_summary_and_properties_hold_cursor_and_index_root(lab: Lab) -> None:
-    first = lab.tell("I1@1 I2@1")
+    first = lab.commit_events("I1@1 I2@1")
     lab.merge()
-    second = lab.tell("U1@2 D2@2 D9@2 U3@2")
+    second = lab.commit_events("U1@2 D2@2 D9@2 U3@2")
     lab.merge()
     head = lab.mirror.current_snapshot()
     assert head is not None
@@ -152,7 +152,7 @@ def _removed(shard: ShardResult, file: list[int], pos: list[int]) -> ShardResult
 
 
 def test_two_keys_located_at_one_row_commit_nothing(started: Lab) -> None:
-    started.tell("U3@5")
+    started.commit_events("U3@5")
     before = started.files_on_disk()
     bad = started.reconfigure(engine=Tampering(change=lambda shards: [_removed(shards[0], [0, 0], [1, 1])]))
     result = bad.try_merge()
@@ -217,7 +217,7 @@ def test_root_updates_counts_and_lists_new_segments_first(started: Lab) -> None:
 
 
 def test_a_slice_without_files_moves_cursor_and_epoch(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     empty = lab.commit()
     result = lab.merge()

@@ -18,7 +18,7 @@ from tests.manifests import list_manifests
     "write", [lambda *given: write_merged_manifest(given[0], given[1], [given[2]]), write_removed_manifest]
 )
 def test_a_manifest_that_is_gone_is_named_and_not_called_empty(lab: Lab, write: object) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     table, head = lab.mirror, lab.mirror.current_snapshot()
     assert head is not None

@@ -28,10 +28,10 @@ def forbid_writing(lab: Lab) -> None:
 @pytest.mark.parametrize("merged", [False, True])
 def test_a_read_only_catalog_needs_a_person(tmp_path: Path, merged: bool) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     if merged:
         lab.merge()
-        lab.tell("U1@2")
+        lab.commit_events("U1@2")
     files = lab.files_on_disk()
     forbid_writing(lab)
     error = lab.try_merge().error
@@ -52,9 +52,9 @@ def test_a_read_only_warehouse_needs_a_person(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, code: int
 ) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     files = lab.files_on_disk()
     create = PyArrowFile.create
 
@@ -75,7 +75,7 @@ def test_a_read_only_warehouse_needs_a_person(
 
 def test_a_full_disk_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
 
     def refuse(file: PyArrowFile, *_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, "No space left on device", file.location)

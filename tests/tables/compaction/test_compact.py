@@ -36,7 +36,7 @@ def grow(lab: Lab, merges: int = FAN_IN, first: int = 1) -> dict[int, str]:
         words = [f"I{10 * at + step}@{at}" for step in range(3)]
         if at > 1:
             words += [f"U{10 * (at - 1)}@{at}", f"D{10 * (at - 1) + 1}@{at}"]
-        lab.tell(" ".join(words))
+        lab.commit_events(" ".join(words))
         lab.merge()
         for word in words:
             rows[int(word[1:].split("@")[0])] = word
@@ -165,10 +165,10 @@ def test_keys_without_an_order_are_found_again(tmp_path: Path) -> None:
 
 def test_a_late_event_still_loses_against_a_row_that_moved(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@100")
+    lab.commit_events("I1@100")
     lab.merge()
     rows = grow(lab, 2 * FAN_IN, first=20)
-    lab.tell("U1@50 D1@60 D1@99")
+    lab.commit_events("U1@50 D1@60 D1@99")
     lab.merge()
     assert lab.rows() == {1: "I1@100", **rows}
 
@@ -178,12 +178,12 @@ def test_foreign_files_wait_for_the_next_merge(tmp_path: Path) -> None:
     grow(lab)
     foreign.append(lab.mirror, [(5000, "theirs")])
     assert compacted(lab) is None
-    lab.tell("I6000@90")
+    lab.commit_events("I6000@90")
     lab.merge()
     assert compacted(lab) is not None
     assert lab.rows()[5000] == "theirs"
     assert_rows = lab.rows()
-    lab.tell("U5000@95")
+    lab.commit_events("U5000@95")
     lab.merge()
     assert lab.rows() == {**assert_rows, 5000: "U5000@95"}
 
@@ -207,7 +207,7 @@ def test_conflicting_compaction_leaves_no_files_behind(
         compacted(lab)
     assert not {path for path in lab.files_on_disk() - before if "_icemirror_index" in path}
     assert lab.rows() == {**rows, 7000: "quicker"}
-    lab.tell("U7000@99")
+    lab.commit_events("U7000@99")
     assert lab.merge().outcome == "merged", "nothing fails by it"
     assert lab.rows()[7000] == "U7000@99"
 
@@ -226,11 +226,11 @@ def test_an_answer_that_was_lost_does_no_harm(tmp_path: Path, monkeypatch: pytes
 
     with monkeypatch.context() as patched:
         patched.setattr(RowDelta, "commit", unanswered)
-        lab.tell("U80@98")
+        lab.commit_events("U80@98")
         assert lab.merge().outcome == "merged"
     assert lab.rows() == {**rows, 80: "U80@98"}
     assert data_files(lab) == 1
-    lab.tell("U80@99")
+    lab.commit_events("U80@99")
     lab.merge()
     assert lab.rows() == {**rows, 80: "U80@99"}
     assert_sound(lab)
@@ -275,7 +275,7 @@ def test_a_damaged_file_fails_no_merge(tmp_path: Path) -> None:
     )
     victim.write_bytes(victim.read_bytes()[:-20])
     lab = lab.reconfigure()
-    lab.tell("I4000@99")
+    lab.commit_events("I4000@99")
     result = lab.merge()
     assert result.outcome == "merged"
     assert data_files(lab) == FAN_IN + 1
@@ -286,15 +286,15 @@ def test_moved_foreign_row_is_not_overwritten_after_an_index_rebuild(tmp_path: P
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
     foreign.append(lab.mirror, [(5000, "theirs")])
-    lab.tell("I6000@90")
+    lab.commit_events("I6000@90")
     lab.merge()
     assert compacted(lab) is not None
-    lab.tell("U5000@5 I6001@95")  # late: their row counts as the newest change merged before it
+    lab.commit_events("U5000@5 I6001@95")  # late: their row counts as the newest change merged before it
     lab.merge()
     assert lab.rows()[5000] == "theirs"
     for path in (tmp_path / "warehouse").rglob("*.segment.puffin"):
         path.unlink()
     clear_file_caches()
-    lab.tell("U5000@7")
+    lab.commit_events("U5000@7")
     lab.merge()
     assert lab.rows()[5000] == "theirs"

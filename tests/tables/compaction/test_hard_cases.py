@@ -98,7 +98,7 @@ def test_heavy_group_does_not_block_the_others(tmp_path: Path, monkeypatch: pyte
     lab = Lab.make(tmp_path, options=OFF)
     swell(lab, FAN_IN)
     for at in range(FAN_IN):
-        lab.tell(f"I{10**7 + at}@{10**7 + at}")
+        lab.commit_events(f"I{10**7 + at}@{10**7 + at}")
         lab.merge()
     monkeypatch.setattr(move_rows, "MAX_BYTES", 24 * MB)
     done = compact_table(lab.pipeline, lab.table, dry_run=False)
@@ -115,14 +115,14 @@ def test_a_damaged_file_keeps_its_own_partition_only(tmp_path: Path) -> None:
     partitions = 'partition_by: ["truncate[1000](id)"]'
     lab = Lab.make(tmp_path, options=f"{OFF}\n{partitions}")
     for at in range(FAN_IN):
-        lab.tell(" ".join(f"I{1000 * part + at}@{10 * at + part + 1}" for part in range(4)))
+        lab.commit_events(" ".join(f"I{1000 * part + at}@{10 * at + part + 1}" for part in range(4)))
         lab.merge()
     live = live_files(lab.mirror.io, lab.mirror.current_snapshot())
     victim = local_path(next(path for path, file in live.items() if file.partition[0] == 0))
     victim.write_bytes(victim.read_bytes()[:-9])
     clear_file_caches()
     lab = lab.reconfigure(partitions)
-    lab.tell("I3999@1000")
+    lab.commit_events("I3999@1000")
     assert lab.merge().outcome == "merged"
     assert data_files(lab) == FAN_IN + 3, "one of each other partition"
 
@@ -160,9 +160,9 @@ def test_empty_files_are_compacted_with_others(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(choose, "_MAX_FILES", 10)
     lab = Lab.make(tmp_path, options=OFF)
     for at in range(16):
-        lab.tell(f"I{at}@{at + 1}")
+        lab.commit_events(f"I{at}@{at + 1}")
         lab.merge()
-    lab.tell(" ".join(f"D{at}@{100 + at}" for at in range(12)))
+    lab.commit_events(" ".join(f"D{at}@{100 + at}" for at in range(12)))
     lab.merge()
     done = compact_table(lab.pipeline, lab.table, dry_run=False)
     assert done.commits > 0
@@ -180,7 +180,7 @@ def test_unexpected_compaction_error_fails_no_merge(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(move_rows, "write_rows", broken)
     lab = lab.reconfigure()
-    lab.tell("I4000@99")
+    lab.commit_events("I4000@99")
     assert lab.merge().outcome == "merged"
     assert lab.rows() == {**rows, 4000: "I4000@99"}
 
@@ -197,7 +197,7 @@ def test_an_index_that_proves_wrong_stops_the_table(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(move_rows, "look_up_keys", wrong)
     lab = lab.reconfigure()
-    lab.tell("I4000@99")
+    lab.commit_events("I4000@99")
     result = lab.try_merge()
     assert result.error is not None
     assert result.error.kind is Kind.CORRUPT
@@ -211,16 +211,16 @@ def test_foreign_row_with_stale_events_is_not_overwritten_later(
     lab = Lab.make(tmp_path, options=OFF)
     grow(lab)
     foreign.append(lab.mirror, [(5000, "theirs")])
-    lab.tell("I6000@90")
+    lab.commit_events("I6000@90")
     lab.merge()
-    lab.tell("U5000@5 I6001@95")  # late, and loses
+    lab.commit_events("U5000@5 I6001@95")  # late, and loses
     lab.merge()
     if with_compaction:
         assert compacted(lab) is not None
     for path in (tmp_path / "warehouse").rglob("*.segment.puffin"):
         path.unlink()
     clear_file_caches()
-    lab.tell("U5000@7")
+    lab.commit_events("U5000@7")
     lab.merge()
     assert lab.rows()[5000] == "theirs"
 
@@ -231,7 +231,7 @@ def test_other_jobs_get_their_turn_between_two_commits(
     monkeypatch.setattr(choose, "_MAX_FILES", FAN_IN)
     lab = Lab.make(tmp_path, options=OFF)
     for at in range(3 * FAN_IN):
-        lab.tell(f"I{at}@{at + 1}")
+        lab.commit_events(f"I{at}@{at + 1}")
         lab.merge()
     rested: list[float] = []
     monkeypatch.setattr("spark_job.worker.compact_table.sleep", rested.append)

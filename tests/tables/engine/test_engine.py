@@ -81,9 +81,11 @@ def test_files_without_rows_can_be_sharded(tmp_path: Path, kind: IcebergType) ->
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 def test_the_mirror_does_not_depend_on_the_number_of_shards(tmp_path: Path, shards: int) -> None:
     lab = Lab.make(tmp_path, engine=InProcessEngine(shards))
-    lab.tell(" ".join(f"I{number}@1" for number in range(40)))
+    lab.commit_events(" ".join(f"I{number}@1" for number in range(40)))
     lab.merge()
-    lab.tell(" ".join(f"U{number}@2=u" for number in range(0, 40, 3)), "D5@3 D6@3 I5@4=back U7@0=late")
+    lab.commit_events(
+        " ".join(f"U{number}@2=u" for number in range(0, 40, 3)), "D5@3 D6@3 I5@4=back U7@0=late"
+    )
     lab.merge()
     expected = {number: f"I{number}@1" for number in range(40)} | dict.fromkeys(range(0, 40, 3), "u")
     expected[5] = "back"
@@ -111,7 +113,7 @@ def test_a_lazy_engine_starts_once_and_only_when_it_is_needed(lab: Lab) -> None:
     engine = LazyEngine(start)
     lab.commit()
     lab.merge()
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     assert started == []
     for _ in range(2):
         engine.run(next_work(lab))
@@ -127,9 +129,9 @@ def test_work_below_spark_from_events_runs_in_process(lab: Lab, from_events: int
         started.append(1)
         return InProcessEngine()
 
-    lab.tell("I1@1 I2@2")
+    lab.commit_events("I1@1 I2@2")
     lab.merge()
-    lab.tell("U1@3 D2@4")
+    lab.commit_events("U1@3 D2@4")
     ((result,), _) = split_stopped(LazyEngine(start, SizePolicy(from_events)).run(next_work(lab)))
     assert (result.effects.updated, result.effects.deleted) == (1, 1)
     assert (not started) is here
@@ -142,9 +144,9 @@ def test_few_events_of_many_bytes_run_on_the_engine(lab: Lab) -> None:
         started.append(1)
         return InProcessEngine()
 
-    lab.tell("I1@1 I2@2")
+    lab.commit_events("I1@1 I2@2")
     lab.merge()
-    lab.tell("U1@3")
+    lab.commit_events("U1@3")
     work = next_work(lab)
     policy = SizePolicy(100, in_process_bytes=sum(file.bytes for file in work.files) - 1)
     LazyEngine(start, policy).run(work)
@@ -166,9 +168,9 @@ def test_a_long_history_runs_on_the_engine(lab: Lab) -> None:
         started.append(1)
         return InProcessEngine()
 
-    lab.tell("I1@1 I2@2")
+    lab.commit_events("I1@1 I2@2")
     lab.merge()
-    lab.tell("U1@3")
+    lab.commit_events("U1@3")
     work = next_work(lab)
     LazyEngine(start, SizePolicy(3)).run(replace(work, history=(replace(work.files[0], events=1),)))
     assert started == []
@@ -195,9 +197,9 @@ def test_an_engine_restarts_after_an_unknown_error(lab: Lab, error: Exception, s
         return Failing()
 
     failures: list[Exception] = []
-    lab.tell("I1@1 I2@2")
+    lab.commit_events("I1@1 I2@2")
     lab.merge()
-    lab.tell("U1@3")
+    lab.commit_events("U1@3")
     engine, work = LazyEngine(start), next_work(lab)
     with pytest.raises(type(error)):
         engine.run(work)
@@ -220,9 +222,9 @@ def test_after_an_interrupt_any_error_is_the_interruption(
 
     interrupted = threading.Event()
     monkeypatch.setattr("spark_job.engine.interrupt._received", interrupted)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
-    lab.tell("U1@3")
+    lab.commit_events("U1@3")
     work = next_work(lab)
     with pytest.raises(type(error)):
         LazyEngine(start).run(work)

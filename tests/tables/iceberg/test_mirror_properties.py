@@ -70,7 +70,7 @@ def unchecked(lab: Lab, properties: dict[str, str]) -> Lab:
 def test_manifests_are_packed_as_iceberg_and_avro_name_it(tmp_path: Path, named: str, codec: bytes) -> None:
     lab = Lab.make(tmp_path, options=f'table_properties: {{{CODEC}: "{named}"}}')
     for number in (1, 2):
-        lab.tell(f"U1@{number} I{number + 1}@{number}")
+        lab.commit_events(f"U1@{number} I{number + 1}@{number}")
         lab.merge()
     head = lab.mirror.current_snapshot()
     assert head is not None
@@ -95,7 +95,7 @@ def test_a_property_that_cannot_be_followed_is_named_before_the_mirror_is_made(
     tmp_path: Path, working_folder: Path, name: str, value: str, told: str
 ) -> None:
     lab = unchecked(Lab.make(tmp_path), {name: value})
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     error = lab.try_merge().error
     assert error is not None
     assert (error.kind, told in error.message) == (Kind.INVALID, True), error.message
@@ -110,11 +110,11 @@ def test_a_property_that_somebody_set_later_is_named_and_nothing_is_left(
     tmp_path: Path, working_folder: Path, name: str, value: str, told: str, version: int
 ) -> None:
     lab = Lab.make(tmp_path, options=f"format_version: {version}")
-    lab.tell("I1@1 I2@2")
+    lab.commit_events("I1@1 I2@2")
     lab.merge()
     set_property(lab, name, value)
     before = lab.files_on_disk()
-    lab.tell("U1@3 D2@4 I3@4")
+    lab.commit_events("U1@3 D2@4 I3@4")
     error = lab.reconfigure().try_merge().error
     assert error is not None
     assert (error.kind, told in error.message) == (Kind.INVALID, True), error.message
@@ -123,7 +123,7 @@ def test_a_property_that_somebody_set_later_is_named_and_nothing_is_left(
 
 
 def test_expire_puts_no_metadata_file_into_the_folder_of_the_job(lab: Lab, working_folder: Path) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     set_property(lab, "write.metadata.path", "abc")
     with pytest.raises(Invalid, match="an absolute path"):

@@ -28,11 +28,11 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=[2, 3])
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
     lab = Lab.make(tmp_path, options=f"format_version: {request.param}", engine=InProcessEngine(2))
-    lab.tell("I1@10 I2@20 I3@30 I4@40 I5@50 I6@60")
+    lab.commit_events("I1@10 I2@20 I3@30 I4@40 I5@50 I6@60")
     lab.merge()
-    lab.tell("U2@70 D3@80 D9@85")
+    lab.commit_events("U2@70 D3@80 D9@85")
     lab.merge()
-    lab.tell("U1@90 I7@95")
+    lab.commit_events("U1@90 I7@95")
     lab.merge()
     return lab
 
@@ -74,10 +74,10 @@ def test_any_segment_is_rebuilt_with_its_orders_and_tombstones(
     lab: Lab, which: int, damage: Callable[[Path], None]
 ) -> None:
     damage(segments(lab)[which])
-    lab.tell(LATE)
+    lab.commit_events(LATE)
     lab.merge()
     assert lab.rows() == AFTER
-    lab.tell("D1@91 I3@81=back")
+    lab.commit_events("D1@91 I3@81=back")
     lab.merge()
     assert lab.rows() == {**{key: value for key, value in AFTER.items() if key != 1}, 3: "back"}
 
@@ -86,7 +86,7 @@ def test_any_segment_is_rebuilt_with_its_orders_and_tombstones(
 def test_all_segments_at_once_are_rebuilt(lab: Lab, damage: Callable[[Path], None]) -> None:
     for path in segments(lab):
         damage(path)
-    lab.tell(LATE)
+    lab.commit_events(LATE)
     lab.merge()
     assert lab.rows() == AFTER
 
@@ -95,10 +95,10 @@ def test_all_segments_at_once_are_rebuilt(lab: Lab, damage: Callable[[Path], Non
 def test_a_root_that_cannot_be_read_means_a_new_index(lab: Lab, damage: Callable[[Path], None]) -> None:
     for path in roots(lab):
         damage(path)
-    lab.tell(LATE)
+    lab.commit_events(LATE)
     lab.merge()
     assert lab.rows() == AFTER
-    lab.tell("U4@99")
+    lab.commit_events("U4@99")
     lab.merge()
     assert lab.rows()[4] == "U4@99"
 
@@ -106,26 +106,26 @@ def test_a_root_that_cannot_be_read_means_a_new_index(lab: Lab, damage: Callable
 def test_foreign_deletes_survive_the_loss_of_their_tombstones(lab: Lab) -> None:
     foreign.delete_rows(lab.mirror, [4, 5])
     before = set(segments(lab))
-    lab.tell("U6@96")
+    lab.commit_events("U6@96")
     lab.merge()
     for path in set(segments(lab)) - before:
         path.unlink()
-    lab.tell("U4@39=old U6@97 I5@100=new")
+    lab.commit_events("U4@39=old U6@97 I5@100=new")
     lab.merge()
     assert lab.rows() == {1: "U1@90", 2: "U2@70", 5: "new", 6: "U6@97", 7: "I7@95"}
-    lab.tell("U4@101=new")
+    lab.commit_events("U4@101=new")
     lab.merge()
     assert lab.rows()[4] == "new"
 
 
 def test_damage_and_a_foreign_writer_at_once(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10 I2@20 I3@30")
+    lab.commit_events("I1@10 I2@20 I3@30")
     lab.merge()
     segments(lab)[0].unlink()
     foreign.append(lab.mirror, [(7, "theirs")])
     foreign.delete_rows(lab.mirror, [3])
-    lab.tell("U1@9=old U2@21=new U3@29=old")
+    lab.commit_events("U1@9=old U2@21=new U3@29=old")
     lab.merge()
     assert lab.rows() == {1: "I1@10", 2: "new", 7: "theirs"}
 
@@ -134,53 +134,53 @@ def test_row_deleted_with_its_file_stays_deleted_when_its_segment_is_lost(
     tmp_path: Path,
 ) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10 I2@20 I3@25")
+    lab.commit_events("I1@10 I2@20 I3@25")
     lab.merge()
     (first,) = segments(lab)
     lab.mirror.delete("id = 1")
-    lab.tell("I4@30")
+    lab.commit_events("I4@30")
     lab.merge()
     first.unlink()
-    lab.tell("U1@9=old U2@31")
+    lab.commit_events("U1@9=old U2@31")
     lab.merge()
     assert lab.rows() == {2: "U2@31", 3: "I3@25", 4: "I4@30"}
 
 
 def test_row_inserted_again_by_another_writer_survives_a_lost_segment(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10 I2@20")
+    lab.commit_events("I1@10 I2@20")
     lab.merge()
-    lab.tell("D1@30")
+    lab.commit_events("D1@30")
     lab.merge()
     foreign.append(lab.mirror, [(1, "theirs")])
-    lab.tell("U2@40")
+    lab.commit_events("U2@40")
     lab.merge()
     before = set(segments(lab))
-    lab.tell("I0@50 I3@51")
+    lab.commit_events("I0@50 I3@51")
     lab.merge()
     for path in set(segments(lab)) - before:
         path.unlink()
-    lab.tell("U0@60 U3@61")
+    lab.commit_events("U0@60 U3@61")
     lab.merge()
     assert lab.rows()[1] == "theirs"
-    lab.tell("U1@70=new")
+    lab.commit_events("U1@70=new")
     lab.merge()
     assert lab.rows() == {0: "U0@60", 1: "new", 2: "U2@40", 3: "U3@61"}
 
 
 def test_foreign_row_counts_as_newest_when_the_root_is_lost(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10 I2@20")
+    lab.commit_events("I1@10 I2@20")
     lab.merge()
     foreign.append(lab.mirror, [(7, "theirs")])
-    lab.tell("U2@30")
+    lab.commit_events("U2@30")
     lab.merge()
     for path in roots(lab):
         path.unlink()
-    lab.tell("U7@25=old")
+    lab.commit_events("U7@25=old")
     lab.merge()
     assert lab.rows()[7] == "theirs"
-    lab.tell("U7@31=new")
+    lab.commit_events("U7@31=new")
     lab.merge()
     assert lab.rows()[7] == "new"
 
@@ -189,33 +189,33 @@ def test_foreign_row_keeps_its_rank_although_stale_events_of_its_key_were_merged
     tmp_path: Path,
 ) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10 I2@30")
+    lab.commit_events("I1@10 I2@30")
     lab.merge()
     before = set(segments(lab))
     foreign.append(lab.mirror, [(7, "theirs")])
-    lab.tell("U7@20=stale")
+    lab.commit_events("U7@20=stale")
     lab.merge()
     for path in set(segments(lab)) - before:
         path.unlink()
-    lab.tell("U7@25=old")
+    lab.commit_events("U7@25=old")
     lab.merge()
     assert lab.rows()[7] == "theirs"
-    lab.tell("U7@31=new")
+    lab.commit_events("U7@31=new")
     lab.merge()
     assert lab.rows()[7] == "new"
 
 
 def test_moved_row_keeps_its_order_when_its_segment_is_lost(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10 I2@30")
+    lab.commit_events("I1@10 I2@30")
     lab.merge()
     before = set(segments(lab))
     foreign.compact(lab.mirror)
-    lab.tell("I3@40")
+    lab.commit_events("I3@40")
     lab.merge()
     for path in set(segments(lab)) - before:
         path.unlink()
-    lab.tell("U1@9=old U2@31=new")
+    lab.commit_events("U1@9=old U2@31=new")
     lab.merge()
     assert lab.rows() == {1: "I1@10", 2: "new", 3: "I3@40"}
 
@@ -223,15 +223,15 @@ def test_moved_row_keeps_its_order_when_its_segment_is_lost(tmp_path: Path) -> N
 def test_two_live_rows_of_one_key_stop_a_rebuild(tmp_path: Path) -> None:
     """For example if a data file was replaced by another one."""
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10 I2@20")
+    lab.commit_events("I1@10 I2@20")
     lab.merge()
-    lab.tell("I3@30 I4@40")
+    lab.commit_events("I3@30 I4@40")
     lab.merge()
     files = sorted((lab.folder / "warehouse" / "lab" / "world" / "data").rglob("*.parquet"))
     files[0].write_bytes(files[1].read_bytes())
     for path in roots(lab):
         path.unlink()
-    lab.tell("I5@50")
+    lab.commit_events("I5@50")
     result = lab.try_merge()
     assert result.error is not None
     assert result.error.kind is Kind.CORRUPT
@@ -260,12 +260,12 @@ def test_unreadable_rebuilt_segment_blocks_the_table(
 ) -> None:
     monkeypatch.setattr(SpoilingEngine, "rebuilt", 0)
     lab = Lab.make(tmp_path, engine=SpoilingEngine())
-    lab.tell("I1@10 I2@20")
+    lab.commit_events("I1@10 I2@20")
     lab.merge()
     for path in left(lab):
         path.unlink()
     before = lab.files_on_disk()
-    lab.tell("U1@30")
+    lab.commit_events("U1@30")
     result = lab.try_merge()
     assert result.error is not None
     assert result.error.kind is Kind.CORRUPT
@@ -275,12 +275,12 @@ def test_unreadable_rebuilt_segment_blocks_the_table(
 
 def test_more_segments_than_attempts_may_be_damaged(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, engine=InProcessEngine(12))
-    lab.tell(" ".join(f"I{key}@{key}" for key in range(1, 25)))
+    lab.commit_events(" ".join(f"I{key}@{key}" for key in range(1, 25)))
     lab.merge()
     assert len(segments(lab)) > 8
     for path in segments(lab):
         path.unlink()
-    lab.tell(" ".join(f"U{key}@{key - 1}=old" for key in range(1, 25)))
+    lab.commit_events(" ".join(f"U{key}@{key - 1}=old" for key in range(1, 25)))
     lab.merge()
     assert lab.rows() == {key: f"I{key}@{key}" for key in range(1, 25)}
 
@@ -296,12 +296,12 @@ def test_a_rebuild_that_fails_midway_leaves_no_files(tmp_path: Path) -> None:
 
     lab = Lab.make(tmp_path, engine=FailingEngine())
     for words in ("I1@10", "I1@20 I2@20"):
-        lab.tell(words)
+        lab.commit_events(words)
         lab.merge()
     for path in segments(lab):
         path.unlink()
     before = lab.files_on_disk()
-    lab.tell("U1@30 U2@30")
+    lab.commit_events("U1@30 U2@30")
     result = lab.try_merge()
     assert result.error is not None
     assert result.error.message == "storage failed"

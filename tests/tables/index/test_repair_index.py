@@ -17,8 +17,8 @@ from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.storage.immutable_cache import clear_file_caches
 from spark_job.worker.maintain_index import maintain_index
 from tests.lab import foreign
-from tests.lab.anew import made_anew
 from tests.lab.lab import Lab, local_path
+from tests.lab.recreated_changelog import recreate_changelog
 from tests.lab.samples import commit_snapshot
 from tests.manifests import list_manifests
 
@@ -27,7 +27,7 @@ from tests.manifests import list_manifests
 def lab(tmp_path: Path) -> Lab:
     lab = Lab.make(tmp_path)
     for at in range(1, 4):
-        lab.tell(f"I{at}@{at} I{at + 10}@{at}")
+        lab.commit_events(f"I{at}@{at} I{at + 10}@{at}")
         lab.merge()
     return lab
 
@@ -77,7 +77,7 @@ def test_damaged_segments_are_rebuilt(lab: Lab, harm: str) -> None:
     assert (done.damaged, done.commits) == (2, 1)
     assert summary(lab)[CURSOR] == cursor
     assert_sound(lab)
-    lab.tell("U2@1 U3@99")  # late, and in time
+    lab.commit_events("U2@1 U3@99")  # late, and in time
     lab.merge()
     assert lab.rows() == {**rows, 3: "U3@99"}
     assert maintain_index(lab.pipeline, lab.table, dry_run=True).damaged == 0
@@ -97,7 +97,7 @@ def test_foreign_writes_are_indexed(lab: Lab) -> None:
     foreign.append(lab.mirror, [(77, "theirs")])
     assert maintain_index(lab.pipeline, lab.table, dry_run=True).behind
     assert maintain_index(lab.pipeline, lab.table, dry_run=False).commits == 1
-    lab.tell("U77@99")
+    lab.commit_events("U77@99")
     lab.merge()
     assert lab.rows()[77] == "U77@99"
 
@@ -119,7 +119,7 @@ def test_foreign_commits_without_new_rows_are_indexed(lab: Lab, how: str) -> Non
 
 def test_a_mirror_that_is_empty_yet_is_no_error(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     prepared = lab.pipeline.planner.require_plan(lab.table)
     ensure_mirror(lab.pipeline.catalogs, prepared)
     done = maintain_index(lab.pipeline, lab.table, dry_run=False)
@@ -156,7 +156,7 @@ def test_a_table_without_a_mirror_is_named(
 
 
 def test_a_recreated_changelog_is_an_error_and_not_a_repair_without_commits(lab: Lab) -> None:
-    recreated = made_anew(lab)
+    recreated = recreate_changelog(lab)
     before = recreated.mirror.metadata_location
     with pytest.raises(Invalid, match="was dropped and recreated"):
         maintain_index(recreated.pipeline, recreated.table, dry_run=False)

@@ -26,12 +26,12 @@ def root(lab: Lab) -> Root:
 
 def make(folder: Path, retention: str, shards: int = 1) -> Lab:
     lab = Lab.make(folder, options=f"tombstone_retention: {retention}", engine=InProcessEngine(shards))
-    lab.tell("I1@10 I2@20 I3@30")
+    lab.commit_events("I1@10 I2@20 I3@30")
     lab.merge()
-    lab.tell("D1@40 D3@60 D9@50")
+    lab.commit_events("D1@40 D3@60 D9@50")
     lab.merge()
     for number in range(4):
-        lab.tell(f"U2@{100 + number}")
+        lab.commit_events(f"U2@{100 + number}")
         lab.merge()
     return lab
 
@@ -45,20 +45,20 @@ def test_old_tombstones_are_forgotten_and_late_events_still_do_not_come_back(
     expired = root(lab).newest_expired_order
     assert expired is not None
     assert expired[0] == 60
-    lab.tell("U1@39=old I3@59=old I9@49=old I5@45=never-deleted I6@200")
+    lab.commit_events("U1@39=old I3@59=old I9@49=old I5@45=never-deleted I6@200")
     result = lab.merge().slices[0]
     assert lab.rows() == {2: "U2@103", 5: "never-deleted", 6: "I6@200"}
     assert (result.stale, result.inserted) == (3, 2)
-    lab.tell("I1@41=back")
+    lab.commit_events("I1@41=back")
     lab.merge()
     assert lab.rows()[1] == "back"
 
 
 def test_a_late_delete_of_a_forgotten_key_leaves_no_older_tombstone(tmp_path: Path) -> None:
     lab = make(tmp_path, "0s")
-    lab.tell("D3@40")
+    lab.commit_events("D3@40")
     lab.merge()
-    lab.tell("U3@45=old")
+    lab.commit_events("U3@45=old")
     assert lab.merge().slices[0].stale == 1
     assert 3 not in lab.rows()
 
@@ -67,7 +67,7 @@ def test_young_tombstones_stay(tmp_path: Path) -> None:
     lab = make(tmp_path, "1h")
     assert sum(segment.tombstones for segment in root(lab).segments) == 3
     assert root(lab).newest_expired_order is None
-    lab.tell("U1@39=old I3@59=old")
+    lab.commit_events("U1@39=old I3@59=old")
     assert lab.merge().slices[0].stale == 2
 
 
@@ -75,14 +75,14 @@ def test_a_tombstone_stays_while_an_older_run_knows_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = Lab.make(tmp_path, options="tombstone_retention: 0s")
-    lab.tell(" ".join(f"I{key}@10" for key in range(200)))
+    lab.commit_events(" ".join(f"I{key}@10" for key in range(200)))
     lab.merge()
     monkeypatch.setattr(tiers, "_TIER_0_ENTRIES", 16)  # the first run is too large to be taken along
-    lab.tell("D1@40")
+    lab.commit_events("D1@40")
     lab.merge()
-    lab.tell("D2@41")
+    lab.commit_events("D2@41")
     lab.merge()
-    lab.tell("D3@42")
+    lab.commit_events("D3@42")
     lab.merge()
     assert sum(segment.tombstones for segment in root(lab).segments) == 3
     assert set(lab.rows()) == set(range(200)) - {1, 2, 3}
@@ -99,9 +99,9 @@ def test_only_events_not_newer_than_an_expired_tombstone_read_the_changelog(
         return []
 
     monkeypatch.setattr(pipeline, "merged_files", none_of_them)
-    lab.tell("I20@300 I21@61 D22@500 U2@110")
+    lab.commit_events("I20@300 I21@61 D22@500 U2@110")
     lab.merge()
     assert not asked
-    lab.tell("I23@59")
+    lab.commit_events("I23@59")
     lab.merge()
     assert len(asked) == 1

@@ -32,8 +32,8 @@ def adopt(lab: Lab, merged_up_to: str = "none", *, dry_run: bool = False) -> Ado
 
 def told(lab: Lab) -> int:
     """A changelog whose rows are ROWS."""
-    lab.tell("I1@10 I2@20 I3@30 I4@40")
-    return lab.tell("U2@25 D3@35 I5@50")
+    lab.commit_events("I1@10 I2@20 I3@30 I4@40")
+    return lab.commit_events("U2@25 D3@35 I5@50")
 
 
 def test_without_a_cursor_every_event_applies_again(lab: Lab) -> None:
@@ -53,7 +53,7 @@ def test_adopted_table_is_merged_from_its_cursor(tmp_path: Path, shards: int) ->
     delete_rows(lab, [3])
     adopt(lab, "head")
     assert lab.merge().outcome == "up-to-date"
-    lab.tell("U1@9=old U2@24=old I3@34=old U4@41 D5@51 U9@45=old I6@1 U9@60")
+    lab.commit_events("U1@9=old U2@24=old I3@34=old U4@41 D5@51 U9@45=old I6@1 U9@60")
     (part,) = lab.merge().slices
     assert lab.rows() == {1: "I1@10", 2: "U2@25", 4: "U4@41", 6: "I6@1", 9: "U9@60"}
     assert part.stale == 3
@@ -63,17 +63,17 @@ def test_row_without_events_is_newer_than_all_merged_events(lab: Lab) -> None:
     told(lab)
     make_table(lab, [*ROWS, (9, "theirs")])
     adopt(lab, "head")
-    lab.tell("U9@45=old")
+    lab.commit_events("U9@45=old")
     lab.merge()
     assert lab.rows()[9] == "theirs"
-    lab.tell("U9@51=new")
+    lab.commit_events("U9@51=new")
     lab.merge()
     assert lab.rows()[9] == "new"
 
 
 def test_adoption_at_an_earlier_snapshot_continues_from_there(lab: Lab) -> None:
-    first = lab.tell("I1@10 I2@20 I3@30 I4@40")
-    lab.tell("U2@25 D3@35 I5@50")
+    first = lab.commit_events("I1@10 I2@20 I3@30 I4@40")
+    lab.commit_events("U2@25 D3@35 I5@50")
     make_table(lab, [(1, "I1@10"), (2, "I2@20"), (3, "I3@30"), (4, "I4@40")])
     adopt(lab, str(first))
     (part,) = lab.merge().slices
@@ -87,7 +87,7 @@ def test_a_table_of_format_version_3_is_adopted(lab: Lab) -> None:
     delete_rows(lab, [3])
     upgrade_like_java(lab.mirror)
     adopt(lab, "head")
-    lab.tell("U1@60 D2@61")
+    lab.commit_events("U1@60 D2@61")
     lab.merge()
     assert lab.rows() == {1: "U1@60", 4: "I4@40", 5: "I5@50"}
 
@@ -178,7 +178,7 @@ def test_a_deleted_double_is_no_double(lab: Lab) -> None:
     delete_rows(lab, [2])
     add_rows(table.refresh(), [(2, "U2@25")])
     adopt(lab, "head")
-    lab.tell("U2@60")
+    lab.commit_events("U2@60")
     lab.merge()
     assert lab.rows() == {**dict(ROWS), 2: "U2@60"}
 
@@ -199,7 +199,7 @@ def test_row_deleted_twice_counts_once(lab: Lab) -> None:
     adopt(lab, "head")
     left = dict(ROWS[2:])
     assert lab.rows() == left
-    lab.tell("U4@60")
+    lab.commit_events("U4@60")
     lab.merge()
     assert lab.rows() == {**left, 4: "U4@60"}
 
@@ -270,7 +270,7 @@ def test_merge_says_that_a_table_can_be_adopted(lab: Lab) -> None:
 
 
 def test_a_million_rows_are_adopted_in_seconds(lab: Lab) -> None:
-    lab.tell("I1@10")
+    lab.commit_events("I1@10")
     table = make_table(lab)
     schema = schema_to_pyarrow(table.schema())
     ids = np.random.default_rng(1).permutation(1_000_000)

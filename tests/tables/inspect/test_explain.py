@@ -22,7 +22,7 @@ from spark_job.inspect.explain import key_events
 from spark_job.inspect.explain.find_row import find_row
 from spark_job.inspect.explain.requested_key import BadKey
 from spark_job.storage.immutable_cache import FileCache
-from tests.lab.asking import ask, event, fates, noted
+from tests.lab.explain import event, explain, fates, has_note
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
 from tests.oracle.key_pools import KEY_KINDS, make_key_pool
 
@@ -35,11 +35,11 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_row_is_shown_with_its_place_and_values(lab: Lab) -> None:
-    lab.tell("I1@10=a I2@20=b")
+    lab.commit_events("I1@10=a I2@20=b")
     lab.merge()
-    lab.tell("U2@30=c")
+    lab.commit_events("U2@30=c")
     lab.merge()
-    report = ask(lab, {"id": 2})
+    report = explain(lab, {"id": 2})
     assert (report.state, report.equal, report.key) == ("present", True, {"id": 2})
     assert report.row is not None
     assert report.index is not None
@@ -53,9 +53,9 @@ def test_the_row_is_shown_with_its_place_and_values(lab: Lab) -> None:
 
 
 def test_events_are_reported_with_their_origin(lab: Lab) -> None:
-    first = lab.tell("I9@1 I1@10=a")
+    first = lab.commit_events("I9@1 I1@10=a")
     lab.merge()
-    (told,) = ask(lab, 1).events
+    (told,) = explain(lab, 1).events
     snapshot = lab.changelog.refresh().snapshot_by_id(first)
     assert snapshot is not None
     assert (told.operation, told.does, told.sequence) == (
@@ -69,22 +69,22 @@ def test_events_are_reported_with_their_origin(lab: Lab) -> None:
 
 
 def test_an_event_is_overtaken_by_a_greater_sequence(lab: Lab) -> None:
-    lab.tell("I1@10=a")
+    lab.commit_events("I1@10=a")
     lab.merge()
-    lab.tell("U1@20=b")
+    lab.commit_events("U1@20=b")
     lab.merge()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert fates(report) == ["overtaken", "made-row"]
     assert event(report, "a").by == 2
     assert event(report, "a").words == f"replaced by event 2 with sequence {sequence_text(20)}"
 
 
 def test_late_event_is_older_than_the_row(lab: Lab) -> None:
-    lab.tell("I1@20=a")
+    lab.commit_events("I1@20=a")
     lab.merge()
-    lab.tell("U1@10=late")
+    lab.commit_events("U1@10=late")
     assert lab.merge().slices[0].stale == 1
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert fates(report) == ["late", "made-row"]
     assert event(report, "late").words == f"late: older than event 2 with sequence {sequence_text(20)}"
 
@@ -99,44 +99,44 @@ def test_late_event_is_older_than_the_row(lab: Lab) -> None:
 )
 def test_a_tie_is_decided_by_commit_file_and_row(lab: Lab, files: list[str] | None, why: str) -> None:
     if files is None:
-        lab.tell("I1@5=a")
-        lab.tell("U1@5=b")
+        lab.commit_events("I1@5=a")
+        lab.commit_events("U1@5=b")
     elif len(files) == 1:
-        lab.tell("I1@5=a U1@5=b")
+        lab.commit_events("I1@5=a U1@5=b")
     else:
-        lab.tell(*files)
+        lab.commit_events(*files)
     lab.merge()
     assert lab.rows() == {1: "b"}
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert event(report, "b").fate == "made-row"
     assert event(report, "a").words == f"replaced by event 2 of the same sequence, {why}"
     assert event(report, "b").repeat_of is None
 
 
 def test_a_repeat_is_called_one(lab: Lab) -> None:
-    lab.tell("I1@5=a")
+    lab.commit_events("I1@5=a")
     lab.merge()
-    lab.tell("U1@9=b")
+    lab.commit_events("U1@9=b")
     lab.merge()
-    lab.tell("I1@5=a U1@9=b U1@9=other")
+    lab.commit_events("I1@5=a U1@9=b U1@9=other")
     lab.merge()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert fates(report) == ["overtaken", "late", "overtaken", "overtaken", "made-row"]
     assert [one.repeat_of for one in report.events] == [None, 1, None, 3, None]
     assert "it is a repeat of event 1, with the same values" in report.events[1].words
-    lab.tell("D1@20 D1@20")
+    lab.commit_events("D1@20 D1@20")
     lab.merge()
-    assert ask(lab, 1).events[-1].words == "deleted the row; it is a repeat of event 6"
+    assert explain(lab, 1).events[-1].words == "deleted the row; it is a repeat of event 6"
 
 
 def test_a_deleted_row_has_a_tombstone_with_its_order(lab: Lab) -> None:
-    lab.tell("I1@10=a I2@1")
+    lab.commit_events("I1@10=a I2@1")
     lab.merge()
-    lab.tell("D1@20")
+    lab.commit_events("D1@20")
     lab.merge()
-    lab.tell("U1@15=late")
+    lab.commit_events("U1@15=late")
     lab.merge()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.state, report.row) == ("deleted", None)
     assert report.index is not None
     assert (report.index.says, report.index.sequence) == (
@@ -151,27 +151,27 @@ def test_expired_tombstone_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tiers, "FAN_IN", 2)
     lab = Lab.make(tmp_path, options="tombstone_retention: 0s")
     for words in ("I1@10 I2@20", "D1@40", "U2@50", "U2@51", "U2@52", "U2@53"):
-        lab.tell(words)
+        lab.commit_events(words)
         lab.merge()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.state, report.equal) == ("deleted", True)
     assert report.index is not None
     assert report.index.says == "nothing"
-    assert noted(report, "tombstone of the key has expired")
+    assert has_note(report, "tombstone of the key has expired")
 
 
 def test_key_without_events_was_never_seen(lab: Lab) -> None:
-    lab.tell("I1@10")
+    lab.commit_events("I1@10")
     lab.merge()
-    report = ask(lab, 7)
+    report = explain(lab, 7)
     assert (report.state, report.events, report.row, report.equal) == ("never-seen", (), None, True)
 
 
 def test_waiting_events_predict_their_effect(lab: Lab) -> None:
-    lab.tell("I1@10=a I3@1")
+    lab.commit_events("I1@10=a I3@1")
     lab.merge()
-    lab.tell("U1@5=old U1@20=b", "U1@30=c D3@9 I2@1=new")
-    report = ask(lab, 1)
+    lab.commit_events("U1@5=old U1@20=b", "U1@30=c D3@9 I2@1=new")
+    report = explain(lab, 1)
     assert report.row is not None
     assert (report.row.values or {})["name"] == "a"
     assert event(report, "a").fate == "made-row"
@@ -184,34 +184,34 @@ def test_waiting_events_predict_their_effect(lab: Lab) -> None:
         assert (told.fate, told.will, told.merged) == ("waiting", will, False)
         assert told.words.startswith("not merged yet (waits after the cursor)")
         assert words in told.words
-    assert noted(report, "3 of its events wait")
-    assert ask(lab, 3).events[-1].will == "deleted-row"
-    assert ask(lab, 2).state == "never-seen"
+    assert has_note(report, "3 of its events wait")
+    assert explain(lab, 3).events[-1].will == "deleted-row"
+    assert explain(lab, 2).state == "never-seen"
     lab.merge()
-    assert fates(ask(lab, 1)) == ["late", "overtaken", "overtaken", "made-row"]
+    assert fates(explain(lab, 1)) == ["late", "overtaken", "overtaken", "made-row"]
 
 
 def test_a_snapshot_that_is_merged_in_part_waits_in_part(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, tail="batch_size: 1\n")
-    lab.tell("I1@1=a", "U1@2=b", "U1@3=c")
+    lab.commit_events("I1@1=a", "U1@2=b", "U1@3=c")
     lab.pipeline.advance(lab.table)
     lab.pipeline.advance(lab.table)
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert [one.merged for one in report.events] == [True, True, False]
     assert event(report, "b").fate == "made-row"
 
 
 def test_without_a_mirror_all_events_wait(lab: Lab) -> None:
-    lab.tell("I1@10=a")
-    report = ask(lab, 1)
+    lab.commit_events("I1@10=a")
+    report = explain(lab, 1)
     assert (report.state, report.index, report.row, report.cursor) == ("no-mirror", None, None, None)
     assert fates(report) == ["made-row"]
     assert report.equal
-    assert noted(report, "there is no mirror yet")
+    assert has_note(report, "there is no mirror yet")
 
 
 def test_empty_changelog_has_no_events(lab: Lab) -> None:
-    assert ask(lab, 1).events == ()
+    assert explain(lab, 1).events == ()
 
 
 def test_only_files_that_may_hold_the_key_are_opened(lab: Lab) -> None:
@@ -231,7 +231,7 @@ def test_only_files_that_may_hold_the_key_are_opened(lab: Lab) -> None:
             )
         )
     lab.merge()
-    report = ask(lab, 23)
+    report = explain(lab, 23)
     assert (report.read.changelog_files, report.read.of_changelog_files) == (1, 5)
     assert report.row is not None
     assert report.row.values == {"id": 23, "name": "n23"}
@@ -254,7 +254,7 @@ def test_other_partitions_are_not_opened(tmp_path: Path, transform: Any) -> None
     lab.changelog.append(rows_table(lab.changelog.schema(), rows))
     lab.merge()
     for key in range(12):
-        report = ask(lab, key)
+        report = explain(lab, key)
         assert report.read.changelog_files == 1
         assert fates(report) == ["made-row"]
 
@@ -279,7 +279,7 @@ def test_every_kind_of_key_is_found(tmp_path: Path, kind: str) -> None:
         lab.changelog.append(rows.slice(at, 1))  # each file with separate bounds
     lab.merge()
     for at, key in enumerate(told):
-        report = ask(lab, key)
+        report = explain(lab, key)
         assert (report.state, report.equal, report.key) == ("present", True, key)
         assert report.row is not None
         assert report.row.values == {**key, "name": f"n{at}"}
@@ -296,7 +296,7 @@ def test_sequences_of_numbers_and_moments_are_shown_as_such(tmp_path: Path) -> N
     arrow = schema_to_pyarrow(schema)
     lab.commit(pa.table([pa.array([row[f.name]], f.type) for f in arrow], schema=arrow))
     lab.merge()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     expected = {"at": "1970-01-01T00:00:01.000000+00:00", "n": -5}
     assert report.events[0].sequence == expected
     assert report.index is not None
@@ -304,18 +304,18 @@ def test_sequences_of_numbers_and_moments_are_shown_as_such(tmp_path: Path) -> N
 
 
 def test_explaining_writes_nothing(lab: Lab) -> None:
-    lab.tell("I1@10")
+    lab.commit_events("I1@10")
     lab.merge()
-    lab.tell("U1@20")
+    lab.commit_events("U1@20")
     before, head = lab.files_on_disk(), lab.mirror.metadata_location
-    ask(lab, 1)
+    explain(lab, 1)
     assert (lab.files_on_disk(), lab.mirror.metadata_location) == (before, head)
 
 
 def test_a_merge_in_between_does_no_harm(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab.tell("I1@10=a")
+    lab.commit_events("I1@10=a")
     lab.merge()
-    lab.tell("U1@20=b")
+    lab.commit_events("U1@20=b")
     find = find_row
 
     def merge_first(*arguments: Any, **options: Any) -> Any:
@@ -323,28 +323,28 @@ def test_a_merge_in_between_does_no_harm(lab: Lab, monkeypatch: pytest.MonkeyPat
         return find(*arguments, **options)
 
     monkeypatch.setattr(explain_module, "find_row", merge_first)
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert report.row is not None
     assert ((report.row.values or {})["name"], report.equal) == ("a", True)
 
 
 def test_a_bad_key_is_refused_before_any_file_is_read(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab.tell("I1@10")
+    lab.commit_events("I1@10")
     monkeypatch.setattr(explain_module, "find_events", None)
     with pytest.raises(BadKey):
-        ask(lab, "x")
+        explain(lab, "x")
 
 
 def test_no_changelog_is_an_error_of_its_name(lab: Lab) -> None:
     lab.catalog.drop_table("lab.world_changelog")
     with pytest.raises(Invalid, match="there is no changelog"):
-        ask(lab, 1)
+        explain(lab, 1)
 
 
 def test_values_of_many_large_events_are_left_out(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_events, "_MAX_VALUE_BYTES", 30)
-    lab.tell("I1@1=a U1@2=b U1@3=c")
+    lab.commit_events("I1@1=a U1@2=b U1@3=c")
     lab.merge()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert [one.values is None for one in report.events] == [False, True, True]
-    assert noted(report, "are omitted")
+    assert has_note(report, "are omitted")

@@ -21,8 +21,8 @@ from spark_job.plan.slices import plan_slices
 from spark_job.rebuild.replay import replay_step
 from spark_job.storage.immutable_cache import FileCache
 from tests.lab import foreign
-from tests.lab.asking import ask, fates, kinds, noted
 from tests.lab.damage import rewrite_segment, root_of
+from tests.lab.explain import explain, fates, has_note, kinds
 from tests.lab.lab import Lab, local_path, rows_table, sequence_text
 from tests.lab.samples import commit_snapshot, expire_like_java, manifest_of
 from tests.lab.tables import make_table
@@ -38,85 +38,85 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_row_that_another_writer_deleted_is_missing(tmp_path: Path, version: int) -> None:
     lab = Lab.make(tmp_path, options=f"format_version: {version}")
-    lab.tell("I1@10=a I2@20")
+    lab.commit_events("I1@10=a I2@20")
     lab.merge()
     foreign.delete_rows(lab.mirror, [1])
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert kinds(report) == ["missing-row"]
     assert report.state == "missing"
     assert report.index is not None
     assert report.index.check == "deleted"
-    assert noted(report, "another writer has committed")
-    lab.tell("I3@30")
+    assert has_note(report, "another writer has committed")
+    lab.commit_events("I3@30")
     lab.merge()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (kinds(report), report.state) == (["missing-row"], "deleted")
     assert "another writer deleted it" in report.findings[0].what
-    assert ask(lab, 2).equal
+    assert explain(lab, 2).equal
 
 
 def test_foreign_row_is_noted(lab: Lab) -> None:
-    lab.tell("I1@10 I2@20")
+    lab.commit_events("I1@10 I2@20")
     lab.merge()
     foreign.append(lab.mirror, [(7, "theirs")])
     for _ in range(2):
-        report = ask(lab, 7)
+        report = explain(lab, 7)
         assert (report.state, report.events, report.equal) == ("present", (), True)
         assert report.row is not None
         assert ((report.row.values or {})["name"], report.row.written_by) == ("theirs", "another-writer")
-        assert noted(report, "has no event of this key")
-        lab.tell("I3@30")
+        assert has_note(report, "has no event of this key")
+        lab.commit_events("I3@30")
         lab.merge()
-    lab.tell("U7@15=old")
+    lab.commit_events("U7@15=old")
     lab.merge()
-    report = ask(lab, 7)
+    report = explain(lab, 7)
     assert (fates(report), report.events[0].by) == (["late"], None)
     assert "the current row, whose event is not in the changelog" in report.events[0].words
-    assert noted(report, "has a newer order for this key than every event")
+    assert has_note(report, "has a newer order for this key than every event")
     assert kinds(report) == ["different-row"]
 
 
 def test_a_row_that_another_writer_changed_differs_in_the_named_columns(lab: Lab) -> None:
-    lab.tell("I1@10=a I2@20")
+    lab.commit_events("I1@10=a I2@20")
     lab.merge()
     foreign.delete_rows(lab.mirror, [1])
     foreign.append(lab.mirror, [(1, "changed")])
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert kinds(report) == ["different-row"]
     assert "in name" in report.findings[0].what
-    assert noted(report, "the row differs from its last event")
+    assert has_note(report, "the row differs from its last event")
 
 
 def test_a_row_that_another_writer_moved_is_no_difference(lab: Lab) -> None:
-    lab.tell("I1@10=a I2@20")
+    lab.commit_events("I1@10=a I2@20")
     lab.merge()
     foreign.compact(lab.mirror)
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.equal, report.state) == (True, "present")
     assert report.index is not None
     assert report.index.check == "no-file"
-    assert noted(report, "the row equals its last event")
+    assert has_note(report, "the row equals its last event")
 
 
 def test_second_row_of_the_key_is_found_in_foreign_files(lab: Lab) -> None:
-    lab.tell("I1@10=a")
+    lab.commit_events("I1@10=a")
     lab.merge()
     foreign.append(lab.mirror, [(1, "a")])
-    assert kinds(ask(lab, 1)) == ["doubled-key"]
+    assert kinds(explain(lab, 1)) == ["doubled-key"]
 
 
 @pytest.mark.parametrize("up_to", ["none", "head"])
 def test_adopted_row_is_reported_as_another_writers(lab: Lab, up_to: str) -> None:
-    lab.tell("I1@10=a I2@20")
+    lab.commit_events("I1@10=a I2@20")
     make_table(lab, [(1, "a"), (9, "theirs")])
     adopt_table(lab.pipeline, lab.table, up_to, dry_run=False)
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.state, report.equal) == ("present", True)
     assert report.row is not None
     assert report.row.written_by == "another-writer"
     assert fates(report) == ["made-row"]
     assert report.events[0].merged is (up_to == "head")
-    assert noted(ask(lab, 9), "table before it was adopted")
+    assert has_note(explain(lab, 9), "table before it was adopted")
 
 
 def _move(where: int) -> Callable[[Entries], Entries]:
@@ -124,70 +124,70 @@ def _move(where: int) -> Callable[[Entries], Entries]:
 
 
 def test_an_index_that_points_elsewhere_is_found(lab: Lab) -> None:
-    lab.tell("I1@10 I3@20")
+    lab.commit_events("I1@10 I3@20")
     lab.merge()
     rewrite_segment(lab, 0, _move(0))
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert kinds(report) == ["wrong-place"]
     assert "that row has another key" in report.findings[0].what
     assert report.row is not None
     assert (report.row.values or {})["name"] == "I1@10"
     rewrite_segment(lab, 0, _move(100))
-    assert kinds(ask(lab, 1)) == ["wrong-place"]
+    assert kinds(explain(lab, 1)) == ["wrong-place"]
 
 
 def test_a_row_that_the_index_has_buried_is_found(lab: Lab) -> None:
-    lab.tell("I1@10 I3@20")
+    lab.commit_events("I1@10 I3@20")
     lab.merge()
 
     def bury(entries: Entries) -> Entries:
         return Entries(entries.keys, np.full_like(entries.file, TOMBSTONE), entries.pos, entries.orders)
 
     rewrite_segment(lab, 0, bury)
-    assert kinds(ask(lab, 1)) == ["not-indexed"]
+    assert kinds(explain(lab, 1)) == ["not-indexed"]
 
 
 def test_a_merge_that_missed_an_event_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab.tell("I2@5")
+    lab.commit_events("I2@5")
     lab.merge()
     with monkeypatch.context() as patch:
         plan = plan_slices
         patch.setattr(stock, "plan_slices", lambda *a: [type(p)((), p.cursor) for p in plan(*a)])
-        lab.tell("I1@10=a")
+        lab.commit_events("I1@10=a")
         lab.merge()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.state, kinds(report)) == ("missing", ["missing-row"])
 
 
 @pytest.mark.parametrize("part", ["segment", "root"])
 def test_without_its_index_the_row_is_searched_for(lab: Lab, part: str) -> None:
-    lab.tell("I1@10=a")
+    lab.commit_events("I1@10=a")
     lab.merge()
     segment = local_path(root_of(lab).segments[0].path)
     path = segment if part == "segment" else next(segment.parent.glob("*.root.puffin"))
     path.unlink()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.state, report.index, report.equal) == ("present", None, True)
     assert [Path(one.path).name for one in report.unreadable] == [path.name]
-    assert ask(lab, 2).state == "never-seen"
+    assert explain(lab, 2).state == "never-seen"
 
 
 def test_missing_changelog_file_is_reported_with_the_remaining_events(lab: Lab) -> None:
-    lab.tell("I1@10=a", "U1@20=b")
+    lab.commit_events("I1@10=a", "U1@20=b")
     lab.merge()
-    path = ask(lab, 1).events[1].file
+    path = explain(lab, 1).events[1].file
     local_path(path).unlink()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert [one.path for one in report.unreadable] == [path]
     assert (len(report.events), report.equal, report.state) == (1, True, "present")
 
 
 def test_events_that_cannot_be_merged_are_named(lab: Lab) -> None:
-    lab.tell("I1@10=a")
+    lab.commit_events("I1@10=a")
     lab.merge()
     row = {"id": 1, "name": "x", "cdc_operation": "UPSERT?", "sequence_number": sequence_text(11)}
     lab.commit(rows_table(lab.changelog.schema(), [row]))
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (
         "the first in row 0, with an operation or sequence that cannot be merged" in report.unreadable[0].what
     )
@@ -195,57 +195,57 @@ def test_events_that_cannot_be_merged_are_named(lab: Lab) -> None:
 
 
 def test_expired_history_is_noted(lab: Lab) -> None:
-    gone = [lab.tell("I1@1=a"), lab.tell("U1@2=b")]
-    lab.tell("U1@3=c")
+    gone = [lab.commit_events("I1@1=a"), lab.commit_events("U1@2=b")]
+    lab.commit_events("U1@3=c")
     lab.merge()
     expire_like_java(lab.changelog, *gone)
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert fates(report) == ["overtaken", "overtaken", "made-row"]
     assert [one.committed_at is None for one in report.events] == [True, True, False]
-    assert noted(report, "have expired")
+    assert has_note(report, "have expired")
     assert report.equal
 
 
 def test_a_compacted_changelog_is_read_as_it_was_written(lab: Lab) -> None:
-    lab.tell("I1@1=a")
-    lab.tell("U1@2=b")
+    lab.commit_events("I1@1=a")
+    lab.commit_events("U1@2=b")
     files = [task.file for task in lab.changelog.refresh().scan().plan_files()]
     commit_snapshot(lab.changelog, "replace", [manifest_of(lab.changelog, 4711, files)], 4711)
     lab.merge()
-    assert fates(ask(lab, 1)) == ["overtaken", "made-row"]
+    assert fates(explain(lab, 1)) == ["overtaken", "made-row"]
 
 
 def test_recreated_changelog_is_noted(lab: Lab) -> None:
-    lab.tell("I1@10=a")
+    lab.commit_events("I1@10=a")
     lab.merge()
     schema = lab.changelog.schema()
     lab.catalog.drop_table("lab.world_changelog")
     lab.changelog = lab.catalog.create_table("lab.world_changelog", schema)
-    lab.tell("I1@5=other")
-    report = ask(lab, 1)
-    assert noted(report, "was dropped and recreated")
+    lab.commit_events("I1@5=other")
+    report = explain(lab, 1)
+    assert has_note(report, "was dropped and recreated")
     assert (report.state, report.equal) == ("present", True)
     assert [one.merged for one in report.events] == [False]
 
 
 def test_a_changelog_with_deleted_rows_says_why_no_event_is_shown(lab: Lab) -> None:
-    lab.tell("I1@10=a")
+    lab.commit_events("I1@10=a")
     lab.merge()
     lab.changelog.refresh().delete("id = 1")
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.state, report.events) == ("present", ())
-    assert noted(report, "may only be appended")
+    assert has_note(report, "may only be appended")
 
 
 def test_a_replay_changes_no_verdict(lab: Lab) -> None:
-    first = lab.tell("I1@10=a I2@1")
-    lab.tell("U1@30=c")
+    first = lab.commit_events("I1@10=a I2@1")
+    lab.commit_events("U1@30=c")
     lab.merge()
-    lab.tell("U1@20=late")
+    lab.commit_events("U1@20=late")
     lab.merge()
-    before = ask(lab, 1)
+    before = explain(lab, 1)
     assert replay_step(lab.pipeline, lab.table, Replay("r1", 0.0, from_snapshot=first)).done
-    after = ask(lab, 1)
+    after = explain(lab, 1)
     assert fates(after) == ["overtaken", "late", "made-row"]
     assert after.model_copy(update={"seconds": 0}) == before.model_copy(update={"seconds": 0})
 
@@ -256,17 +256,17 @@ def data_file(lab: Lab) -> Path:
 
 
 def test_missing_data_file_proves_nothing(lab: Lab) -> None:
-    lab.tell("I1@10 I2@20")
+    lab.commit_events("I1@10 I2@20")
     lab.merge()
     data_file(lab).unlink()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.state, report.findings, report.complete) == ("unknown", (), False)
     assert len(report.unreadable) == 1
     assert fates(report) == ["made-row"]
 
 
 def test_unreadable_row_is_still_reported(lab: Lab) -> None:
-    lab.tell("I1@10=aaaaaaaaaaaaaaaa")
+    lab.commit_events("I1@10=aaaaaaaaaaaaaaaa")
     lab.merge()
     path = data_file(lab)
     whole = pq.ParquetFile(path)
@@ -276,7 +276,7 @@ def test_unreadable_row_is_still_reported(lab: Lab) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 0xFF
     path.write_bytes(content)
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert report.state == "present"
     assert report.row is not None
     assert report.row.values is None
@@ -285,12 +285,12 @@ def test_unreadable_row_is_still_reported(lab: Lab) -> None:
 
 def test_a_column_that_the_file_does_not_have_is_its_partitions(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options='partition_by: ["name"]')
-    lab.tell("I1@10=a I2@20=a")
+    lab.commit_events("I1@10=a I2@20=a")
     lab.merge()
     path = data_file(lab)
     pq.write_table(pq.read_table(path).drop_columns(["name"]), path)
     assert lab.rows() == {1: "a", 2: "a"}
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert report.equal, report.findings
     assert report.row is not None
     assert report.row.values == {"id": 1, "name": "a"}

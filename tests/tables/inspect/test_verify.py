@@ -35,11 +35,11 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(folder: Path, version: int = 2, shards: int = 2) -> Lab:
     lab = Lab.make(folder, options=f"format_version: {version}", engine=InProcessEngine(shards))
-    lab.tell(" ".join(f"I{key}@{key}" for key in range(1, 40)))
+    lab.commit_events(" ".join(f"I{key}@{key}" for key in range(1, 40)))
     lab.merge()
-    lab.tell("U2@70 D3@80 D99@85")
+    lab.commit_events("U2@70 D3@80 D99@85")
     lab.merge()
-    lab.tell("U1@90 I77@95")
+    lab.commit_events("U1@90 I77@95")
     lab.merge()
     return lab
 
@@ -272,7 +272,7 @@ def test_a_compaction_by_another_engine_is_no_difference(lab2: Lab) -> None:
     foreign.compact(lab2.mirror)
     assert deep(lab2).equal
     assert fast(lab2).equal
-    lab2.tell("U5@96")
+    lab2.commit_events("U5@96")
     lab2.merge()
     report = deep(lab2)
     assert report.equal
@@ -303,7 +303,7 @@ def test_a_cursor_of_another_table_is_found(lab: Lab) -> None:
 
 
 def test_cursor_ahead_is_found_by_missing_rows(lab: Lab) -> None:
-    ahead = lab.tell("I200@200 D1@201")
+    ahead = lab.commit_events("I200@200 D1@201")
     snapshot = lab.changelog.refresh().snapshot_by_id(ahead)
     assert snapshot is not None
     moved = {"snapshot_id": ahead, "sequence_number": snapshot.sequence_number}
@@ -326,14 +326,14 @@ def test_keys_are_shown_only_if_asked_for(lab2: Lab) -> None:
 
 
 def test_late_events_count_by_their_sequence_and_not_by_when_they_came(lab: Lab) -> None:
-    lab.tell("U2@60=late D1@89 I3@79=late U4@5=new")
+    lab.commit_events("U2@60=late D1@89 I3@79=late U4@5=new")
     lab.merge()
     assert lab.rows()[4] == "new"
     assert deep(lab).equal
 
 
 def test_waiting_events_are_no_difference(lab: Lab) -> None:
-    lab.tell("I300@300 D1@301")
+    lab.commit_events("I300@300 D1@301")
     assert deep(lab).equal
     assert fast(lab).equal
 
@@ -349,9 +349,9 @@ def test_damage_under_hashed_keys_is_found(tmp_path: Path, monkeypatch: pytest.M
     # Hashes are salted with the mirror's uuid: with one of our own, the same keys are damaged every time.
     one_uuid = partial(new_table_metadata, table_uuid=UUID(int=1))
     monkeypatch.setattr("pyiceberg.catalog.sql.new_table_metadata", one_uuid)
-    lab.tell(" ".join(f"I{key}@{key}=key{key}" for key in range(1, 40)))
+    lab.commit_events(" ".join(f"I{key}@{key}=key{key}" for key in range(1, 40)))
     lab.merge()
-    lab.tell("D3@80=key3 U5@81=key5")
+    lab.commit_events("D3@80=key3 U5@81=key5")
     lab.merge()
     assert deep(lab).equal
     assert fast(lab).equal

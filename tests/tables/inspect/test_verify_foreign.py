@@ -18,9 +18,9 @@ from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     lab = Lab.make(tmp_path, engine=InProcessEngine(2))
-    lab.tell(" ".join(f"I{key}@{key}" for key in range(1, 40)))
+    lab.commit_events(" ".join(f"I{key}@{key}" for key in range(1, 40)))
     lab.merge()
-    lab.tell("U2@70 D3@80")
+    lab.commit_events("U2@70 D3@80")
     lab.merge()
     return lab
 
@@ -42,7 +42,7 @@ def test_key_duplicated_by_another_writer_is_found(lab: Lab) -> None:
     assert not report.equal
     assert any("3 of 3 rows written since then" in note for note in report.notes)
     assert any("the next merge stops at a duplicate key" in note for note in report.notes)
-    lab.tell("U1@90")
+    lab.commit_events("U1@90")
     assert lab.try_merge().outcome == "failed"
 
 

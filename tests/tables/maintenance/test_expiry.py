@@ -24,7 +24,7 @@ from tests.tables.maintenance.conftest import SMALL
 def merge_often(lab: Lab, times: int, first: int = 1) -> None:
     """Merge this many times, each with an update of key 1 and a new key."""
     for number in range(first, first + times):
-        lab.tell(f"U1@{number} I{number + 1}@{number}")
+        lab.commit_events(f"U1@{number} I{number + 1}@{number}")
         lab.merge()
 
 
@@ -127,7 +127,7 @@ def test_files_added_from_another_location_stay(lab: Lab) -> None:
     pq.write_table(rows_table(lab.mirror.schema(), [{"id": 90, "name": "foreign"}]), elsewhere)
     lab.mirror.add_files([f"file://{elsewhere}"])
     merge_often(lab, 1, first=2)
-    lab.tell("D90@50 I91@50")
+    lab.commit_events("D90@50 I91@50")
     lab.merge()
     merge_often(lab, 9, first=3)
     assert 90 not in lab.rows()
@@ -136,19 +136,19 @@ def test_files_added_from_another_location_stay(lab: Lab) -> None:
 
 
 def test_file_that_was_removed_and_added_again_stays(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     (file,) = (one.file for one in lab.mirror.scan().plan_files())
-    lab.tell("I2@2")
+    lab.commit_events("I2@2")
     lab.merge()
     lab.mirror.delete("id = 1")
-    lab.tell("I3@3")
+    lab.commit_events("I3@3")
     lab.merge()
     table = lab.mirror
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
         append.append_data_file(file)
     for order in range(4, 12):
-        lab.tell(f"U3@{order}")
+        lab.commit_events(f"U3@{order}")
         lab.merge()
     assert lab.rows().keys() == {1, 2, 3}
 
@@ -165,7 +165,7 @@ def test_tag_created_during_the_merge_is_respected(lab: Lab, monkeypatch: pytest
         return choose(table)
 
     monkeypatch.setattr(commit_root, "choose_expired", tag_first)
-    lab.tell("U1@6")
+    lab.commit_events("U1@6")
     lab.merge()
     assert lab.mirror.metadata.snapshot_by_id(oldest) is not None
     assert "late" in lab.mirror.metadata.refs
@@ -248,7 +248,7 @@ def test_while_the_outcome_is_unknown_nothing_is_deleted(
     def blind(catalog: SqlCatalog, identifier: object) -> Table:
         raise TimeoutError("no answer")
 
-    lab.tell("U1@6")
+    lab.commit_events("U1@6")
     monkeypatch.setattr(SqlCatalog, "commit_table", lose_the_answer)
     result = lab.try_merge()
     assert result.error is not None
@@ -267,7 +267,7 @@ def test_a_commit_that_is_refused_expires_nothing(lab: Lab, monkeypatch: pytest.
     def refuse(*_: object) -> object:
         raise CommitFailedException("the head moved")
 
-    lab.tell("U1@6")
+    lab.commit_events("U1@6")
     monkeypatch.setattr(SqlCatalog, "commit_table", refuse)
     assert lab.try_merge().error is not None
     assert lab.files_on_disk() >= before

@@ -43,9 +43,9 @@ def started(request: pytest.FixtureRequest, tmp_path: Path) -> Lab:
     engine = InProcessEngine(2 if shards == "two shards" else 1)
     lab = Lab.make(tmp_path, options=f"format_version: {version[1]}", engine=engine)
     for number in range(1, 8):
-        lab.tell(" ".join(f"U{key}@{number}" for key in range(number, number + 4)))
+        lab.commit_events(" ".join(f"U{key}@{number}" for key in range(number, number + 4)))
         lab.merge()
-    lab.tell("U2@50 U9@50 D3@50 I70@50")
+    lab.commit_events("U2@50 U9@50 D3@50 I70@50")
     return lab
 
 

@@ -59,7 +59,7 @@ def clean(lab: Lab, *, seconds: float = DAY, dry_run: bool = False) -> OrphansRe
 def merged(lab: Lab) -> Lab:
     """A mirror of a few merges, all of whose files are old."""
     for number in range(1, 4):
-        lab.tell(f"U1@{number} I{number + 1}@{number}")
+        lab.commit_events(f"U1@{number} I{number + 1}@{number}")
         lab.merge()
     for path in stored_files(lab.folder / "warehouse"):
         age(path, 3 * DAY)
@@ -127,7 +127,7 @@ def test_files_that_are_committed_while_files_are_listed_stay(
 ) -> None:
     def merge_first(io: PyArrowFileIO, location: str) -> object:
         if location.endswith("/data"):
-            merged.tell("I50@50")
+            merged.commit_events("I50@50")
             merged.merge()
         return list_files(io, location)
 
@@ -162,7 +162,7 @@ def test_index_stays_when_another_engine_expires_its_snapshot(merged: Lab) -> No
     kept = {path.name for path in index.iterdir()}
     assert {file_name(segment.path) for segment in root.segments} < kept
     assert len(kept) == len(root.segments) + 1
-    merged.tell("U1@60")
+    merged.commit_events("U1@60")
     merged.merge()
     assert merged.rows()[1] == "U1@60"
 

@@ -12,8 +12,8 @@ from pyiceberg.types import BooleanType, IcebergType, LongType, StringType, Time
 from icemirror.errors import Invalid
 from spark_job.iceberg.mirror import read_mirror
 from spark_job.inspect.explain.explain_key import explain_key
-from tests.lab import anew
-from tests.lab.evolving import assert_sound, change, rebuild, rows, say
+from tests.lab import recreated_changelog
+from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild, rows
 from tests.lab.lab import Lab, changelog_schema, local_path, sequence_text
 
 ALL = "metadata_columns: {synced_at: synced, source_sequence: seq, created_at: created}"
@@ -22,7 +22,7 @@ V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
 def make(folder: Path, options: str = ALL) -> Lab:
     lab = Lab.make(folder, options=options, tail="batch_size: 3\n")
-    say(lab, "I1@1", "I2@1", name="old")
+    commit_events(lab, "I1@1", "I2@1", name="old")
     lab.merge()
     return lab
 
@@ -41,15 +41,15 @@ def test_rows_say_when_they_came_when_they_were_written_and_by_which_event(
     assert lab.mirror.schema().column_names == ["id", "name", "synced", "seq", "created"]
     assert before <= first[1]["synced"] == first[1]["created"] <= datetime.now(UTC)
     assert first[1]["seq"] == sequence_text(1)
-    say(lab, "U1@2", "I3@2", name="new")
+    commit_events(lab, "U1@2", "I3@2", name="new")
     lab.merge()
     second = by_key(lab)
     assert second[2] == first[2]
     assert second[1]["created"] == first[1]["created"] < second[1]["synced"] == second[3]["created"]
     assert second[1]["seq"] == sequence_text(2)
-    say(lab, "D1@3")
+    commit_events(lab, "D1@3")
     lab.merge()
-    say(lab, "I1@4", name="again")
+    commit_events(lab, "I1@4", name="again")
     lab.merge()
     assert by_key(lab)[1]["created"] > second[1]["synced"]
     assert_sound(lab)
@@ -59,18 +59,18 @@ def test_rows_say_when_they_came_when_they_were_written_and_by_which_event(
 def test_they_come_with_the_next_rows_go_and_are_renamed_by_the_setting(tmp_path: Path) -> None:
     lab = make(tmp_path, "")
     with_own = lab.reconfigure("metadata_columns: {created_at: created}")
-    say(lab, "U1@2", "I3@2", name="new")
+    commit_events(lab, "U1@2", "I3@2", name="new")
     with_own.merge()
     found = by_key(lab)
     assert found[1]["created"] is None, "nobody knows when it came"
     assert found[3]["created"] is not None
     renamed = lab.reconfigure("metadata_columns: {created_at: came_in, synced_at: s}")
-    say(lab, "U3@3", name="newer")
+    commit_events(lab, "U3@3", name="newer")
     renamed.merge()
     assert lab.mirror.schema().column_names == ["id", "name", "s", "came_in"]
     assert by_key(lab)[3]["came_in"] == found[3]["created"]
     without = lab.reconfigure()
-    say(lab, "U3@4", name="newest")
+    commit_events(lab, "U3@4", name="newest")
     without.merge()
     assert lab.mirror.schema().column_names == ["id", "name"]
     assert_sound(without)
@@ -79,13 +79,15 @@ def test_they_come_with_the_next_rows_go_and_are_renamed_by_the_setting(tmp_path
 def test_they_stay_last_and_themselves_when_the_changelogs_columns_change(tmp_path: Path) -> None:
     lab = make(tmp_path)
     first = by_key(lab)
-    change(lab, lambda to: to.add_column("more", LongType()), lambda to: to.rename_column("name", "title"))
-    say(lab, "U1@2", title="new", more=1)
+    change_columns(
+        lab, lambda to: to.add_column("more", LongType()), lambda to: to.rename_column("name", "title")
+    )
+    commit_events(lab, "U1@2", title="new", more=1)
     lab.merge()
     assert lab.mirror.schema().column_names == ["id", "title", "more", "synced", "seq", "created"]
     assert by_key(lab)[1]["created"] == first[1]["created"]
     for number in range(3, 14):
-        say(lab, f"U2@{number}", f"I{number}@{number}", title="t")
+        commit_events(lab, f"U2@{number}", f"I{number}@{number}", title="t")
         lab.merge()
     expected = by_key(lab)
     lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table))
@@ -98,15 +100,15 @@ def test_they_stay_last_and_themselves_when_the_changelogs_columns_change(tmp_pa
 
 def test_a_column_of_the_changelog_with_that_name_is_refused(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    change(lab, lambda to: to.add_column("synced", StringType()))
-    say(lab, "U1@2", name="x")
+    change_columns(lab, lambda to: to.add_column("synced", StringType()))
+    commit_events(lab, "U1@2", name="x")
     with pytest.raises(Invalid, match=r"Set metadata_columns\.synced_at to another name"):
         lab.pipeline.advance(lab.table)
     (tmp_path / "other").mkdir()
     other = Lab.make(
         tmp_path / "other", changelog_schema(("id", LongType()), ("seq", LongType())), options=ALL
     )
-    say(other, "I1@1", seq=1)
+    commit_events(other, "I1@1", seq=1)
     with pytest.raises(Invalid, match=r"Set metadata_columns\.source_sequence to another name"):
         other.pipeline.advance(other.table)
 
@@ -114,11 +116,11 @@ def test_a_column_of_the_changelog_with_that_name_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize("batch", [2, 100])
 def test_a_rebuild_keeps_when_keys_came_in(tmp_path: Path, batch: int) -> None:
     lab = Lab.make(tmp_path, options=ALL, tail=f"batch_size: {batch}\n")
-    say(lab, "I1@1", "I2@1", name="old")
+    commit_events(lab, "I1@1", "I2@1", name="old")
     lab.merge()
-    say(lab, "D1@2", "U2@2", "I3@2", name="new")
+    commit_events(lab, "D1@2", "U2@2", "I3@2", name="new")
     lab.merge()
-    say(lab, "I1@3", name="again")
+    commit_events(lab, "I1@3", name="again")
     lab.merge()
     before = by_key(lab)
     rebuild(lab)
@@ -145,9 +147,9 @@ def test_a_rebuild_of_what_cannot_be_read_takes_its_own_time(tmp_path: Path) -> 
 def test_they_stay_after_the_changelog_is_recreated(tmp_path: Path) -> None:
     lab = make(tmp_path)
     before = by_key(lab)
-    lab = anew.made_anew(lab)
-    say(lab, "I1@1", "I9@1", name="anew")
-    anew.steps(lab)
+    lab = recreated_changelog.recreate_changelog(lab)
+    commit_events(lab, "I1@1", "I9@1", name="anew")
+    recreated_changelog.steps(lab)
     after = by_key(lab)
     assert after.keys() == {1, 9}
     assert after[1]["created"] == before[1]["created"] < after[9]["created"]
@@ -172,12 +174,12 @@ def test_a_column_of_that_name_in_a_recreated_changelog_is_refused(
 ) -> None:
     lab = make(tmp_path, options)
     before = rows(lab)
-    lab = anew.made_anew(lab, changelog_schema(("id", LongType()), (name, kind)))
-    say(lab, "I1@1")
+    lab = recreated_changelog.recreate_changelog(lab, changelog_schema(("id", LongType()), (name, kind)))
+    commit_events(lab, "I1@1")
     with pytest.raises(Invalid, match=why):
-        anew.steps(lab)
+        recreated_changelog.steps(lab)
     assert rows(lab) == before
     other = lab.reconfigure("metadata_columns: {synced_at: s, source_sequence: q}\ndeleted_column: gone")
-    anew.steps(other)
+    recreated_changelog.steps(other)
     assert name in other.mirror.schema().column_names
     assert_sound(other)

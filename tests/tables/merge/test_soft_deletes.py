@@ -16,11 +16,11 @@ from spark_job.inspect.verify.verify_report import FindingKind
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.write.row_lineage import read_row_ids
 from spark_job.write.vectors import deleted_positions
-from tests.lab import anew, foreign
-from tests.lab.asking import ask, kinds
-from tests.lab.evolving import assert_sound, change, rebuild, say
-from tests.lab.flagged import FLAG, SOFT, make, told
+from tests.lab import foreign, recreated_changelog
+from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild
+from tests.lab.explain import explain, kinds
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
+from tests.lab.soft_deletes import FLAG, SOFT, flagged_rows, make
 from tests.tables.rebuild.test_replay import missed, replay, since
 
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
@@ -30,12 +30,12 @@ V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_deleted_row_keeps_its_values_and_is_flagged(tmp_path: Path, version: int, shards: int) -> None:
     lab = make(tmp_path, f"format_version: {version}", shards=shards)
-    say(lab, "I1@1", "I2@1", "I3@1", name="a")
+    commit_events(lab, "I1@1", "I2@1", "I3@1", name="a")
     lab.merge()
-    assert told(lab) == {1: ("a", False), 2: ("a", False), 3: ("a", False)}
-    say(lab, "D1@2", "D3@2", name=None)
+    assert flagged_rows(lab) == {1: ("a", False), 2: ("a", False), 3: ("a", False)}
+    commit_events(lab, "D1@2", "D3@2", name=None)
     result = lab.merge()
-    assert told(lab) == {1: ("a", True), 2: ("a", False), 3: ("a", True)}
+    assert flagged_rows(lab) == {1: ("a", True), 2: ("a", False), 3: ("a", True)}
     (part,) = result.slices
     assert (part.inserted, part.updated, part.deleted, part.unchanged) == (0, 0, 2, 0)
     assert result.live_rows == 3
@@ -45,77 +45,77 @@ def test_a_deleted_row_keeps_its_values_and_is_flagged(tmp_path: Path, version: 
 
 def test_a_delete_of_a_missing_key_writes_its_own_values(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    say(lab, "D1@1", name="carried")
-    say(lab, "D2@1", name=None)
+    commit_events(lab, "D1@1", name="carried")
+    commit_events(lab, "D2@1", name=None)
     result = lab.merge()
-    assert told(lab) == {1: ("carried", True), 2: (None, True)}
+    assert flagged_rows(lab) == {1: ("carried", True), 2: (None, True)}
     assert sum(part.deleted for part in result.slices) == 2
-    say(lab, "D1@2", name="other")
+    commit_events(lab, "D1@2", name="other")
     lab.merge()
-    assert told(lab)[1] == ("carried", True), "the row was there already"
+    assert flagged_rows(lab)[1] == ("carried", True), "the row was there already"
     assert_sound(lab)
 
 
 def test_the_first_of_several_deletes_in_a_slice_gives_the_row(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("D1@1=first D1@2=second D1@3=third")
+    lab.commit_events("D1@1=first D1@2=second D1@3=third")
     lab.merge()
-    assert told(lab) == {1: ("first", True)}
+    assert flagged_rows(lab) == {1: ("first", True)}
     assert_sound(lab)
 
 
 def test_a_key_that_comes_back_is_not_flagged_any_more(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I1@1=a I2@1=a")
-    lab.tell("D1@2= D2@2=")
+    lab.commit_events("I1@1=a I2@1=a")
+    lab.commit_events("D1@2= D2@2=")
     lab.merge()
-    lab.tell("I1@3=b")
+    lab.commit_events("I1@3=b")
     result = lab.merge()
-    assert told(lab) == {1: ("b", False), 2: ("a", True)}
+    assert flagged_rows(lab) == {1: ("b", False), 2: ("a", True)}
     assert result.slices[0].updated == 1
-    lab.tell("D1@4=", "I1@5=c", "D2@4=", "U2@6=d D2@7=")
+    lab.commit_events("D1@4=", "I1@5=c", "D2@4=", "U2@6=d D2@7=")
     lab.merge()
-    assert told(lab) == {1: ("c", False), 2: ("d", True)}
+    assert flagged_rows(lab) == {1: ("c", False), 2: ("d", True)}
     assert_sound(lab)
 
 
 def test_an_update_and_a_delete_in_one_slice_keep_the_updates_values(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I1@1=a I2@1=a")
+    lab.commit_events("I1@1=a I2@1=a")
     lab.merge()
-    lab.tell("D1@9= U1@8=late-in-the-file", "U1@7=seven I3@1=c D3@2= D2@5=")
+    lab.commit_events("D1@9= U1@8=late-in-the-file", "U1@7=seven I3@1=c D3@2= D2@5=")
     lab.merge()
-    assert told(lab) == {1: ("late-in-the-file", True), 2: ("a", True), 3: ("c", True)}
+    assert flagged_rows(lab) == {1: ("late-in-the-file", True), 2: ("a", True), 3: ("c", True)}
     assert_sound(lab)
 
 
 def test_what_is_older_than_the_delete_comes_late(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I1@1=a")
-    lab.tell("D1@5=")
+    lab.commit_events("I1@1=a")
+    lab.commit_events("D1@5=")
     lab.merge()
-    lab.tell("U1@3=late")
+    lab.commit_events("U1@3=late")
     result = lab.merge()
     assert result.slices[0].stale == 1
-    assert told(lab) == {1: ("a", True)}
-    lab.tell("D1@4=", "U1@2=later", "D1@6=")
+    assert flagged_rows(lab) == {1: ("a", True)}
+    lab.commit_events("D1@4=", "U1@2=later", "D1@6=")
     lab.merge()
-    assert told(lab) == {1: ("a", True)}
-    assert kinds(ask(lab, 1)) == ["different-row"], "as the documentation states; a rebuild repairs it"
+    assert flagged_rows(lab) == {1: ("a", True)}
+    assert kinds(explain(lab, 1)) == ["different-row"], "as the documentation states; a rebuild repairs it"
     rebuild(lab)
-    assert told(lab) == {1: ("late", True)}
+    assert flagged_rows(lab) == {1: ("late", True)}
     assert_sound(lab)
 
 
 @V2_AND_V3
 def test_a_flagged_row_keeps_its_row_id(tmp_path: Path, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}")
-    lab.tell("I1@1 I2@1 I3@1")
+    lab.commit_events("I1@1 I2@1 I3@1")
     lab.merge()
     before = row_ids(lab)
-    lab.tell("D2@2")
+    lab.commit_events("D2@2")
     lab.merge()
-    lab.tell("I2@3=back")
+    lab.commit_events("I2@3=back")
     lab.merge()
     assert row_ids(lab) == before
     assert (before == {}) == (version == 2)
@@ -143,54 +143,54 @@ def row_ids(lab: Lab) -> dict[int, int]:
 @V2_AND_V3
 def test_a_rebuild_and_a_replay_flag_the_same_rows(tmp_path: Path, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}", tail="batch_size: 3\n", shards=2)
-    first = lab.tell("I1@1 I2@1 I3@1", "I4@1 D9@1=carried")
-    lab.tell("D1@2= U2@2=b", "D3@2=")
-    lab.tell("I3@3=again D2@3=", "D4@3= D1@4=")
+    first = lab.commit_events("I1@1 I2@1 I3@1", "I4@1 D9@1=carried")
+    lab.commit_events("D1@2= U2@2=b", "D3@2=")
+    lab.commit_events("I3@3=again D2@3=", "D4@3= D1@4=")
     lab.merge()
-    expected = told(lab)
+    expected = flagged_rows(lab)
     assert expected == {
         1: ("I1@1", True), 2: ("b", True), 3: ("again", False), 4: ("I4@1", True), 9: ("carried", True)
     }  # fmt: skip
     replay(lab, since(first))
-    assert told(lab) == expected
+    assert flagged_rows(lab) == expected
     rebuild(lab)
-    assert told(lab) == expected
+    assert flagged_rows(lab) == expected
     assert_sound(lab)
 
 
 def test_a_replay_applies_a_skipped_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = make(tmp_path)
-    first = lab.tell("I1@1=a I2@1=a")
+    first = lab.commit_events("I1@1=a I2@1=a")
     lab.merge()
-    lab.tell("U1@2=b", "D1@3= D5@3=carried")
+    lab.commit_events("U1@2=b", "D1@3= D5@3=carried")
     with missed(monkeypatch, 0, 1):
         lab.merge()
-    assert told(lab) == {1: ("a", False), 2: ("a", False)}
+    assert flagged_rows(lab) == {1: ("a", False), 2: ("a", False)}
     replay(lab, since(first))
-    assert told(lab) == {1: ("b", True), 2: ("a", False), 5: ("carried", True)}
+    assert flagged_rows(lab) == {1: ("b", True), 2: ("a", False), 5: ("carried", True)}
     assert_sound(lab)
 
 
 def test_a_recreated_changelog_flags_its_deletes(tmp_path: Path) -> None:
     lab = make(tmp_path, "metadata_columns: {synced_at: at}")
-    lab.tell("I1@1 I2@1")
-    lab.tell("D1@2=")
+    lab.commit_events("I1@1 I2@1")
+    lab.commit_events("D1@2=")
     lab.merge()
-    lab = anew.made_anew(lab)
-    lab.tell("I3@1=new I4@1=new")
-    lab.tell("D3@2=")
-    anew.steps(lab)
-    assert told(lab) == {3: ("new", True), 4: ("new", False)}
+    lab = recreated_changelog.recreate_changelog(lab)
+    lab.commit_events("I3@1=new I4@1=new")
+    lab.commit_events("D3@2=")
+    recreated_changelog.steps(lab)
+    assert flagged_rows(lab) == {3: ("new", True), 4: ("new", False)}
     assert_sound(lab)
 
 
 def test_columns_that_the_changelog_dropped_are_kept_as_well(tmp_path: Path) -> None:
     schema = changelog_schema(("id", LongType()), ("name", StringType()), ("gone", LongType()))
     lab = Lab.make(tmp_path, schema, options=SOFT)
-    say(lab, "I1@1", name="a", gone=7)
+    commit_events(lab, "I1@1", name="a", gone=7)
     lab.merge()
-    change(lab, lambda to: to.delete_column("gone"), lambda to: to.add_column("more", LongType()))
-    say(lab, "D1@2", name=None, more=None)
+    change_columns(lab, lambda to: to.delete_column("gone"), lambda to: to.add_column("more", LongType()))
+    commit_events(lab, "D1@2", name=None, more=None)
     lab.merge()
     (row,) = lab.mirror.scan().to_arrow().to_pylist()
     assert row == {"id": 1, "name": "a", "gone": 7, "more": None, FLAG: True}
@@ -198,10 +198,10 @@ def test_columns_that_the_changelog_dropped_are_kept_as_well(tmp_path: Path) -> 
 
 def test_metadata_columns_reflect_the_delete(tmp_path: Path) -> None:
     lab = make(tmp_path, "metadata_columns: {synced_at: at, source_sequence: seq, created_at: since}")
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     lab.merge()
     (before,) = lab.mirror.scan().to_arrow().to_pylist()
-    lab.tell("D1@2=")
+    lab.commit_events("D1@2=")
     lab.merge()
     (after,) = lab.mirror.scan().to_arrow().to_pylist()
     assert after["since"] == before["since"] < after["at"]
@@ -211,40 +211,40 @@ def test_metadata_columns_reflect_the_delete(tmp_path: Path) -> None:
 
 def test_a_deleted_row_moves_to_no_other_partition(tmp_path: Path) -> None:
     lab = make(tmp_path, 'partition_by: ["name"]')
-    say(lab, "I1@1", name="p")
+    commit_events(lab, "I1@1", name="p")
     lab.merge()
-    say(lab, "D1@2", name=None)
+    commit_events(lab, "D1@2", name=None)
     lab.merge()
-    assert told(lab) == {1: ("p", True)}
+    assert flagged_rows(lab) == {1: ("p", True)}
     (file,) = lab.mirror.scan().plan_files()
     assert file.file.partition[0] == "p"
 
 
 def test_explain_key_and_verify_report_flagged_rows(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I1@1=a I2@1=b")
-    lab.tell("D1@2=")
+    lab.commit_events("I1@1=a I2@1=b")
+    lab.commit_events("D1@2=")
     lab.merge()
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.state, report.equal) == (KeyState.FLAGGED, True)
     assert report.row is not None
     assert report.row.flagged is True
     assert report.events[-1].words == "flagged the row as deleted"
-    lab.tell("D2@3=")
-    assert ask(lab, 2).events[-1].words.endswith("will flag the row as deleted")
+    lab.commit_events("D2@3=")
+    assert explain(lab, 2).events[-1].words.endswith("will flag the row as deleted")
     lab.merge()
     spoil(lab, 1, "a", False)
-    assert kinds(ask(lab, 1)) == ["deleted-row"]
+    assert kinds(explain(lab, 1)) == ["deleted-row"]
     assert [one.kind for one in deep(lab)] == [FindingKind.DELETED_ROW]
     spoil(lab, 1, None, True)
-    assert kinds(ask(lab, 1)) == ["different-row"]
+    assert kinds(explain(lab, 1)) == ["different-row"]
     (found,) = deep(lab)
     assert (found.kind, found.count) == (FindingKind.DIFFERENT_ROW, 1)
     assert found.places[0].endswith("in name")
-    lab.tell("I1@9=live")
+    lab.commit_events("I1@9=live")
     lab.merge()
     spoil(lab, 1, "live", True)
-    assert kinds(ask(lab, 1)) == ["different-row"]
+    assert kinds(explain(lab, 1)) == ["different-row"]
     assert [one.kind for one in deep(lab)] == [FindingKind.DIFFERENT_ROW]
 
 
@@ -262,36 +262,36 @@ def spoil(lab: Lab, key: int, name: str | None, flag: bool) -> None:
 
 def test_flagged_rows_removed_by_another_writer_stay_removed(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    first = lab.tell("I1@1=a I2@1=b")
-    lab.tell("D1@2=")
+    first = lab.commit_events("I1@1=a I2@1=b")
+    lab.commit_events("D1@2=")
     lab.merge()
     foreign.delete_rows(lab.mirror, [1])
-    lab.tell("U2@3=c")
+    lab.commit_events("U2@3=c")
     lab.merge()
     replay(lab, since(first))
-    assert told(lab) == {2: ("c", False)}
+    assert flagged_rows(lab) == {2: ("c", False)}
     report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal
-    assert ask(lab, 1).state is KeyState.DELETED
-    lab.tell("I1@4=back")
+    assert explain(lab, 1).state is KeyState.DELETED
+    lab.commit_events("I1@4=back")
     lab.merge()
-    assert told(lab) == {1: ("back", False), 2: ("c", False)}
+    assert flagged_rows(lab) == {1: ("back", False), 2: ("c", False)}
 
 
 def test_no_tombstone_is_needed_however_long_ago_it_was(tmp_path: Path) -> None:
     lab = make(tmp_path, "tombstone_retention: 0s")
-    lab.tell("I1@1=a")
-    lab.tell("D1@9=")
+    lab.commit_events("I1@1=a")
+    lab.commit_events("D1@9=")
     lab.merge()
     for number in range(10, 30):
-        lab.tell(f"I{number}@{number}")
+        lab.commit_events(f"I{number}@{number}")
         lab.merge()
     root = read_mirror(lab.mirror, lab.table.name).root
     assert root is not None
     assert sum(segment.tombstones for segment in root.segments) == 0
-    lab.tell("U1@5=late")
+    lab.commit_events("U1@5=late")
     assert lab.merge().slices[0].stale == 1
-    assert told(lab)[1] == ("a", True)
+    assert flagged_rows(lab)[1] == ("a", True)
 
 
 def test_bad_rows_are_rejected_next_to_flagged_ones(tmp_path: Path) -> None:
@@ -304,5 +304,5 @@ def test_bad_rows_are_rejected_next_to_flagged_ones(tmp_path: Path) -> None:
     bad = {"id": None, "name": "x", "cdc_operation": "DELETE", "sequence_number": sequence_text(1)}
     lab.commit(rows_table(schema, [bad, good, bad, end]))
     assert lab.merge().slices[0].rejected == 2
-    assert told(lab) == {1: ("a", True)}
+    assert flagged_rows(lab) == {1: ("a", True)}
     assert_sound(lab)

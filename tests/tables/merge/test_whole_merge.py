@@ -92,9 +92,9 @@ def test_the_index_knows_every_live_row_and_nothing_else(tmp_path: Path) -> None
 
 
 def test_counts_of_a_slice_are_told(lab: Lab) -> None:
-    lab.tell("I1@1 I2@1 I3@1")
+    lab.commit_events("I1@1 I2@1 I3@1")
     lab.merge()
-    lab.tell("U1@2 D2@2 I4@2 D9@2 U3@0")
+    lab.commit_events("U1@2 D2@2 I4@2 D9@2 U3@0")
     seen: list[SliceResult] = []
     result = merge_table(lab.pipeline, lab.table, seen.append)
     (part,) = result.slices
@@ -106,7 +106,7 @@ def test_counts_of_a_slice_are_told(lab: Lab) -> None:
 
 
 def test_nothing_new_is_up_to_date_and_commits_nothing(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     location = lab.mirror.metadata_location
     result = lab.merge()
@@ -121,33 +121,33 @@ def test_a_changelog_without_snapshots_is_up_to_date_and_makes_no_mirror(lab: La
 
 
 def test_a_tombstone_blocks_older_inserts_across_slices(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
-    lab.tell("D1@5")
+    lab.commit_events("D1@5")
     lab.merge()
-    lab.tell("I1@4=late")
+    lab.commit_events("I1@4=late")
     assert lab.merge().slices[0].stale == 1
     assert lab.rows() == {}
-    lab.tell("I1@6=new")
+    lab.commit_events("I1@6=new")
     lab.merge()
     assert lab.rows() == {1: "new"}
 
 
 def test_a_delete_of_a_key_that_never_was_blocks_older_inserts(lab: Lab) -> None:
-    lab.tell("D1@5")
+    lab.commit_events("D1@5")
     lab.merge()
-    lab.tell("I1@4=late")
+    lab.commit_events("I1@4=late")
     lab.merge()
     assert lab.rows() == {}
 
 
 def test_a_batch_that_is_sent_again_changes_nothing(lab: Lab) -> None:
     words = "I1@1 U2@2=x D3@3"
-    lab.tell("I2@1 I3@1")
-    lab.tell(words)
+    lab.commit_events("I2@1 I3@1")
+    lab.commit_events(words)
     lab.merge()
     before = lab.rows()
-    lab.tell(words)
+    lab.commit_events(words)
     lab.merge()
     assert lab.rows() == before == {1: "I1@1", 2: "x"}
 

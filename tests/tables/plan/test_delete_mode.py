@@ -17,41 +17,41 @@ from spark_job.inspect.adopt import adopt_table
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.plan.planner import describe_plan
 from spark_job.rebuild.replay import replay_step
-from tests.lab.evolving import assert_sound, change, rebuild, say
-from tests.lab.flagged import FLAG, SOFT, make, told
+from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild
 from tests.lab.lab import Lab, changelog_schema
+from tests.lab.soft_deletes import FLAG, SOFT, flagged_rows, make
 from tests.mirrors import write_config
 
 
 def test_switch_to_soft_flags_rows_deleted_afterwards(tmp_path: Path) -> None:
     hard = Lab.make(tmp_path)
-    hard.tell("I1@1=a I2@1=a I3@1=a")
-    hard.tell("D1@2=")
+    hard.commit_events("I1@1=a I2@1=a I3@1=a")
+    hard.commit_events("D1@2=")
     hard.merge()
     lab = hard.reconfigure(SOFT)
     report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert report.equal, report.findings
     assert any("1 keys that the changelog deleted have no flagged row" in note for note in report.notes)
-    lab.tell("D2@3=")
+    lab.commit_events("D2@3=")
     lab.merge()
-    assert told(lab) == {2: ("a", True), 3: ("a", None)}
+    assert flagged_rows(lab) == {2: ("a", True), 3: ("a", None)}
     assert_sound(lab)
     rebuild(lab)
-    assert told(lab) == {1: ("a", True), 2: ("a", True), 3: ("a", False)}
+    assert flagged_rows(lab) == {1: ("a", True), 2: ("a", True), 3: ("a", False)}
     assert not verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).notes
 
 
 def test_switch_to_hard_requires_a_rebuild(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I1@1=a I2@1=a")
-    lab.tell("D1@2=")
+    lab.commit_events("I1@1=a I2@1=a")
+    lab.commit_events("D1@2=")
     lab.merge()
     hard = lab.reconfigure()
-    hard.tell("U2@3=b")
+    hard.commit_events("U2@3=b")
     result = hard.try_merge()
     assert result.error is not None
     assert "icemirror replay --full" in result.error.message
-    assert told(lab) == {1: ("a", True), 2: ("a", False)}
+    assert flagged_rows(lab) == {1: ("a", True), 2: ("a", False)}
     plan = describe_plan(hard.pipeline.planner.require_plan(hard.table))
     assert plan.refused is not None
     rebuild(hard)
@@ -63,9 +63,9 @@ def test_switch_to_hard_requires_a_rebuild(tmp_path: Path) -> None:
 
 def test_rebuild_started_in_the_other_mode_restarts(tmp_path: Path) -> None:
     lab = make(tmp_path, tail="batch_size: 2\n")
-    lab.tell("I1@1=a I2@1=a")
-    lab.tell("D1@2=")
-    lab.tell("I3@3=c D2@3=")
+    lab.commit_events("I1@1=a I2@1=a")
+    lab.commit_events("D1@2=")
+    lab.commit_events("I3@3=c D2@3=")
     lab.merge()
 
     def begin(of: Lab, request: str) -> Any:
@@ -87,20 +87,20 @@ def test_rebuild_started_in_the_other_mode_restarts(tmp_path: Path) -> None:
     end(hard, "full-1", begin(lab, "full-1"))
     assert hard.rows() == {3: "c"}
     end(lab, "full-2", begin(hard, "full-2"))
-    assert told(lab) == {1: ("a", True), 2: ("a", True), 3: ("c", False)}
+    assert flagged_rows(lab) == {1: ("a", True), 2: ("a", True), 3: ("c", False)}
 
 
 def test_a_column_of_the_source_with_the_name_of_the_flag_is_refused(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     lab.merge()
-    change(lab, lambda to: to.add_column(FLAG, BooleanType()))
-    say(lab, "U1@2", name="b")
+    change_columns(lab, lambda to: to.add_column(FLAG, BooleanType()))
+    commit_events(lab, "U1@2", name="b")
     with pytest.raises(Invalid, match="Set deleted_column to another name"):
         lab.pipeline.advance(lab.table)
     lab = lab.reconfigure(f"{SOFT}\ndeleted_column: gone_at_source")
     lab.merge()
-    say(lab, "D1@3")
+    commit_events(lab, "D1@3")
     lab.merge()
     (row,) = lab.mirror.scan().to_arrow().to_pylist()
     assert row == {"id": 1, "name": "b", FLAG: None, "gone_at_source": True}
@@ -109,7 +109,7 @@ def test_a_column_of_the_source_with_the_name_of_the_flag_is_refused(tmp_path: P
 def test_lower_case_names_may_collide_with_the_flag(tmp_path: Path) -> None:
     schema = changelog_schema(("id", LongType()), ("name", StringType()), ("_IS_DELETED", BooleanType()))
     lab = Lab.make(tmp_path, schema, options=f"{SOFT}\nname_case: lower")
-    say(lab, "I1@1", name="a")
+    commit_events(lab, "I1@1", name="a")
     with pytest.raises(Invalid, match="Set deleted_column to another name"):
         lab.pipeline.advance(lab.table)
 
@@ -134,8 +134,8 @@ def test_contradicting_settings_are_refused(tmp_path: Path, options: str, why: s
 @pytest.mark.parametrize("flagged", [True, False])
 def test_adopted_table_has_or_gets_the_flag(tmp_path: Path, flagged: bool) -> None:
     lab = make(tmp_path)
-    lab.tell("I1@1=a I2@1=b I3@1=c")
-    lab.tell("D1@2=")
+    lab.commit_events("I1@1=a I2@1=b I3@1=c")
+    lab.commit_events("D1@2=")
     table = {"id": [1, 2, 3], "name": ["a", "b", "c"], FLAG: [True, False, None]} if flagged else {
         "id": [2, 3], "name": ["b", "c"]
     }  # fmt: skip
@@ -143,16 +143,16 @@ def test_adopted_table_has_or_gets_the_flag(tmp_path: Path, flagged: bool) -> No
     schema = pa.schema([pa.field(one, kinds[one], nullable=one != "id") for one in table])
     lab.catalog.create_table("lab.world", schema).append(pa.table(table, schema=schema))
     adopt_table(lab.pipeline, lab.table, "head", dry_run=False)
-    lab.tell("D2@3=")
+    lab.commit_events("D2@3=")
     lab.merge()
     deleted = {1: ("a", True)} if flagged else {}
-    assert told(lab) == {**deleted, 2: ("b", True), 3: ("c", None)}
+    assert flagged_rows(lab) == {**deleted, 2: ("b", True), 3: ("c", None)}
     assert_sound(lab)
 
 
 def test_table_with_a_flag_of_another_type_is_not_adopted(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I1@1=a")
+    lab.commit_events("I1@1=a")
     schema = pa.schema(
         [pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), (FLAG, pa.string())]
     )

@@ -11,7 +11,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Stru
 from icemirror.errors import Invalid
 from spark_job.inspect.adopt import adopt_table
 from spark_job.inspect.explain.explain_key import explain_key
-from tests.lab.evolving import assert_sound, change, rebuild, rows, say
+from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild, rows
 from tests.lab.lab import Lab, changelog_schema
 
 PEOPLE = changelog_schema(("id", LongType()), ("name", StringType()), ("ssn", StringType()))
@@ -20,7 +20,7 @@ SECRET = "123-45-6789"  # noqa: S105
 
 def make(folder: Path, options: str) -> Lab:
     lab = Lab.make(folder, PEOPLE, options=options)
-    say(lab, "I1@1", "I2@1", name="old", ssn=SECRET)
+    commit_events(lab, "I1@1", "I2@1", name="old", ssn=SECRET)
     lab.merge()
     return lab
 
@@ -39,7 +39,7 @@ def mirrored_bytes(lab: Lab) -> bytes:
 
 def test_excluded_value_is_stored_nowhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lab = make(tmp_path, "columns: {exclude: [ssn]}")
-    say(lab, "U1@2", name="new", ssn=SECRET)
+    commit_events(lab, "U1@2", name="new", ssn=SECRET)
     lab.merge()
     assert rows(lab) == [{"id": 1, "name": "new"}, {"id": 2, "name": "old"}]
     assert_sound(lab)
@@ -53,14 +53,14 @@ def test_renamed_excluded_column_stays_excluded(
     tmp_path: Path,
 ) -> None:
     lab = make(tmp_path, "columns: {exclude: [ssn]}\nschema_policy: strict")
-    change(lab, lambda to: to.rename_column("ssn", "social_security"))
-    say(lab, "U1@2", name="new", social_security=SECRET)
+    change_columns(lab, lambda to: to.rename_column("ssn", "social_security"))
+    commit_events(lab, "U1@2", name="new", social_security=SECRET)
     lab.merge()
-    change(lab, lambda to: to.update_column("social_security", IntegerType()))
-    say(lab, "U1@3", name="newer", social_security=5)
+    change_columns(lab, lambda to: to.update_column("social_security", IntegerType()))
+    commit_events(lab, "U1@3", name="newer", social_security=5)
     lab.merge()
-    change(lab, lambda to: to.delete_column("social_security"))
-    say(lab, "U1@4", name="newest")
+    change_columns(lab, lambda to: to.delete_column("social_security"))
+    commit_events(lab, "U1@4", name="newest")
     lab.merge()
     assert rows(lab) == [{"id": 1, "name": "newest"}, {"id": 2, "name": "old"}]
     assert SECRET.encode() not in mirrored_bytes(lab)
@@ -69,8 +69,8 @@ def test_renamed_excluded_column_stays_excluded(
 def test_a_column_that_is_excluded_later_leaves_the_mirror(tmp_path: Path) -> None:
     lab = make(tmp_path, "")
     later = lab.reconfigure("columns: {exclude: [ssn]}")
-    change(lab, lambda to: to.rename_column("ssn", "social"))
-    say(lab, "U1@2", name="new", social=SECRET)
+    change_columns(lab, lambda to: to.rename_column("ssn", "social"))
+    commit_events(lab, "U1@2", name="new", social=SECRET)
     later.merge()
     assert rows(lab) == [{"id": 1, "name": "new"}, {"id": 2, "name": "old"}]
     rebuild(later)
@@ -81,7 +81,7 @@ def test_a_column_that_is_excluded_later_leaves_the_mirror(tmp_path: Path) -> No
 def test_column_included_again_has_the_values_of_new_rows(tmp_path: Path) -> None:
     lab = make(tmp_path, "columns: {exclude: [ssn]}")
     again = lab.reconfigure()
-    say(lab, "U1@2", name="new", ssn="x")
+    commit_events(lab, "U1@2", name="new", ssn="x")
     again.merge()
     assert rows(lab) == [
         {"id": 1, "name": "new", "ssn": "x"},
@@ -91,8 +91,10 @@ def test_column_included_again_has_the_values_of_new_rows(tmp_path: Path) -> Non
 
 def test_mirror_has_only_included_columns_and_the_key(tmp_path: Path) -> None:
     lab = make(tmp_path, "columns: {include: [name]}")
-    change(lab, lambda to: to.add_column("more", LongType()), lambda to: to.rename_column("name", "title"))
-    say(lab, "U1@2", title="new", ssn=SECRET, more=1)
+    change_columns(
+        lab, lambda to: to.add_column("more", LongType()), lambda to: to.rename_column("name", "title")
+    )
+    commit_events(lab, "U1@2", title="new", ssn=SECRET, more=1)
     lab.merge()
     assert rows(lab) == [{"id": 1, "title": "new"}, {"id": 2, "title": "old"}]
     assert_sound(lab)
@@ -100,7 +102,7 @@ def test_mirror_has_only_included_columns_and_the_key(tmp_path: Path) -> None:
 
 def test_a_key_column_cannot_be_excluded(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, PEOPLE, options="columns: {exclude: [id]}")
-    say(lab, "I1@1", name="x")
+    commit_events(lab, "I1@1", name="x")
     with pytest.raises(Invalid, match=r"column id is part of the key"):
         lab.pipeline.advance(lab.table)
     assert not lab.catalog.table_exists("lab.world")
@@ -109,7 +111,7 @@ def test_a_key_column_cannot_be_excluded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["exclude", "include"])
 def test_a_name_that_no_column_ever_had_is_refused(tmp_path: Path, how: str) -> None:
     lab = Lab.make(tmp_path, PEOPLE, options=f"columns: {{{how}: [ssm]}}")
-    say(lab, "I1@1", name="x")
+    commit_events(lab, "I1@1", name="x")
     with pytest.raises(Invalid, match=r"columns names ssm, but .* has no column ssm; did you mean ssn\?"):
         lab.pipeline.advance(lab.table)
 
@@ -123,12 +125,12 @@ MIXED = changelog_schema(
 
 def test_names_are_lower_case_at_every_depth_and_stay_so(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, MIXED, options="name_case: lower")
-    say(lab, "I1@1", Name="x", Home={"Zip": 1, "City": "A"})
+    commit_events(lab, "I1@1", Name="x", Home={"Zip": 1, "City": "A"})
     lab.merge()
-    change(
+    change_columns(
         lab, lambda to: to.add_column("MoreOfIt", LongType()), lambda to: to.rename_column("Name", "FullName")
     )
-    say(lab, "I2@2", FullName="y", Home={"Zip": 2, "City": "B"}, MoreOfIt=5)
+    commit_events(lab, "I2@2", FullName="y", Home={"Zip": 2, "City": "B"}, MoreOfIt=5)
     lab.merge()
     assert rows(lab) == [
         {"id": 1, "fullname": "x", "home": {"zip": 1, "city": "A"}, "moreofit": None},
@@ -139,13 +141,15 @@ def test_names_are_lower_case_at_every_depth_and_stay_so(tmp_path: Path) -> None
 
 def test_names_that_differ_only_in_case_are_refused(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, MIXED, options="name_case: lower")
-    say(lab, "I1@1", Name="x")
+    commit_events(lab, "I1@1", Name="x")
     lab.merge()
-    change(lab, lambda to: to.add_column("NAME", LongType()))
-    say(lab, "I2@2", Name="y", NAME=1)
+    change_columns(lab, lambda to: to.add_column("NAME", LongType()))
+    commit_events(lab, "I2@2", Name="y", NAME=1)
     with pytest.raises(Invalid, match=r"columns Name and NAME would have the same name"):
         lab.pipeline.advance(lab.table)
-    change(lab, lambda to: to.delete_column("NAME"), lambda to: to.add_column(("Home", "CITY"), StringType()))
+    change_columns(
+        lab, lambda to: to.delete_column("NAME"), lambda to: to.add_column(("Home", "CITY"), StringType())
+    )
     with pytest.raises(Invalid, match=r"columns City and CITY in Home would have the same name"):
         lab.pipeline.advance(lab.table)
 
@@ -156,8 +160,8 @@ def test_metadata_columns_are_lower_case_too(tmp_path: Path) -> None:
     )
     lab = make(tmp_path, options)
     assert lab.mirror.schema().column_names == ["id", "name", "ssn", "synced", "gone"]
-    change(lab, lambda to: to.add_column("SYNCED", StringType()))
-    say(lab, "U1@2", name="new")
+    change_columns(lab, lambda to: to.add_column("SYNCED", StringType()))
+    commit_events(lab, "U1@2", name="new")
     with pytest.raises(
         Invalid, match=r"already has a column synced, .* Set metadata_columns\.synced_at to another name"
     ):
@@ -166,7 +170,7 @@ def test_metadata_columns_are_lower_case_too(tmp_path: Path) -> None:
 
 def test_a_table_whose_names_are_lower_case_already_is_adopted(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, MIXED, options="name_case: lower")
-    say(lab, "I1@1", Name="x", Home={"Zip": 1, "City": "A"})
+    commit_events(lab, "I1@1", Name="x", Home={"Zip": 1, "City": "A"})
     lab.merge()
     schema = lab.mirror.schema()
     lab.catalog.drop_table("lab.world")

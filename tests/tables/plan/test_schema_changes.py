@@ -22,7 +22,7 @@ from pyiceberg.types import (
 
 from spark_job.iceberg.live_files import live_files
 from spark_job.inspect.explain.explain_key import explain_key
-from tests.lab.evolving import assert_sound, change, rows, say
+from tests.lab.column_changes import assert_sound, change_columns, commit_events, rows
 from tests.lab.lab import ID_AND_NAME, Lab, changelog_schema, local_path
 
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
@@ -30,7 +30,7 @@ V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
 def make(folder: Path, options: str = "", tail: str = "", schema: Schema = ID_AND_NAME) -> Lab:
     lab = Lab.make(folder, schema, options=options, tail=tail)
-    say(lab, "I1@1", "I2@1", name="old")
+    commit_events(lab, "I1@1", "I2@1", name="old")
     lab.merge()
     return lab
 
@@ -39,8 +39,8 @@ def make(folder: Path, options: str = "", tail: str = "", schema: Schema = ID_AN
 def test_new_column_is_committed_with_its_rows(tmp_path: Path, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}")
     before = len(lab.mirror.metadata.snapshots)
-    change(lab, lambda to: to.add_column("more", LongType()))
-    say(lab, "U1@2", "I3@2", name="new", more=7)
+    change_columns(lab, lambda to: to.add_column("more", LongType()))
+    commit_events(lab, "U1@2", "I3@2", name="new", more=7)
     lab.merge()
     assert rows(lab) == [
         {"id": 1, "name": "new", "more": 7},
@@ -58,15 +58,15 @@ def test_new_column_is_committed_with_its_rows(tmp_path: Path, version: int) -> 
 def test_a_change_without_rows_waits_for_them(tmp_path: Path) -> None:
     lab = make(tmp_path)
     place = lab.mirror.metadata_location
-    change(lab, lambda to: to.add_column("more", LongType()))
+    change_columns(lab, lambda to: to.add_column("more", LongType()))
     assert lab.merge().outcome == "up-to-date"
     assert lab.mirror.metadata_location == place
 
 
 def test_a_renamed_column_keeps_its_values(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    change(lab, lambda to: to.rename_column("name", "title"))
-    say(lab, "U1@2", title="new")
+    change_columns(lab, lambda to: to.rename_column("name", "title"))
+    commit_events(lab, "U1@2", title="new")
     lab.merge()
     assert rows(lab) == [{"id": 1, "title": "new"}, {"id": 2, "title": "old"}]
     assert_sound(lab)
@@ -75,11 +75,11 @@ def test_a_renamed_column_keeps_its_values(tmp_path: Path) -> None:
 def test_swapped_names_do_not_swap_values(tmp_path: Path) -> None:
     schema = changelog_schema(("id", LongType()), ("a", StringType()), ("b", StringType()))
     lab = Lab.make(tmp_path, schema)
-    say(lab, "I1@1", "I2@1", a="a", b="b")
+    commit_events(lab, "I1@1", "I2@1", a="a", b="b")
     lab.merge()
     for one, other in (("a", "c"), ("b", "a"), ("c", "b")):
-        change(lab, lambda to, one=one, other=other: to.rename_column(one, other))  # type: ignore[misc]
-    say(lab, "U1@2", a="b", b="a")
+        change_columns(lab, lambda to, one=one, other=other: to.rename_column(one, other))  # type: ignore[misc]
+    commit_events(lab, "U1@2", a="b", b="a")
     lab.merge()
     assert rows(lab) == [{"id": 1, "a": "b", "b": "a"}, {"id": 2, "a": "b", "b": "a"}]
     assert_sound(lab)
@@ -87,21 +87,21 @@ def test_swapped_names_do_not_swap_values(tmp_path: Path) -> None:
 
 def test_a_dropped_column_is_kept_and_null_from_then_on(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    change(lab, lambda to: to.delete_column("name"))
-    say(lab, "U1@2", "I3@2")
+    change_columns(lab, lambda to: to.delete_column("name"))
+    commit_events(lab, "U1@2", "I3@2")
     lab.merge()
     assert rows(lab) == [{"id": 1, "name": None}, {"id": 2, "name": "old"}, {"id": 3, "name": None}]
     assert_sound(lab)
-    say(lab, "I4@3")
+    commit_events(lab, "I4@3")
     lab.merge()
     assert len(lab.mirror.metadata.schemas) == 1, "the column was optional: nothing had to change"
 
 
 def test_values_of_a_dropped_column_do_not_come_back_under_its_name(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    change(lab, lambda to: to.delete_column("name"))
-    change(lab, lambda to: to.add_column("name", LongType()))
-    say(lab, "U1@2", name=5)
+    change_columns(lab, lambda to: to.delete_column("name"))
+    change_columns(lab, lambda to: to.add_column("name", LongType()))
+    commit_events(lab, "U1@2", name=5)
     lab.merge()
     assert rows(lab) == [
         {"id": 1, "name": 5, "name_dropped_2": None},
@@ -112,12 +112,12 @@ def test_values_of_a_dropped_column_do_not_come_back_under_its_name(tmp_path: Pa
 
 def test_dropped_column_is_removed_if_configured(tmp_path: Path) -> None:
     lab = make(tmp_path, "on_dropped_column: drop")
-    change(lab, lambda to: to.delete_column("name"))
-    say(lab, "U1@2")
+    change_columns(lab, lambda to: to.delete_column("name"))
+    commit_events(lab, "U1@2")
     lab.merge()
     assert rows(lab) == [{"id": 1}, {"id": 2}]
-    change(lab, lambda to: to.add_column("name", StringType()))
-    say(lab, "I3@3", name="new")
+    change_columns(lab, lambda to: to.add_column("name", StringType()))
+    commit_events(lab, "I3@3", name="new")
     lab.merge()
     assert [row["name"] for row in rows(lab)] == [None, None, "new"]
     assert_sound(lab)
@@ -125,8 +125,8 @@ def test_dropped_column_is_removed_if_configured(tmp_path: Path) -> None:
 
 def test_a_dropped_column_that_the_mirror_is_partitioned_by_stays(tmp_path: Path) -> None:
     lab = make(tmp_path, 'on_dropped_column: drop\npartition_by: ["name"]')
-    change(lab, lambda to: to.delete_column("name"))
-    say(lab, "U1@2")
+    change_columns(lab, lambda to: to.delete_column("name"))
+    commit_events(lab, "U1@2")
     lab.merge()
     assert rows(lab) == [{"id": 1, "name": None}, {"id": 2, "name": "old"}]
     assert_sound(lab)
@@ -134,12 +134,12 @@ def test_a_dropped_column_that_the_mirror_is_partitioned_by_stays(tmp_path: Path
 
 def test_other_writers_may_drop_a_column_that_the_changelog_dropped(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    change(lab, lambda to: to.delete_column("name"))
-    say(lab, "U1@2")
+    change_columns(lab, lambda to: to.delete_column("name"))
+    commit_events(lab, "U1@2")
     lab.merge()
     with lab.mirror.update_schema() as update:
         update.delete_column("name")
-    say(lab, "U2@3")
+    commit_events(lab, "U2@3")
     lab.merge()
     assert rows(lab) == [{"id": 1}, {"id": 2}]
     assert_sound(lab)
@@ -157,9 +157,9 @@ WIDE = changelog_schema(
 def test_promoted_column_holds_larger_values(tmp_path: Path, version: int, partition: str) -> None:
     lab = Lab.make(tmp_path, WIDE, options=f"format_version: {version}\n{partition}")
     small = {"n": 2**31 - 1, "f": 1.5, "d": Decimal("1234567.89")}
-    say(lab, "I1@1", "I2@1", **small)
+    commit_events(lab, "I1@1", "I2@1", **small)
     lab.merge()
-    change(
+    change_columns(
         lab,
         lambda to: to.update_column("id", LongType()),
         lambda to: to.update_column("n", LongType()),
@@ -167,7 +167,7 @@ def test_promoted_column_holds_larger_values(tmp_path: Path, version: int, parti
         lambda to: to.update_column("d", DecimalType(20, 2)),
     )
     large = {"n": 2**40, "f": 1e300, "d": Decimal("123456789012345678.90")}
-    say(lab, "U1@2", "I3@2", f"I{2**40}@2", **large)
+    commit_events(lab, "U1@2", "I3@2", f"I{2**40}@2", **large)
     lab.merge()
     assert rows(lab) == [
         {"id": 1, **large},
@@ -182,7 +182,7 @@ def test_promoted_column_holds_larger_values(tmp_path: Path, version: int, parti
         "decimal(20, 2)",
     ]
     assert_sound(lab)
-    say(lab, "D2@3", f"U{2**40}@3", **small)
+    commit_events(lab, "D2@3", f"U{2**40}@3", **small)
     lab.merge()
     assert rows(lab)[1] == {"id": 2**40, **small}
     assert_sound(lab)
@@ -190,10 +190,10 @@ def test_promoted_column_holds_larger_values(tmp_path: Path, version: int, parti
 
 def test_new_files_use_the_promoted_type(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, WIDE, options="compact: false")
-    say(lab, "I1@1", n=1)
+    commit_events(lab, "I1@1", n=1)
     lab.merge()
-    change(lab, lambda to: to.update_column("n", LongType()))
-    say(lab, "I2@2", n=2)
+    change_columns(lab, lambda to: to.update_column("n", LongType()))
+    commit_events(lab, "I2@2", n=2)
     lab.merge()
     kinds = {
         str(pq.read_schema(local_path(path)).field("n").type)
@@ -207,8 +207,8 @@ def test_column_that_became_optional_is_optional_in_the_mirror(tmp_path: Path) -
     fields[1] = NestedField(2, "name", StringType(), required=True)
     lab = make(tmp_path, schema=Schema(*fields, identifier_field_ids=[1]))
     assert lab.mirror.schema().find_field("name").required
-    change(lab, lambda to: to.make_column_optional("name"))
-    say(lab, "U1@2")
+    change_columns(lab, lambda to: to.make_column_optional("name"))
+    commit_events(lab, "U1@2")
     lab.merge()
     assert rows(lab) == [{"id": 1, "name": None}, {"id": 2, "name": "old"}]
     assert_sound(lab)
@@ -216,8 +216,8 @@ def test_column_that_became_optional_is_optional_in_the_mirror(tmp_path: Path) -
 
 def test_mirror_follows_the_column_order(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    change(lab, lambda to: to.move_first("name"))
-    say(lab, "U1@2", name="new")
+    change_columns(lab, lambda to: to.move_first("name"))
+    commit_events(lab, "U1@2", name="new")
     lab.merge()
     assert lab.mirror.schema().column_names == ["name", "id"]
     assert_sound(lab)
@@ -225,10 +225,10 @@ def test_mirror_follows_the_column_order(tmp_path: Path) -> None:
 
 def test_comments_are_followed_and_those_of_other_writers_kept(tmp_path: Path) -> None:
     lab = make(tmp_path, "schema_policy: strict")
-    change(lab, lambda to: to.update_column("name", doc="as in the passport"))
+    change_columns(lab, lambda to: to.update_column("name", doc="as in the passport"))
     with lab.changelog.transaction() as transaction:
         transaction.set_properties({"comment": "people"})
-    say(lab, "U1@2", name="new")
+    commit_events(lab, "U1@2", name="new")
     lab.merge()
     assert lab.mirror.schema().find_field("name").doc == "as in the passport"
     assert lab.mirror.metadata.properties["comment"] == "people"
@@ -236,7 +236,7 @@ def test_comments_are_followed_and_those_of_other_writers_kept(tmp_path: Path) -
         update.update_column("name", doc="by hand")
     with lab.mirror.transaction() as transaction:
         transaction.set_properties({"comment": "all people"})
-    say(lab, "U1@3", name="new")
+    commit_events(lab, "U1@3", name="new")
     lab.merge()
     assert lab.mirror.schema().find_field("name").doc == "by hand"
     assert lab.mirror.metadata.properties["comment"] == "all people"
@@ -244,8 +244,8 @@ def test_comments_are_followed_and_those_of_other_writers_kept(tmp_path: Path) -
 
 def test_default_applies_to_earlier_rows(tmp_path: Path) -> None:
     lab = make(tmp_path, "format_version: 3")
-    change(lab, lambda to: to.add_column("n", LongType(), default_value=7))
-    say(lab, "U1@2", n=1)
+    change_columns(lab, lambda to: to.add_column("n", LongType(), default_value=7))
+    commit_events(lab, "U1@2", n=1)
     lab.merge()
     assert rows(lab)[0]["n"] == 1
     assert lab.mirror.schema().find_field("n").initial_default == 7
@@ -271,19 +271,19 @@ ADDRESS = changelog_schema(
 @V2_AND_V3
 def test_nested_fields_of_structs_and_lists_evolve(tmp_path: Path, version: int) -> None:
     lab = Lab.make(tmp_path, ADDRESS, options=f"format_version: {version}")
-    say(lab, "I1@1", "I2@1", address={"zip": 1, "city": "A"}, tags=[{"t": "x"}])
+    commit_events(lab, "I1@1", "I2@1", address={"zip": 1, "city": "A"}, tags=[{"t": "x"}])
     lab.merge()
-    change(
+    change_columns(
         lab,
         lambda to: to.update_column(("address", "zip"), LongType()),
         lambda to: to.rename_column(("address", "city"), "town"),
         lambda to: to.add_column(("address", "street"), StringType()),
         lambda to: to.add_column(("tags", "element", "n"), LongType()),
     )
-    say(lab, "U1@2", address={"zip": 2**40, "town": "B", "street": "S"}, tags=[{"t": "y", "n": 1}])
+    commit_events(lab, "U1@2", address={"zip": 2**40, "town": "B", "street": "S"}, tags=[{"t": "y", "n": 1}])
     lab.merge()
-    change(lab, lambda to: to.delete_column(("address", "town")))
-    say(lab, "I3@3", address={"zip": 3, "street": "T"}, tags=[])
+    change_columns(lab, lambda to: to.delete_column(("address", "town")))
+    commit_events(lab, "I3@3", address={"zip": 3, "street": "T"}, tags=[])
     lab.merge()
     assert [{**row, "address": dict(row["address"])} for row in rows(lab)] == [
         {

@@ -23,7 +23,7 @@ from spark_job.iceberg.mirror import FIELD_MAP
 from spark_job.inspect.explain.explain_key import explain_key
 from spark_job.rebuild.replay import replay_step
 from spark_job.storage.immutable_cache import clear_file_caches
-from tests.lab.evolving import assert_sound, change, rebuild, rows, say
+from tests.lab.column_changes import assert_sound, change_columns, commit_events, rebuild, rows
 from tests.lab.lab import ID_AND_NAME, Lab, changelog_schema
 
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
@@ -34,7 +34,7 @@ WIDE = changelog_schema(
 
 def make(folder: Path, options: str = "", tail: str = "", schema: Schema = ID_AND_NAME) -> Lab:
     lab = Lab.make(folder, schema, options=options, tail=tail)
-    say(lab, "I1@1", "I2@1", name="old")
+    commit_events(lab, "I1@1", "I2@1", name="old")
     lab.merge()
     return lab
 
@@ -42,15 +42,17 @@ def make(folder: Path, options: str = "", tail: str = "", schema: Schema = ID_AN
 @pytest.mark.parametrize("batch", [1, 2, 100])
 def test_backlog_across_schema_changes_is_right_for_any_slices(tmp_path: Path, batch: int) -> None:
     lab = make(tmp_path, tail=f"batch_size: {batch}\n")
-    say(lab, "U1@2", "I3@2", name="three")
-    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", IntegerType()))
-    say(lab, "I4@3", title="four", n=4)
-    change(lab, lambda to: to.update_column("n", LongType()))
-    say(lab, "I5@4", title="five", n=2**40)
-    change(lab, lambda to: to.delete_column("title"))
-    say(lab, "U4@5", n=44)
-    change(lab, lambda to: to.add_column("name", LongType()))
-    say(lab, "I6@6", name=6, n=6)
+    commit_events(lab, "U1@2", "I3@2", name="three")
+    change_columns(
+        lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", IntegerType())
+    )
+    commit_events(lab, "I4@3", title="four", n=4)
+    change_columns(lab, lambda to: to.update_column("n", LongType()))
+    commit_events(lab, "I5@4", title="five", n=2**40)
+    change_columns(lab, lambda to: to.delete_column("title"))
+    commit_events(lab, "U4@5", n=44)
+    change_columns(lab, lambda to: to.add_column("name", LongType()))
+    commit_events(lab, "I6@6", name=6, n=6)
     lab.merge()
     rows_with_dropped = [(row["id"], row["n"], row["name"], row["name_dropped_2"]) for row in rows(lab)]
     assert rows_with_dropped == [
@@ -66,12 +68,12 @@ def test_backlog_across_schema_changes_is_right_for_any_slices(tmp_path: Path, b
 
 def test_column_promoted_then_dropped_keeps_the_values_between(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, WIDE)
-    say(lab, "I1@1", "I2@1", n=1)
+    commit_events(lab, "I1@1", "I2@1", n=1)
     lab.merge()
-    change(lab, lambda to: to.update_column("n", LongType()))
-    say(lab, "U1@2", n=2**40)
-    change(lab, lambda to: to.delete_column("n"))
-    say(lab, "I3@3")
+    change_columns(lab, lambda to: to.update_column("n", LongType()))
+    commit_events(lab, "U1@2", n=2**40)
+    change_columns(lab, lambda to: to.delete_column("n"))
+    commit_events(lab, "I3@3")
     lab.merge()
     assert [row["n"] for row in rows(lab)] == [2**40, 1, None]
     assert_sound(lab)
@@ -81,12 +83,14 @@ def test_column_promoted_then_dropped_keeps_the_values_between(tmp_path: Path) -
 def test_a_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: Path, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}", tail="batch_size: 3\n")
     first = lab.changelog.metadata.snapshots[0].snapshot_id
-    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", IntegerType()))
-    say(lab, "I3@3", title="three", n=3)
+    change_columns(
+        lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", IntegerType())
+    )
+    commit_events(lab, "I3@3", title="three", n=3)
     lab.merge()
-    change(lab, lambda to: to.update_column("n", LongType()), lambda to: to.move_first("n"))
+    change_columns(lab, lambda to: to.update_column("n", LongType()), lambda to: to.move_first("n"))
     for key in range(4, 14):
-        say(lab, f"I{key}@{key}", "U3@4", title="t", n=2**40)
+        commit_events(lab, f"I{key}@{key}", "U3@4", title="t", n=2**40)
         lab.merge()
     expected = rows(lab)
     lab.pipeline.compact(lab.pipeline.planner.require_plan(lab.table))
@@ -108,8 +112,10 @@ def test_a_mirror_with_older_files_is_compacted_replayed_and_rebuilt(tmp_path: P
 
 def test_a_rebuild_follows_changes_that_were_not_merged(tmp_path: Path) -> None:
     lab = make(tmp_path, tail="batch_size: 1\n")
-    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", LongType()))
-    say(lab, "U1@2", "I3@2", title="new", n=1)
+    change_columns(
+        lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("n", LongType())
+    )
+    commit_events(lab, "U1@2", "I3@2", title="new", n=1)
     rebuild(lab)
     assert rows(lab) == [{"id": 1, "title": "old", "n": None}, {"id": 2, "title": "old", "n": None}]
     assert_sound(lab)
@@ -120,7 +126,7 @@ def test_a_rebuild_follows_changes_that_were_not_merged(tmp_path: Path) -> None:
         {"id": 3, "title": "new", "n": 1},
     ]
     assert_sound(lab)
-    say(lab, "I4@3", title="later", n=4)
+    commit_events(lab, "I4@3", title="later", n=4)
     lab.merge()
     assert rows(lab)[-1] == {"id": 4, "title": "later", "n": 4}
     assert_sound(lab)
@@ -128,10 +134,10 @@ def test_a_rebuild_follows_changes_that_were_not_merged(tmp_path: Path) -> None:
 
 def test_key_with_unmerged_events_after_a_schema_change_is_explained(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, WIDE)
-    say(lab, "I1@1", n=1)
+    commit_events(lab, "I1@1", n=1)
     lab.merge()
-    change(lab, lambda to: to.update_column("n", LongType()), lambda to: to.rename_column("f", "g"))
-    say(lab, "U1@2", n=2**40, g=1.5)
+    change_columns(lab, lambda to: to.update_column("n", LongType()), lambda to: to.rename_column("f", "g"))
+    commit_events(lab, "U1@2", n=2**40, g=1.5)
     waiting = explain_key(lab.pipeline, lab.table, "1")
     assert waiting.equal
     assert [one.values and one.values["n"] for one in waiting.events] == [1, 2**40]
@@ -141,16 +147,18 @@ def test_key_with_unmerged_events_after_a_schema_change_is_explained(tmp_path: P
 
 def test_column_properties_follow_a_rename(tmp_path: Path) -> None:
     lab = make(tmp_path, "table_properties: {write.metadata.metrics.column.name: none}")
-    change(lab, lambda to: to.rename_column("name", "title"))
-    say(lab, "U1@2", title="new")
+    change_columns(lab, lambda to: to.rename_column("name", "title"))
+    commit_events(lab, "U1@2", title="new")
     lab.merge()
     assert lab.mirror.metadata.properties["write.metadata.metrics.column.title"] == "none"
 
 
 def test_strict_blocks_until_the_setting_changes(tmp_path: Path) -> None:
     lab = make(tmp_path, "schema_policy: strict")
-    change(lab, lambda to: to.add_column("more", LongType()), lambda to: to.rename_column("name", "title"))
-    say(lab, "U1@2", title="new", more=1)
+    change_columns(
+        lab, lambda to: to.add_column("more", LongType()), lambda to: to.rename_column("name", "title")
+    )
+    commit_events(lab, "U1@2", title="new", more=1)
     error = lab.try_merge().error
     assert error is not None
     assert error.kind is Kind.INVALID
@@ -159,13 +167,13 @@ def test_strict_blocks_until_the_setting_changes(tmp_path: Path) -> None:
     assert rows(lab)[0] == {"id": 1, "name": "old"}
     lab.reconfigure().merge()
     assert rows(lab)[0] == {"id": 1, "title": "new", "more": 1}
-    say(lab, "U1@3", title="newer")
+    commit_events(lab, "U1@3", title="newer")
     lab.merge()
 
 
 def test_another_type_of_the_key_is_refused(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    change(lab, lambda to: to.update_column("id", StringType()))
+    change_columns(lab, lambda to: to.update_column("id", StringType()))
     with pytest.raises(Invalid, match="type of its key"):
         lab.pipeline.advance(lab.table)
 
@@ -173,8 +181,8 @@ def test_another_type_of_the_key_is_refused(tmp_path: Path) -> None:
 def test_column_with_the_name_of_a_partition_field_is_refused_before_any_write(tmp_path: Path) -> None:
     lab = make(tmp_path, 'partition_by: ["bucket[4](id)"]')
     files = lab.files_on_disk()
-    change(lab, lambda to: to.add_column("id_bucket", LongType()))
-    say(lab, "U1@2", name="x")
+    change_columns(lab, lambda to: to.add_column("id_bucket", LongType()))
+    commit_events(lab, "U1@2", name="x")
     with pytest.raises(Invalid, match="column id_bucket would have the name of a partition field"):
         lab.pipeline.advance(lab.table)
     assert lab.files_on_disk() == files
@@ -183,8 +191,8 @@ def test_column_with_the_name_of_a_partition_field_is_refused_before_any_write(t
 def test_columns_and_rows_are_committed_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another writer changes the columns just before the commit, which is refused as a whole and planned again."""
     lab = make(tmp_path)
-    change(lab, lambda to: to.add_column("more", LongType()))
-    say(lab, "U1@2", name="new", more=1)
+    change_columns(lab, lambda to: to.add_column("more", LongType()))
+    commit_events(lab, "U1@2", name="new", more=1)
     commit, calls = RowDelta.commit, list[int]()
 
     def meanwhile(delta: RowDelta) -> object:
@@ -204,8 +212,8 @@ def test_columns_and_rows_are_committed_atomically(tmp_path: Path, monkeypatch: 
 def test_stale_changelog_does_not_revert_columns(tmp_path: Path) -> None:
     lab = make(tmp_path, tail="batch_size: 1\n")
     before = lab.changelog.refresh().metadata
-    change(lab, lambda to: to.rename_column("name", "title"))
-    say(lab, "U1@2", "U2@2", title="new")
+    change_columns(lab, lambda to: to.rename_column("name", "title"))
+    commit_events(lab, "U1@2", "U2@2", title="new")
     lab.merge()
     note = read_merged_schema(lab.mirror.metadata.properties)
     assert note is not None
@@ -221,11 +229,11 @@ def test_stale_changelog_does_not_revert_columns(tmp_path: Path) -> None:
 
 def test_reverted_columns_reuse_the_earlier_schema(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    change(lab, lambda to: to.rename_column("name", "title"))
-    say(lab, "U1@2", title="x")
+    change_columns(lab, lambda to: to.rename_column("name", "title"))
+    commit_events(lab, "U1@2", title="x")
     lab.merge()
-    change(lab, lambda to: to.rename_column("title", "name"))
-    say(lab, "U1@3", name="y")
+    change_columns(lab, lambda to: to.rename_column("title", "name"))
+    commit_events(lab, "U1@3", name="y")
     lab.merge()
     assert (lab.mirror.metadata.current_schema_id, len(lab.mirror.metadata.schemas)) == (0, 2)
     assert rows(lab) == [{"id": 1, "name": "y"}, {"id": 2, "name": "old"}]
@@ -236,11 +244,11 @@ def test_mirror_of_an_earlier_version_records_its_schema_with_the_next_commit(tm
     with lab.mirror.transaction() as transaction:
         transaction.remove_properties(SOURCE_SCHEMA)
     clear_file_caches()
-    say(lab, "U1@2", name="x")
+    commit_events(lab, "U1@2", name="x")
     lab.merge()
     assert read_merged_schema(lab.mirror.metadata.properties) is not None
     place = lab.mirror.metadata.properties[FIELD_MAP]
-    say(lab, "U1@3", name="y")
+    commit_events(lab, "U1@3", name="y")
     lab.merge()
     assert lab.mirror.metadata.properties[FIELD_MAP] == place
 
@@ -249,19 +257,19 @@ def test_recreated_changelog_is_matched_by_column_names(tmp_path: Path) -> None:
     """Its field ids differ: columns with the same name are the same."""
     schema = changelog_schema(("id", LongType()), ("gone", LongType()), ("name", StringType()))
     lab = Lab.make(tmp_path, schema)
-    say(lab, "I1@1", name="old", gone=5)
+    commit_events(lab, "I1@1", name="old", gone=5)
     lab.merge()
     lab.catalog.drop_table("lab.world_changelog")
     recreated = changelog_schema(("name", StringType()), ("more", LongType()), ("id", LongType()))
     lab.changelog = lab.catalog.create_table("lab.world_changelog", recreated)
-    say(lab, "I1@1", "I2@1", name="new", more=1)
+    commit_events(lab, "I1@1", "I2@1", name="new", more=1)
     assert lab.try_merge().outcome == "rebuilt"
     assert [(row["id"], row["name"], row["more"], row["gone"]) for row in rows(lab)] == [
         (1, "new", 1, None),
         (2, "new", 1, None),
     ]
     assert_sound(lab)
-    say(lab, "I3@2", name="later", more=3)
+    commit_events(lab, "I3@2", name="later", more=3)
     lab.merge()
     assert rows(lab)[-1]["name"] == "later"
     assert_sound(lab)

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from spark_job.engine.engine import InProcessEngine
 from spark_job.inspect.explain.explain_key import explain_key
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
-from tests.lab.evolving import rebuild
+from tests.lab.column_changes import rebuild
 from tests.tables.profiles.debezium import SAME, SCHEMA, TEXT_KEY, Source
 
 KEYS = pytest.mark.parametrize("schema", [SCHEMA, TEXT_KEY], ids=["long", "text"])

@@ -19,7 +19,7 @@ from spark_job.merge import write_winners
 from spark_job.merge.previous_values import read_at_positions
 from spark_job.rebuild.replay import replay_step
 from tests.lab import foreign
-from tests.lab.evolving import change
+from tests.lab.column_changes import change_columns
 from tests.lab.lab import rows_table
 from tests.tables.profiles.debezium import SAME, SCHEMA, TEXT_KEY, Source
 from tests.tables.rebuild.test_replay import missed
@@ -70,7 +70,7 @@ def test_column_added_after_the_row_is_null_in_it(tmp_path: Path, merged: bool) 
     source.commit(*(source.row(key, key, "a", "b", op="c") for key in range(1, 6)))
     if merged:
         source.lab.merge()
-    change(source.lab, lambda to: to.add_column("more", StringType()))
+    change_columns(source.lab, lambda to: to.add_column("more", StringType()))
     later = [{**source.row(key, key + 9, "n", "b"), "more": SAME} for key in (2, 4)]
     source.lab.commit(rows_table(source.lab.changelog.schema(), later))
     source.lab.merge()

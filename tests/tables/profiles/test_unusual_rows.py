@@ -10,9 +10,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, IntegerType, LongType, NestedField, StringType, StructType
 
 from spark_job.inspect.explain.explain_key import explain_key
-from tests.lab.evolving import assert_sound, change, rebuild, rows
+from tests.lab.bad_rows import rejected
+from tests.lab.column_changes import assert_sound, change_columns, rebuild, rows
 from tests.lab.lab import Lab, rows_table
-from tests.lab.spoilt import rejected
 from tests.tables.profiles.debezium import SCHEMA, Source
 
 
@@ -155,7 +155,9 @@ def test_dms_full_load_files_may_lack_cdc_columns(tmp_path: Path, more: str) -> 
     )
     lab = Lab.make(tmp_path, loaded, options=options)
     lab.commit(rows_table(loaded, [{"id": 1, "name": "loaded"}, {"id": 2, "name": "loaded"}]))
-    change(lab, lambda to: to.add_column("Op", StringType()), lambda to: to.add_column("ts", StringType()))
+    change_columns(
+        lab, lambda to: to.add_column("Op", StringType()), lambda to: to.add_column("ts", StringType())
+    )
     now = lab.changelog.schema()
     changed = {"id": 1, "name": "changed", "Op": "U", "ts": "2026-03-01 10:00:00"}
     lab.commit(rows_table(now, [changed]))

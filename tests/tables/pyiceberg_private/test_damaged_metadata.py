@@ -89,9 +89,9 @@ def two(tmp_path: Path) -> Path:
     """The configuration of two tables; the mirror of one of them is damaged."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    Lab.make(tmp_path / "a").tell("I1@10")
+    Lab.make(tmp_path / "a").commit_events("I1@10")
     lab = Lab.make(tmp_path / "b")
-    lab.tell("I1@10")
+    lab.commit_events("I1@10")
     lab.merge()
     path = local_path(lab.mirror.metadata_location)
     path.write_bytes(path.read_bytes()[:50])
@@ -135,9 +135,9 @@ def test_commands_name_it_and_go_on_with_other_tables(
 @pytest.mark.parametrize("which", ["mirror", "changelog"])
 def test_a_merge_fails_as_corrupt(tmp_path: Path, which: str) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10")
+    lab.commit_events("I1@10")
     lab.merge()
-    lab.tell("I2@20")
+    lab.commit_events("I2@20")
     location = (lab.mirror if which == "mirror" else lab.changelog.refresh()).metadata_location
     local_path(location).write_bytes(b'{"format-version":2')
     error = lab.try_merge().error

@@ -42,9 +42,9 @@ def rebuilt(lab: Lab, between: Callable[[], object] = lambda: None, asked: Repla
 
 def make(folder: Path, options: str = "", batch: int = 3) -> Lab:
     lab = Lab.make(folder, options=options, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
-    lab.tell("I1@1 I2@1 I3@1", "I4@1 I5@1")
-    lab.tell("U1@2=b D2@2")
-    lab.tell("U3@3=c U1@3=c", "D4@3 I6@3")
+    lab.commit_events("I1@1 I2@1 I3@1", "I4@1 I5@1")
+    lab.commit_events("U1@2=b D2@2")
+    lab.commit_events("U3@3=c U1@3=c", "D4@3 I6@3")
     lab.merge()
     return lab
 
@@ -82,7 +82,7 @@ def test_what_was_swapped_in_is_whole_and_is_merged_on(tmp_path: Path, version: 
     assert totals["total-records"] == totals["added-records"]
     assert int(head.summary["deleted-data-files"] or 0) > 0
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
-    lab.tell("U1@9=z D3@9 I2@9=back U5@0=late")
+    lab.commit_events("U1@9=z D3@9 I2@9=back U5@0=late")
     assert lab.merge().slices[0].stale == 1
     assert lab.rows() == {1: "z", 2: "back", 5: "I5@1", 6: "I6@3"}
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
@@ -124,7 +124,7 @@ def test_commits_on_the_changelog_meanwhile_are_merged_into_the_stage_or_after_i
 
     def meanwhile() -> None:
         at = next(number)
-        lab.tell(f"I{at}@{at}")
+        lab.commit_events(f"I{at}@{at}")
 
     steps = rebuilt(lab, meanwhile)
     assert len(steps) < 20, "a busy changelog does not keep a rebuild from ending"
@@ -136,7 +136,7 @@ def test_a_stage_that_the_mirror_has_overtaken_is_not_swapped_in(tmp_path: Path)
     lab = make(tmp_path, batch=1000)
     one = replay_step(lab.pipeline, lab.table, FULL)
     assert not one.done
-    lab.tell("U1@9=newer D5@9")
+    lab.commit_events("U1@9=newer D5@9")
     lab.merge()
     two = replay_step(lab.pipeline, lab.table, replace(FULL, progress=one.progress))
     assert (two.done, lab.rows()[1]) == (False, "newer")
@@ -178,7 +178,7 @@ def test_a_swap_whose_answer_was_lost_is_not_done_twice(
         patch.setattr(Swap, "commit", unheard)
         with pytest.raises(CommitUnknown):
             replay_step(lab.pipeline, lab.table, replace(FULL, progress=one.progress))
-    lab.tell("U1@9=newer")
+    lab.commit_events("U1@9=newer")
     lab.merge()
     before = lab.mirror.metadata_location
     again = replay_step(lab.pipeline, lab.table, replace(FULL, progress=one.progress))
@@ -212,7 +212,7 @@ def test_a_mirror_that_cannot_be_merged_on_can_be_rebuilt(
 ) -> None:
     lab = make(tmp_path)
     harm(lab)
-    lab.tell("I7@7", "I8@8")
+    lab.commit_events("I7@7", "I8@8")
     rebuilt(lab)
     lab.merge()
     assert lab.rows() == {**ROWS, 7: "I7@7", 8: "I8@8"}
@@ -225,12 +225,12 @@ def test_a_changelog_that_was_made_anew_can_be_followed_after_a_rebuild(tmp_path
     lab = replace(lab, changelog=lab.catalog.create_table("lab.world_changelog", schema))
     with pytest.raises(Invalid, match="has no events"):
         replay_step(lab.pipeline, lab.table, FULL)
-    lab.tell("I1@1=anew")
+    lab.commit_events("I1@1=anew")
     assert lab.try_merge().error is not None
     rebuilt(lab)
     assert lab.rows() == {1: "anew"}
     assert str(lab.changelog.metadata.table_uuid) in lab.mirror.properties[SOURCE]
-    lab.tell("I2@2")
+    lab.commit_events("I2@2")
     lab.merge()
     assert lab.rows() == {1: "anew", 2: "I2@2"}
 
@@ -286,7 +286,7 @@ def test_a_stage_of_which_somebody_took_a_file_is_not_swapped_in(tmp_path: Path,
 
 
 def test_a_table_that_is_not_ours_is_not_replaced(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     with lab.mirror.transaction() as change:
         change.remove_properties("icemirror.source")
@@ -295,7 +295,7 @@ def test_a_table_that_is_not_ours_is_not_replaced(lab: Lab) -> None:
 
 
 def test_without_a_mirror_there_is_nothing_to_rebuild(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     assert replay_step(lab.pipeline, lab.table, FULL).done
     assert not lab.catalog.table_exists("lab.world")
 

@@ -26,7 +26,7 @@ Fail = Callable[[Lab, pytest.MonkeyPatch, IcemirrorError], None]
 def make(folder: Path) -> tuple[Lab, ReplayStep]:
     """A mirror, and a stage that has merged all that was there when it was begun."""
     lab = Lab.make(folder)
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
     return lab, replay_step(lab.pipeline, lab.table, FULL)
 
@@ -58,7 +58,7 @@ def test_an_error_that_passes_lets_no_stage_take_the_place_of_what_overtook_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: Fail
 ) -> None:
     lab, one = make(tmp_path)
-    lab.tell("U1@9=newer")
+    lab.commit_events("U1@9=newer")
     lab.merge()
     with monkeypatch.context() as patch:
         fail(lab, patch, Transient("no answer"))
@@ -82,7 +82,7 @@ def test_a_mirror_that_only_a_rebuild_can_mend_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail: Fail, error: IcemirrorError
 ) -> None:
     lab, one = make(tmp_path)
-    lab.tell("U1@9=newer")
+    lab.commit_events("U1@9=newer")
     fail(lab, monkeypatch, error)
     assert go_on(lab, one).rebuilt
     assert lab.rows() == {1: "I1@1", 2: "I2@1"}  # the rest is merged after it
@@ -94,11 +94,11 @@ def test_where_the_changelog_was_rolled_back_the_stage_goes_past_what_the_mirror
     lab, one = make(tmp_path)
     begun = lab.changelog.refresh().current_snapshot()
     assert begun is not None
-    lab.tell("U1@9=undone")
+    lab.commit_events("U1@9=undone")
     lab.merge()
     lab.changelog.refresh().manage_snapshots().rollback_to_snapshot(begun.snapshot_id).commit()
     lab.changelog.refresh()
-    lab.tell("U2@9=newer")
+    lab.commit_events("U2@9=newer")
     assert lab.try_merge().error is not None
     two = go_on(lab, one)
     assert (two.done, lab.rows()) == (False, {1: "undone", 2: "I2@1"})
@@ -120,7 +120,7 @@ def test_a_swap_whose_answer_was_lost_is_known_after_its_snapshot_has_expired(
         patch.setattr(Swap, "commit", unheard)
         with pytest.raises(CommitUnknown):
             go_on(lab, one)
-    lab.tell("I3@9")
+    lab.commit_events("I3@9")
     lab.merge()
     table = lab.mirror
     head = table.metadata.current_snapshot_id
@@ -137,9 +137,9 @@ def test_a_changelog_that_is_shown_as_it_was_lets_no_stage_take_the_place_of_wha
 ) -> None:
     """The stage has merged all that is shown, and less than what was there when it was begun."""
     lab = Lab.make(tmp_path, tail="batch_size: 2\n")
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     earlier = lab.pipeline.catalogs.load_changelog(lab.table)
-    lab.tell("U1@9=newer U2@9=newer")
+    lab.commit_events("U1@9=newer U2@9=newer")
     lab.merge()
     one = replay_step(lab.pipeline, lab.table, FULL)
     with monkeypatch.context() as patch:
@@ -159,7 +159,7 @@ def test_a_changelog_that_is_shown_without_any_event_is_looked_at_again(
     lab = Lab.make(tmp_path)
     earlier = lab.pipeline.catalogs.load_changelog(lab.table)
     assert earlier.current_snapshot() is None
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
     monkeypatch.setattr(type(lab.pipeline.catalogs), "load_changelog", lambda *_: earlier)
     with pytest.raises(Transient, match="without the events"):
@@ -170,7 +170,7 @@ def test_a_changelog_that_was_rolled_back_for_good_is_followed(tmp_path: Path) -
     lab, one = make(tmp_path)
     begun = lab.changelog.refresh().current_snapshot()
     assert begun is not None
-    lab.tell("U1@9=undone")
+    lab.commit_events("U1@9=undone")
     lab.merge()
     lab.changelog.refresh().manage_snapshots().rollback_to_snapshot(begun.snapshot_id).commit()
     assert (go_on(lab, one).rebuilt, lab.rows()) == (True, {1: "I1@1", 2: "I2@1"})

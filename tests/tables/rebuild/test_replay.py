@@ -53,8 +53,8 @@ def missed(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> Iterator[None]:
 
 
 def test_a_replay_of_a_healthy_mirror_changes_nothing_and_commits_nothing(lab: Lab) -> None:
-    first = lab.tell("I1@1 I2@1 I3@1")
-    lab.tell("U1@2=b D2@2")
+    first = lab.commit_events("I1@1 I2@1 I3@1")
+    lab.commit_events("U1@2=b D2@2")
     lab.merge()
     before = lab.mirror.metadata_location
     (step,) = replay(lab, since(first))
@@ -66,9 +66,9 @@ def test_what_a_merge_missed_is_brought_in_and_the_cursor_stays(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with missed(monkeypatch, 1):
-        first = lab.tell("I1@1 I2@1 I5@1", "U1@2=missed I4@2=missed D5@3")
+        first = lab.commit_events("I1@1 I2@1 I5@1", "U1@2=missed I4@2=missed D5@3")
         lab.merge()
-    lab.tell("U2@5=new")
+    lab.commit_events("U2@5=new")
     lab.merge()
     cursor = lab.merge().cursor
     steps = replay(lab, since(first))
@@ -84,7 +84,7 @@ def test_what_a_merge_missed_is_brought_in_and_the_cursor_stays(
 @pytest.mark.parametrize("shards", [1, 3])
 def test_what_others_did_to_rows_is_not_undone(tmp_path: Path, shards: int) -> None:
     lab = Lab.make(tmp_path, engine=InProcessEngine(shards))
-    first = lab.tell("I1@1 I2@1 I3@1")
+    first = lab.commit_events("I1@1 I2@1 I3@1")
     lab.merge()
     foreign.delete_rows(lab.mirror, [2])
     replay(lab, since(first))
@@ -96,9 +96,9 @@ def test_a_row_is_never_turned_back_by_a_replay_that_ends_before_what_came_later
 ) -> None:
     """The index does not know key 1: its insert and its delete were both missed. Only the insert is replayed."""
     with missed(monkeypatch, 1):
-        first = lab.tell("I9@1", "I1@2=gone I2@2=stays")
+        first = lab.commit_events("I9@1", "I1@2=gone I2@2=stays")
         lab.merge()
-        lab.tell("I8@3", "D1@4")
+        lab.commit_events("I8@3", "D1@4")
         lab.merge()
     replay(lab, since(first, to=first))
     assert lab.rows() == {9: "I9@1", 8: "I8@3", 2: "stays"}
@@ -110,7 +110,7 @@ def test_slices_of_a_replay_bring_only_the_last_word_of_each_key(
     """One event a slice: no snapshot shows what was over before the cursor; and of equals the later file wins."""
     lab = Lab.make(tmp_path)
     with missed(monkeypatch, 1, 2, 3):
-        first = lab.tell("I9@1", "I1@2=old I3@7=first", "I2@2=old I3@7=second", "D1@5 U2@4=new")
+        first = lab.commit_events("I9@1", "I1@2=old I3@7=first", "I2@2=old I3@7=second", "D1@5 U2@4=new")
         lab.merge()
     lab = lab.reconfigure(tail="batch_size: 1\n")
     steps = replay(lab, since(first))
@@ -132,10 +132,10 @@ def test_a_replay_goes_on_where_it_was_and_begins_anew_where_the_mirror_was_roll
 ) -> None:
     lab = Lab.make(tmp_path, tail="batch_size: 1\n")
     with missed(monkeypatch, 0):
-        first = lab.tell("I1@1")
-        lab.tell("I2@1")
+        first = lab.commit_events("I1@1")
+        lab.commit_events("I2@1")
         lab.merge()
-    lab.tell("I3@1")
+    lab.commit_events("I3@1")
     lab.merge()
     start = lab.mirror.metadata.current_snapshot_id
     assert start is not None
@@ -154,12 +154,12 @@ def test_a_replay_does_not_bring_back_what_was_deleted_so_long_ago_that_its_tomb
 ) -> None:
     monkeypatch.setattr(tiers, "FAN_IN", 2)
     lab = Lab.make(tmp_path, options="tombstone_retention: 0s")
-    first = lab.tell("I1@10 I2@20")
+    first = lab.commit_events("I1@10 I2@20")
     lab.merge()
-    last = lab.tell("D1@40")
+    last = lab.commit_events("D1@40")
     lab.merge()
     for number in range(4):
-        lab.tell(f"U2@{100 + number}")
+        lab.commit_events(f"U2@{100 + number}")
         lab.merge()
     before = lab.mirror.metadata_location
     replay(lab, since(first, to=first))
@@ -169,16 +169,16 @@ def test_a_replay_does_not_bring_back_what_was_deleted_so_long_ago_that_its_tomb
 
 
 def test_what_is_not_merged_yet_is_left_to_the_merge(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
-    later = lab.tell("I2@2")
+    later = lab.commit_events("I2@2")
     (step,) = replay(lab, since(later))
     assert (step.done, step.progress.events) == (True, 0)
     assert lab.rows() == {1: "I1@1"}
 
 
 def test_a_table_without_a_mirror_has_nothing_to_replay(lab: Lab) -> None:
-    first = lab.tell("I1@1")
+    first = lab.commit_events("I1@1")
     (step,) = replay(lab, since(first))
     assert step.done
     assert not lab.catalog.table_exists("lab.world")
@@ -187,7 +187,7 @@ def test_a_table_without_a_mirror_has_nothing_to_replay(lab: Lab) -> None:
 def test_times_and_snapshots_that_are_not_there_are_named(lab: Lab) -> None:
     with pytest.raises(Invalid, match="has no snapshot, so there is nothing"):
         plan_replay(lab.pipeline, lab.table, since(7))
-    first, second = lab.tell("I1@1"), lab.tell("I2@2")
+    first, second = lab.commit_events("I1@1"), lab.commit_events("I2@2")
     lab.merge()
     with pytest.raises(Invalid, match="has no snapshot 7 in its history"):
         plan_replay(lab.pipeline, lab.table, since(7))
@@ -214,8 +214,8 @@ def test_times_and_snapshots_that_are_not_there_are_named(lab: Lab) -> None:
 
 
 def test_a_range_that_has_expired_is_named(lab: Lab) -> None:
-    first, second = lab.tell("I1@1"), lab.tell("I2@2")
-    third = lab.tell("I3@3")
+    first, second = lab.commit_events("I1@1"), lab.commit_events("I2@2")
+    third = lab.commit_events("I3@3")
     lab.merge()
     lab.changelog.refresh()
     with lab.changelog.maintenance.expire_snapshots() as expiry:

@@ -18,9 +18,9 @@ from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.maintenance.orphans import clean_orphans
 from spark_job.rebuild.replay import replay_step
 from spark_job.worker.tables import WorkerTables
-from tests.lab.anew import OLD, lose_history, made_anew, make, steps
+from tests.lab.bad_rows import bad_events
 from tests.lab.lab import ID_AND_NAME, Lab, changelog_schema, events
-from tests.lab.spoilt import spoilt
+from tests.lab.recreated_changelog import OLD, lose_history, make, recreate_changelog, steps
 
 V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 
@@ -29,9 +29,9 @@ V2_AND_V3 = pytest.mark.parametrize("version", [2, 3])
 def test_readers_see_the_old_rows_until_one_commit_brings_those_of_the_new_changelog(
     tmp_path: Path, version: int
 ) -> None:
-    lab = made_anew(make(tmp_path, f"format_version: {version}"))
-    lab.tell("I1@1=new I7@1", "I8@1 I9@1")
-    lab.tell("U7@2=x D8@2")
+    lab = recreate_changelog(make(tmp_path, f"format_version: {version}"))
+    lab.commit_events("I1@1=new I7@1", "I8@1 I9@1")
+    lab.commit_events("U7@2=x D8@2")
     before = len(lab.mirror.metadata.snapshots)
     seen: list[dict[object, object]] = []
     done = steps(lab, lambda: seen.append(lab.rows()))
@@ -41,20 +41,20 @@ def test_readers_see_the_old_rows_until_one_commit_brings_those_of_the_new_chang
     assert len(lab.mirror.metadata.snapshots) == before + 1
     assert isinstance(lab.pipeline.advance(lab.table), NothingToMerge)
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
-    lab.tell("U1@9=later D7@9 I3@9")
+    lab.commit_events("U1@9=later D7@9 I3@9")
     lab.merge()
     assert lab.rows() == {1: "later", 3: "I3@9", 9: "I9@1"}
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 def test_a_merge_ends_as_rebuilt_and_tells_its_progress(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path))
-    lab.tell("I1@1 I2@1", "I3@1 I4@1")
+    lab = recreate_changelog(make(tmp_path))
+    lab.commit_events("I1@1 I2@1", "I3@1 I4@1")
     result = lab.merge()
     assert (result.outcome, result.live_rows, result.slices) == ("rebuilt", 4, ())
     assert result.cursor is not None
     assert result.cursor.source.uuid == str(lab.changelog.metadata.table_uuid)
-    lab.tell("I5@2")
+    lab.commit_events("I5@2")
     after = lab.merge()
     assert (after.outcome, len(after.slices)) == ("merged", 1)
 
@@ -63,32 +63,32 @@ def test_a_merge_ends_as_rebuilt_and_tells_its_progress(tmp_path: Path) -> None:
 def test_a_truncated_changelog_to_which_nothing_was_written_yet_empties_the_mirror(
     tmp_path: Path, version: int
 ) -> None:
-    lab = made_anew(make(tmp_path, f"format_version: {version}"))
+    lab = recreate_changelog(make(tmp_path, f"format_version: {version}"))
     before = len(lab.mirror.metadata.snapshots)
     result = lab.merge()
     assert (result.outcome, result.live_rows, result.cursor, lab.rows()) == ("rebuilt", 0, None, {})
     assert len(lab.mirror.metadata.snapshots) == before + 1
     assert lab.merge().outcome == "up-to-date"
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
-    lab.tell("I1@1=first")
+    lab.commit_events("I1@1=first")
     assert lab.merge().outcome == "merged"
     assert lab.rows() == {1: "first"}
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
 
 
 def test_an_empty_mirror_is_emptied_once_more_and_then_filled(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path))
+    lab = recreate_changelog(make(tmp_path))
     lab.merge()
-    lab = made_anew(lab)
+    lab = recreate_changelog(lab)
     assert lab.merge().outcome == "up-to-date"
-    lab = made_anew(lab)
-    lab.tell("I1@1=third")
+    lab = recreate_changelog(lab)
+    lab.commit_events("I1@1=third")
     lab.merge()
     assert lab.rows() == {1: "third"}
 
 
 def test_with_stop_it_is_refused_by_name_and_nothing_happens(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path, "on_truncate: stop"))
+    lab = recreate_changelog(make(tmp_path, "on_truncate: stop"))
     before = lab.mirror.metadata_location
     for _ in range(2):
         result = lab.try_merge()
@@ -96,14 +96,14 @@ def test_with_stop_it_is_refused_by_name_and_nothing_happens(tmp_path: Path) -> 
         assert result.error.kind == "invalid"
         assert "was dropped and recreated" in result.error.message
         assert "`icemirror replay --full --table lab.world`" in result.error.message
-        lab.tell("I1@1")
+        lab.commit_events("I1@1")
     assert (lab.mirror.metadata_location, lab.rows()) == (before, OLD)
 
 
 def test_an_expired_cursor_stops_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I7@7")
-    lab.tell("I8@8")
+    lab.commit_events("I7@7")
+    lab.commit_events("I8@8")
     lose_history(lab)
     result = lab.try_merge()
     assert result.error is not None
@@ -129,8 +129,8 @@ def test_a_changelog_that_was_rolled_back_stops_whatever_the_settings_say(tmp_pa
 
 
 def test_a_rebuild_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path))
-    lab.tell("I1@1 I2@1", "I3@1 I4@1", "I5@1 I6@1")
+    lab = recreate_changelog(make(tmp_path))
+    lab.commit_events("I1@1 I2@1", "I3@1 I4@1", "I5@1 I6@1")
     one = lab.pipeline.advance(lab.table)
     again = lab.reconfigure(tail="batch_size: 3\n", engine=InProcessEngine())
     two = again.pipeline.advance(again.table)
@@ -144,13 +144,13 @@ def test_a_rebuild_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> 
 
 
 def test_events_that_come_meanwhile_are_not_lost_and_do_not_delay_the_swap_for_ever(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path))
-    lab.tell("I1@1 I2@1", "I3@1 I4@1")
+    lab = recreate_changelog(make(tmp_path))
+    lab.commit_events("I1@1 I2@1", "I3@1 I4@1")
     number = iter(range(100, 200))
 
     def meanwhile() -> None:
         at = next(number)
-        lab.tell(f"I{at}@{at}")
+        lab.commit_events(f"I{at}@{at}")
 
     done = steps(lab, meanwhile)
     assert len(done) < 20
@@ -159,14 +159,14 @@ def test_events_that_come_meanwhile_are_not_lost_and_do_not_delay_the_swap_for_e
 
 
 def test_a_changelog_that_is_made_anew_twice_during_a_rebuild_is_followed_to_the_last(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path))
-    lab.tell("I1@1=two I2@1", "I3@1 I4@1")
+    lab = recreate_changelog(make(tmp_path))
+    lab.commit_events("I1@1=two I2@1", "I3@1 I4@1")
     assert isinstance(lab.pipeline.advance(lab.table), Staged)
-    lab = made_anew(lab)
-    lab.tell("I1@1=three", "I9@1 I8@1 I7@1")
+    lab = recreate_changelog(lab)
+    lab.commit_events("I1@1=three", "I9@1 I8@1 I7@1")
     assert isinstance(lab.pipeline.advance(lab.table), Staged)
-    lab = made_anew(lab)
-    lab.tell("I1@1=four")
+    lab = recreate_changelog(lab)
+    lab.commit_events("I1@1=four")
     assert lab.merge().outcome == "rebuilt"
     assert lab.rows() == {1: "four"}
     # What was staged in vain is of no use to anybody, and cleaners take it.
@@ -226,7 +226,7 @@ def test_what_may_not_be_followed_is_refused_before_anything_is_written(
 ) -> None:
     lab = make(tmp_path).reconfigure(f"schema_policy: {policy}")
     files = lab.files_on_disk()
-    lab = made_anew(lab, schema)
+    lab = recreate_changelog(lab, schema)
     if written:
         lab.commit(events("I1@1=1").cast(schema_to_pyarrow(schema)))
     result = lab.try_merge()
@@ -237,7 +237,7 @@ def test_what_may_not_be_followed_is_refused_before_anything_is_written(
 
 
 def test_a_column_of_another_type_is_another_column(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path), RETYPED)
+    lab = recreate_changelog(make(tmp_path), RETYPED)
     lab.commit(events("I1@1=1").cast(schema_to_pyarrow(RETYPED)))
     assert lab.try_merge().outcome == "rebuilt"
     assert lab.rows() == {1: 1}
@@ -245,15 +245,15 @@ def test_a_column_of_another_type_is_another_column(tmp_path: Path) -> None:
 
 def test_a_rebuild_goes_on_when_what_it_was_to_merge_next_expires(tmp_path: Path) -> None:
     """Else one that takes longer than snapshots are kept would begin again for ever."""
-    lab = made_anew(make(tmp_path))
-    lab.tell("I1@1 I2@1", "I3@1")
-    lab.tell("I4@2 I5@2", "U1@2=b U2@2=b")
-    lab.tell("D3@3 I6@3", "I7@3")
+    lab = recreate_changelog(make(tmp_path))
+    lab.commit_events("I1@1 I2@1", "I3@1")
+    lab.commit_events("I4@2 I5@2", "U1@2=b U2@2=b")
+    lab.commit_events("D3@3 I6@3", "I7@3")
     told: list[tuple[int, int]] = []
     while not isinstance(step := lab.pipeline.advance(lab.table), Rebuilt):
         assert isinstance(step, Staged)
         told.append((step.events, step.of_events))
-        lab.tell(f"I{100 + len(told)}@9")
+        lab.commit_events(f"I{100 + len(told)}@9")
         if len(told) % 2:
             lose_history(lab)
         assert len(told) < 20
@@ -271,13 +271,13 @@ def test_a_rebuild_begins_anew_when_settings_that_decide_its_rows_change(tmp_pat
     before = "on_bad_row: quarantine"
     values = "operation_values: {insert: [INSERT], update: [UPDATE, UPSERT], delete: [DELETE]}"
     lab = Lab.make(tmp_path, options=before, tail="batch_size: 1\n")
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     if not asked:
-        lab = made_anew(lab)
-    lab.commit(spoilt("X1@2=a"))
-    lab.commit(spoilt("I2@3=SAME"))
-    lab.commit(spoilt("I3@4"))
+        lab = recreate_changelog(lab)
+    lab.commit(bad_events("X1@2=a"))
+    lab.commit(bad_events("I2@3=SAME"))
+    lab.commit(bad_events("I3@4"))
     if asked:
         lab.merge()
     progress = None

@@ -26,18 +26,18 @@ from spark_job.rebuild.replay import replay_step
 from spark_job.rebuild.resync import plan_with_resync
 from spark_job.worker.lag import LagMeter
 from tests.lab import foreign
-from tests.lab.anew import OLD, made_anew, make, steps
 from tests.lab.lab import ID_AND_NAME
+from tests.lab.recreated_changelog import OLD, make, recreate_changelog, steps
 
 
 def test_events_that_come_between_the_look_and_the_swap_to_empty_are_merged_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = made_anew(make(tmp_path))
+    lab = recreate_changelog(make(tmp_path))
     commit = Swap.commit
 
     def late(self: RowDelta) -> object:
-        lab.tell("I1@1=quick")
+        lab.commit_events("I1@1=quick")
         return commit(self)
 
     monkeypatch.setattr(Swap, "commit", late)
@@ -50,8 +50,8 @@ def test_a_table_that_was_dropped_before_is_not_followed_back(tmp_path: Path) ->
     lab = make(tmp_path)
     shown = lab.changelog.refresh().metadata_location
     uuid = str(lab.changelog.metadata.table_uuid)
-    lab = made_anew(lab)
-    lab.tell("I1@1=new")
+    lab = recreate_changelog(lab)
+    lab.commit_events("I1@1=new")
     lab.merge()
     assert lab.mirror.properties[FORMER_SOURCES] == uuid
     assert lab.mirror.properties[SOURCE].endswith(str(lab.changelog.metadata.table_uuid))
@@ -71,8 +71,8 @@ def test_a_table_that_was_dropped_before_is_not_followed_back(tmp_path: Path) ->
 def test_a_swap_whose_answer_was_lost_is_not_done_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = made_anew(make(tmp_path, batch=1000))
-    lab.tell("I1@1=new")
+    lab = recreate_changelog(make(tmp_path, batch=1000))
+    lab.commit_events("I1@1=new")
     commit = Swap.commit
 
     def unheard(self: RowDelta) -> object:
@@ -92,8 +92,8 @@ def test_a_swap_whose_answer_was_lost_is_not_done_twice(
 def test_a_mirror_that_others_write_to_before_the_swap_is_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = made_anew(make(tmp_path, batch=1000))
-    lab.tell("I1@1=new")
+    lab = recreate_changelog(make(tmp_path, batch=1000))
+    lab.commit_events("I1@1=new")
     commit, moved = Swap.commit, list[int]()
 
     def overtaken(self: RowDelta) -> object:
@@ -107,8 +107,8 @@ def test_a_mirror_that_others_write_to_before_the_swap_is_looked_at_again(
 
 
 def test_two_at_the_same_rebuild_end_with_one_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = made_anew(make(tmp_path, batch=2))
-    lab.tell("I1@1=new I2@1", "I3@1 I4@1")
+    lab = recreate_changelog(make(tmp_path, batch=2))
+    lab.commit_events("I1@1=new I2@1", "I3@1 I4@1")
     other = lab.reconfigure(tail="batch_size: 2\n", engine=InProcessEngine())
     merge, nested = rebuild._merge_slice, list[object]()
 
@@ -132,8 +132,8 @@ def test_a_mirror_that_is_rolled_back_to_before_the_rebuild_is_rebuilt_again(tmp
     lab = make(tmp_path)
     before = lab.mirror.metadata.current_snapshot_id
     assert before is not None
-    lab = made_anew(lab)
-    lab.tell("I1@1=new")
+    lab = recreate_changelog(lab)
+    lab.commit_events("I1@1=new")
     lab.merge()
     with lab.mirror.manage_snapshots() as manage:
         manage.set_current_snapshot(snapshot_id=before)
@@ -150,21 +150,21 @@ def test_a_stage_file_that_could_not_be_removed_is_not_taken_for_a_rebuild_under
     lab = make(tmp_path)
     before = lab.mirror.metadata.current_snapshot_id
     assert before is not None
-    lab = made_anew(lab)
-    lab.tell("I1@1=new")
+    lab = recreate_changelog(lab)
+    lab.commit_events("I1@1=new")
     with monkeypatch.context() as patch:
         patch.setattr(swap_stage, "_remove_stage", lambda *_: None)
         lab.merge()
     with lab.mirror.manage_snapshots() as manage:
         manage.set_current_snapshot(snapshot_id=before)
-    lab.tell("I2@2")
+    lab.commit_events("I2@2")
     assert lab.merge().outcome == "rebuilt"
     assert lab.rows() == {1: "new", 2: "I2@2"}
 
 
 def test_what_will_be_rebuilt_can_be_asked_before(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path))
-    lab.tell("I1@1 I2@1", "I3@1")
+    lab = recreate_changelog(make(tmp_path))
+    lab.commit_events("I1@1 I2@1", "I3@1")
     plan = describe_plan(plan_with_resync(lab.pipeline.planner, lab.table, scan_truncations=False))
     assert (plan.rebuilds_mirror, plan.creates_mirror, plan.fills_mirror, plan.events) == (
         True,
@@ -179,8 +179,8 @@ def test_what_will_be_rebuilt_can_be_asked_before(tmp_path: Path) -> None:
 
 
 def test_a_rebuild_by_policy_is_known_by_its_snapshot(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path))
-    lab.tell("I1@1")
+    lab = recreate_changelog(make(tmp_path))
+    lab.commit_events("I1@1")
     lab.merge()
     head = lab.mirror.current_snapshot()
     assert head is not None
@@ -194,11 +194,11 @@ def test_a_rebuild_by_policy_is_known_by_its_snapshot(tmp_path: Path) -> None:
 def test_a_catalog_that_shows_the_new_changelog_without_its_events_is_no_reason_to_swap(
     tmp_path: Path,
 ) -> None:
-    lab = made_anew(make(tmp_path, "on_expired_cursor: rebuild"))
-    lab.tell("I1@1 I2@1", "I3@1 I4@1")
+    lab = recreate_changelog(make(tmp_path, "on_expired_cursor: rebuild"))
+    lab.commit_events("I1@1 I2@1", "I3@1 I4@1")
     assert isinstance(lab.pipeline.advance(lab.table), Staged)
     shown = lab.changelog.refresh().metadata_location
-    lab.tell("I5@2")
+    lab.commit_events("I5@2")
     steps(lab)
     lab.merge()
     lab.catalog.drop_table("lab.world_changelog")
@@ -215,8 +215,8 @@ def test_a_changelog_that_is_purged_and_made_anew_under_a_merge_is_followed(
     """The files that were planned are gone: that is no damage."""
     lab = make(tmp_path)
     if rebuilding:
-        lab = made_anew(lab)
-    lab.tell("I1@9=never-seen")
+        lab = recreate_changelog(lab)
+    lab.commit_events("I1@9=never-seen")
 
     class Purging(InProcessEngine):
         def run(self, work: Work[Result]) -> list[Result]:
@@ -224,7 +224,7 @@ def test_a_changelog_that_is_purged_and_made_anew_under_a_merge_is_followed(
                 purged.append(True)
                 lab.catalog.purge_table("lab.world_changelog")
                 changelog = lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
-                replace(lab, changelog=changelog).tell("I2@1=anew")
+                replace(lab, changelog=changelog).commit_events("I2@1=anew")
             return super().run(work)
 
     purged: list[bool] = []
@@ -234,8 +234,8 @@ def test_a_changelog_that_is_purged_and_made_anew_under_a_merge_is_followed(
 
 
 def test_a_changelog_that_is_dropped_under_a_rebuild_is_waited_for(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path))
-    lab.tell("I1@9")
+    lab = recreate_changelog(make(tmp_path))
+    lab.commit_events("I1@9")
 
     class Dropping(InProcessEngine):
         def run(self, work: Work[Result]) -> list[Result]:
@@ -251,8 +251,8 @@ def test_a_changelog_that_is_dropped_under_a_rebuild_is_waited_for(tmp_path: Pat
 def test_a_stage_of_which_somebody_took_a_file_is_built_again_after_a_person_looked(tmp_path: Path) -> None:
     lab = make(tmp_path, batch=1000)
     known = set((tmp_path / "warehouse").rglob("*.parquet"))
-    lab = made_anew(lab)
-    lab.tell("I1@1=new")
+    lab = recreate_changelog(lab)
+    lab.commit_events("I1@1=new")
     assert isinstance(lab.pipeline.advance(lab.table), Staged)
     changed = set((tmp_path / "warehouse").rglob("lab/world/data/*.parquet")) - known
     for path in changed:
@@ -265,8 +265,8 @@ def test_a_stage_of_which_somebody_took_a_file_is_built_again_after_a_person_loo
 
 
 def test_files_of_a_rebuild_by_policy_are_no_orphans(tmp_path: Path) -> None:
-    lab = made_anew(make(tmp_path))
-    lab.tell("I1@1=new I2@1", "I3@1 I4@1")
+    lab = recreate_changelog(make(tmp_path))
+    lab.commit_events("I1@1=new I2@1", "I3@1 I4@1")
     assert isinstance(lab.pipeline.advance(lab.table), Staged)
     before = lab.files_on_disk()
     for path in (lab.folder / "warehouse").rglob("*.*"):
@@ -282,7 +282,7 @@ def test_a_mirror_that_is_rolled_back_to_before_it_was_emptied_is_emptied_again(
     lab = make(tmp_path)
     before = lab.mirror.metadata.current_snapshot_id
     assert before is not None
-    lab = made_anew(lab)
+    lab = recreate_changelog(lab)
     assert (lab.merge().outcome, lab.rows()) == ("rebuilt", {})
     with lab.mirror.manage_snapshots() as manage:
         manage.set_current_snapshot(snapshot_id=before)
@@ -296,7 +296,7 @@ def test_what_others_write_after_the_mirror_was_emptied_is_told_from_what_was_be
     """Also when all that ties their snapshot to the rebuild has expired."""
     lab = make(tmp_path)
     before = lab.mirror.metadata.current_snapshot_id
-    lab = made_anew(lab)
+    lab = recreate_changelog(lab)
     lab.merge()
     if others == "go on from before that":
         with lab.mirror.manage_snapshots() as manage:
@@ -305,7 +305,7 @@ def test_what_others_write_after_the_mirror_was_emptied_is_told_from_what_was_be
     seen, head = lab.rows(), lab.mirror.metadata.current_snapshot_id
     with lab.mirror.maintenance.expire_snapshots() as expiry:
         expiry.by_ids([one.snapshot_id for one in lab.mirror.snapshots() if one.snapshot_id != head])
-    lab.tell("I1@1=new")
+    lab.commit_events("I1@1=new")
     result = lab.try_merge()
     if others == "go on from where it was empty":
         assert (result.outcome, lab.rows()) == ("merged", {77: "theirs", 1: "new"})

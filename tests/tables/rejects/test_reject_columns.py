@@ -28,9 +28,9 @@ from spark_job.columns.field_map import field_ids, renumber
 from spark_job.plan.row_columns import row_shape
 from spark_job.rejects.rejects_schema import RejectsColumn, RejectsSchema, evolve_rejects_schema
 from spark_job.rejects.rejects_table import recorded_fields
-from tests.lab.evolving import change, say
+from tests.lab.bad_rows import rejects
+from tests.lab.column_changes import change_columns, commit_events
 from tests.lab.lab import Lab, changelog_schema, rows_table, sequence_text
-from tests.lab.spoilt import rejects
 
 OWN = len(RejectsColumn)
 BAD = {"id": 9, "cdc_operation": "UPSERT", "sequence_number": sequence_text(9)}
@@ -153,9 +153,9 @@ def test_excluded_columns_are_omitted_unless_they_may_cause_the_rejection(tmp_pa
 def test_an_excluded_column_stays_out_under_another_name(tmp_path: Path) -> None:
     schema = changelog_schema(("id", LongType()), ("name", StringType()), ("ssn", StringType()))
     lab = Lab.make(tmp_path, schema, options="on_bad_row: quarantine\ncolumns: {exclude: [ssn]}")
-    say(lab, "I1@1", name="a", ssn="secret")
+    commit_events(lab, "I1@1", name="a", ssn="secret")
     lab.merge()
-    change(lab, lambda to: to.rename_column("ssn", "social"))
+    change_columns(lab, lambda to: to.rename_column("ssn", "social"))
     lab.commit(rows_table(lab.changelog.schema(), [{**BAD, "name": "b", "social": "secret"}]))
     lab.merge()
     (aside,) = rejects(lab).scan().to_arrow().to_pylist()
@@ -165,9 +165,11 @@ def test_an_excluded_column_stays_out_under_another_name(tmp_path: Path) -> None
 
 def test_an_included_column_stays_in_under_another_name(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options="on_bad_row: quarantine\ncolumns: {include: [name]}")
-    say(lab, "I1@1", name="a")
+    commit_events(lab, "I1@1", name="a")
     lab.merge()
-    change(lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("more", StringType()))
+    change_columns(
+        lab, lambda to: to.rename_column("name", "title"), lambda to: to.add_column("more", StringType())
+    )
     lab.commit(rows_table(lab.changelog.schema(), [{**BAD, "title": "b", "more": "c"}]))
     lab.merge()
     (aside,) = rejects(lab).scan().to_arrow().to_pylist()

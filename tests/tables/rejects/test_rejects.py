@@ -13,19 +13,19 @@ from icemirror.errors import Kind
 from spark_job.engine.engine import InProcessEngine
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.storage.immutable_cache import clear_file_caches
-from tests.lab.asking import ask
+from tests.lab.bad_rows import MIXED, REASONS, REJECTED, bad_events, make, rejected, rejects
+from tests.lab.explain import explain
 from tests.lab.lab import ID_AND_NAME, Lab
-from tests.lab.spoilt import ASIDE, MIXED, REASONS, make, rejected, rejects, spoilt
 
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_bad_rows_are_rejected_and_the_others_merged(tmp_path: Path, shards: int, version: int) -> None:
     lab = make(tmp_path, f"format_version: {version}", engine=InProcessEngine(shards))
-    lab.commit(spoilt(MIXED), spoilt("I4@1 _5@1=e"))
+    lab.commit(bad_events(MIXED), bad_events("I4@1 _5@1=e"))
     (part,) = lab.merge().slices
     assert lab.rows() == {1: "b", 3: "I3@5", 4: "I4@1"}
-    assert rejected(lab) == [*ASIDE[:1], ("null-operation", "e"), *ASIDE[1:]]
+    assert rejected(lab) == [*REJECTED[:1], ("null-operation", "e"), *REJECTED[1:]]
     assert (part.events, part.inserted, part.rejected) == (8, 3, 4)
     told = lab.mirror.current_snapshot()
     assert told is not None
@@ -36,7 +36,7 @@ def test_bad_rows_are_rejected_and_the_others_merged(tmp_path: Path, shards: int
 
 def test_rejected_row_has_reason_time_and_origin(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    snapshot_id = lab.commit(spoilt("I1@1"), spoilt("I2@1 X7@9=x"))
+    snapshot_id = lab.commit(bad_events("I1@1"), bad_events("I2@1 X7@9=x"))
     lab.merge()
     (row,) = rejects(lab).scan().to_arrow().to_pylist()
     at = row.pop("icemirror_rejected_at")
@@ -59,7 +59,7 @@ def test_rejected_row_has_reason_time_and_origin(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("word", "reason"), REASONS.items())
 def test_each_kind_of_bad_row_has_its_reason(tmp_path: Path, word: str, reason: str) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt(f"I1@1 {word} U1@2=b {word}"))
+    lab.commit(bad_events(f"I1@1 {word} U1@2=b {word}"))
     lab.merge()
     assert lab.rows() == {1: "b"}
     assert rejected(lab) == [(reason, word)] * 2
@@ -67,7 +67,7 @@ def test_each_kind_of_bad_row_has_its_reason(tmp_path: Path, word: str, reason: 
 
 def test_row_with_several_faults_is_rejected_once(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt("X?@! X3@? I1@1 _?@1"))
+    lab.commit(bad_events("X?@! X3@? I1@1 _?@1"))
     lab.merge()
     assert lab.rows() == {1: "I1@1"}
     assert rejected(lab) == [
@@ -80,9 +80,9 @@ def test_row_with_several_faults_is_rejected_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["id", "id, name"])
 def test_a_file_of_which_every_row_is_bad_is_merged_past(tmp_path: Path, key: str) -> None:
     lab = make(tmp_path, f"primary_keys: [{key}]", engine=InProcessEngine(2))
-    lab.commit(spoilt("I1@1=a"))
+    lab.commit(bad_events("I1@1=a"))
     lab.merge()
-    lab.commit(spoilt("I?@1 X2@1"))
+    lab.commit(bad_events("I?@1 X2@1"))
     (part,) = lab.merge().slices
     assert (part.rejected, part.inserted) == (2, 0)
     assert lab.rows() == {1: "a"}
@@ -91,14 +91,14 @@ def test_a_file_of_which_every_row_is_bad_is_merged_past(tmp_path: Path, key: st
 
 def test_a_changelog_without_bad_rows_gets_no_table(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     assert not lab.catalog.table_exists("lab.world_rejects")
 
 
 def test_default_stops_and_suggests_quarantine(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.commit(spoilt(MIXED))
+    lab.commit(bad_events(MIXED))
     failed = lab.try_merge()
     assert failed.error is not None
     assert "unknown operation 'UPSERT' in row 3" in failed.error.message
@@ -106,12 +106,12 @@ def test_default_stops_and_suggests_quarantine(tmp_path: Path) -> None:
     assert not lab.catalog.table_exists("lab.world_rejects")
     aside = lab.reconfigure("on_bad_row: quarantine")
     aside.merge()
-    assert rejected(aside) == ASIDE
+    assert rejected(aside) == REJECTED
 
 
 def test_rows_go_into_a_table_of_the_name_that_is_given(tmp_path: Path) -> None:
     lab = make(tmp_path, "rejects_table: aside.bad")
-    lab.commit(spoilt("I1@1 X2@1"))
+    lab.commit(bad_events("I1@1 X2@1"))
     lab.merge()
     assert lab.catalog.load_table("aside.bad").scan().to_arrow().num_rows == 1
 
@@ -119,7 +119,7 @@ def test_rows_go_into_a_table_of_the_name_that_is_given(tmp_path: Path) -> None:
 def test_foreign_table_is_never_written_to(tmp_path: Path) -> None:
     lab = make(tmp_path)
     theirs = lab.catalog.create_table("lab.world_rejects", ID_AND_NAME)
-    lab.commit(spoilt("I1@1 X2@1"))
+    lab.commit(bad_events("I1@1 X2@1"))
     failed = lab.try_merge()
     assert failed.error is not None
     assert failed.error.kind is Kind.INVALID
@@ -131,7 +131,7 @@ def test_foreign_table_is_never_written_to(tmp_path: Path) -> None:
 def test_too_many_bad_rows_stop_the_merge(tmp_path: Path) -> None:
     lab = make(tmp_path)
     words = " ".join([*(f"X{key}@1" for key in range(501)), *(f"I{key}@1" for key in range(499))])
-    lab.commit(spoilt(words))
+    lab.commit(bad_events(words))
     failed = lab.try_merge()
     assert failed.error is not None
     assert failed.error.kind is Kind.INVALID
@@ -145,13 +145,13 @@ def test_too_many_bad_rows_stop_the_merge(tmp_path: Path) -> None:
 
 def test_all_of_a_small_slice_may_be_bad(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt(" ".join(f"X{key}@1" for key in range(999))))
+    lab.commit(bad_events(" ".join(f"X{key}@1" for key in range(999))))
     assert [part.rejected for part in lab.merge().slices] == [999]
 
 
 def test_log_has_counts_and_reasons_but_no_values(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt("I1@1 X77707770777@4=secret I?@5=secret"))
+    lab.commit(bad_events("I1@1 X77707770777@4=secret I?@5=secret"))
     with caplog.at_level(logging.INFO):
         lab.merge()
     told = [one for one in caplog.records if one.getMessage() == "rows rejected"]
@@ -164,11 +164,11 @@ def test_log_has_counts_and_reasons_but_no_values(tmp_path: Path, caplog: pytest
 
 def test_verification_and_explanations_know_what_was_rejected(tmp_path: Path) -> None:
     lab = make(tmp_path, engine=InProcessEngine(2))
-    lab.commit(spoilt("I1@1=a I?@2 X1@3=c I3@5"))
+    lab.commit(bad_events("I1@1=a I?@2 X1@3=c I3@5"))
     lab.merge()
-    lab.commit(spoilt("U1@?=d"))
+    lab.commit(bad_events("U1@?=d"))
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
-    report = ask(lab, 1)
+    report = explain(lab, 1)
     assert (report.state.value, report.equal, report.complete) == ("present", True, True)
     assert [one.fate.value for one in report.events] == ["made-row"]
     assert [(one.reason.value, one.merged, one.position) for one in report.rejected] == [
@@ -176,19 +176,19 @@ def test_verification_and_explanations_know_what_was_rejected(tmp_path: Path) ->
         ("null-sequence", False, 0),
     ]
     assert report.rejected[1].words.startswith("will be rejected: a sequence column is NULL")
-    assert ask(lab, 8).state.value == "never-seen"
+    assert explain(lab, 8).state.value == "never-seen"
 
 
 def test_the_index_is_rebuilt_without_rejected_events(tmp_path: Path) -> None:
     """The bad row has the greatest sequence, which must not become the order of a row."""
     lab = make(tmp_path, engine=InProcessEngine(2))
-    lab.commit(spoilt("I1@1=a I2@2=b X1@99 I?@99 U2@!"))
+    lab.commit(bad_events("I1@1=a I2@2=b X1@99 I?@99 U2@!"))
     lab.merge()
     for path in (tmp_path / "warehouse").rglob("*.puffin"):
         path.unlink()
     clear_file_caches()
     again = lab.reconfigure("on_bad_row: quarantine")
-    again.tell("U1@5=later U2@1=stale")
+    again.commit_events("U1@5=later U2@1=stale")
     (part,) = again.merge().slices
     assert (part.updated, part.stale) == (1, 1)
     assert again.rows() == {1: "later", 2: "b"}

@@ -13,44 +13,44 @@ from spark_job.commit.row_delta import RowDelta
 from spark_job.engine.engine import InProcessEngine
 from spark_job.inspect.verify.verify_table import VerifyOptions, verify_table
 from spark_job.rejects import record_rejects as record
-from tests.lab.asking import ask
-from tests.lab.spoilt import ASIDE, MIXED, make, rejected, rejects, spoilt
+from tests.lab.bad_rows import MIXED, REJECTED, bad_events, make, rejected, rejects
+from tests.lab.explain import explain
 from tests.tables.rebuild.test_rebuild import rebuilt
 from tests.tables.rebuild.test_replay import replay, since
 
 
 def test_merging_again_after_a_rollback_rejects_nothing_twice(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.tell("I9@1")
+    lab.commit_events("I9@1")
     lab.merge()
     first = lab.mirror.metadata.current_snapshot_id
-    lab.commit(spoilt(MIXED))
+    lab.commit(bad_events(MIXED))
     lab.merge()
     assert first is not None
     lab.mirror.manage_snapshots().rollback_to_snapshot(first).commit()
     (part,) = lab.merge().slices
-    assert (part.rejected, rejected(lab)) == (3, ASIDE)
+    assert (part.rejected, rejected(lab)) == (3, REJECTED)
     lab.catalog.drop_table("lab.world")
     assert sum(one.rejected for one in lab.merge().slices) == 3
-    assert rejected(lab) == ASIDE
+    assert rejected(lab) == REJECTED
 
 
 def test_slice_cut_differently_rejects_nothing_twice(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt(MIXED), spoilt("X4@1=e I5@1"), spoilt("I6@1"))
+    lab.commit(bad_events(MIXED), bad_events("X4@1=e I5@1"), bad_events("I6@1"))
     lab.merge()
     lab.catalog.drop_table("lab.world")
     again = lab.reconfigure("on_bad_row: quarantine", "batch_size: 2\n")
     assert len(again.merge().slices) == 3
-    assert rejected(again) == [*ASIDE, ("unknown-operation", "e")]
+    assert rejected(again) == [*REJECTED, ("unknown-operation", "e")]
 
 
 def test_replay_rejects_nothing_twice_and_restores_deleted_rejects(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    first = lab.commit(spoilt(MIXED))
-    lab.commit(spoilt("U3@9=z X3@10=f"))
+    first = lab.commit(bad_events(MIXED))
+    lab.commit(bad_events("U3@9=z X3@10=f"))
     lab.merge()
-    aside = [*ASIDE, ("unknown-operation", "f")]
+    aside = [*REJECTED, ("unknown-operation", "f")]
     before = lab.mirror.metadata_location, rejects(lab).metadata_location
     replay(lab, since(first))
     assert (lab.mirror.metadata_location, rejects(lab).metadata_location) == before
@@ -62,19 +62,19 @@ def test_replay_rejects_nothing_twice_and_restores_deleted_rejects(tmp_path: Pat
 
 def test_mergeable_rejects_are_merged_by_a_replay(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    first = lab.commit(spoilt("I1@1 X2@4=c I3@5 X3@6=d X1@0=old I?@7=e"))
+    first = lab.commit(bad_events("I1@1 X2@4=c I3@5 X3@6=d X1@0=old I?@7=e"))
     lab.merge()
     assert lab.rows() == {1: "I1@1", 3: "I3@5"}
     values = "operation_values: {insert: [INSERT], update: [UPDATE, UPSERT], delete: [DELETE]}"
     lab = lab.reconfigure(f"on_bad_row: quarantine\n{values}")
     assert not verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
-    assert any("--from-snapshot" in note for note in ask(lab, 2).notes)
+    assert any("--from-snapshot" in note for note in explain(lab, 2).notes)
     before = rejected(lab)
     replay(lab, since(first))
     assert lab.rows() == {1: "I1@1", 2: "c", 3: "d"}
     assert verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True)).equal
     assert rejected(lab) == before
-    lab.tell("U2@9=later")
+    lab.commit_events("U2@9=later")
     lab.merge()
     assert lab.rows()[2] == "later"
 
@@ -82,8 +82,8 @@ def test_mergeable_rejects_are_merged_by_a_replay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batch", [2, 1000])
 def test_rebuild_rejects_nothing_twice(tmp_path: Path, batch: int) -> None:
     lab = make(tmp_path, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
-    lab.commit(spoilt(MIXED), spoilt("I7@1"))
-    lab.commit(spoilt("I8@1 U8@!=g"))
+    lab.commit(bad_events(MIXED), bad_events("I7@1"))
+    lab.commit(bad_events("I8@1 U8@!=g"))
     lab.merge()
     rows, aside = lab.rows(), rejected(lab)
     rebuilt(lab)
@@ -94,9 +94,9 @@ def test_rebuild_rejects_nothing_twice(tmp_path: Path, batch: int) -> None:
 def test_conflict_on_the_rejects_table_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another job rejects the same rows between the check and the commit."""
     lab = make(tmp_path)
-    lab.commit(spoilt(MIXED))
+    lab.commit(bad_events(MIXED))
     lab.merge()
-    lab.commit(spoilt("X4@1=e I5@1"))
+    lab.commit(bad_events("X4@1=e I5@1"))
     other = lab.reconfigure("on_bad_row: quarantine")
     right, done = record._write, list[bool]()
 
@@ -110,7 +110,7 @@ def test_conflict_on_the_rejects_table_is_retried(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(record, "_write", beside)
     files = len(list((tmp_path / "warehouse" / "lab" / "world_rejects" / "data").glob("*")))
     assert lab.merge().error is None
-    assert rejected(lab) == [*ASIDE, ("unknown-operation", "e")]
+    assert rejected(lab) == [*REJECTED, ("unknown-operation", "e")]
     assert len(list((tmp_path / "warehouse" / "lab" / "world_rejects" / "data").glob("*"))) == files + 1
 
 
@@ -119,7 +119,7 @@ def test_lost_response_rejects_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt(MIXED))
+    lab.commit(bad_events(MIXED))
     catalog = lab.catalog
     commit, load = catalog.commit_table, catalog.load_table
 
@@ -143,14 +143,14 @@ def test_lost_response_rejects_nothing_twice(
     monkeypatch.setattr(catalog, "load_table", load)
     assert lab.mirror.current_snapshot() is None
     assert [part.rejected for part in lab.merge().slices] == [3]
-    assert rejected(lab) == ASIDE
+    assert rejected(lab) == REJECTED
 
 
 def test_a_rejects_table_that_never_rests_is_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt(MIXED))
+    lab.commit(bad_events(MIXED))
 
     def refused(self: RowDelta) -> object:
         raise Conflict("it moved")

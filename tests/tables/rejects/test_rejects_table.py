@@ -28,9 +28,9 @@ from pyiceberg.types import (
 )
 
 from spark_job.maintenance.orphans import clean_orphans
-from tests.lab.evolving import change
+from tests.lab.bad_rows import bad_events, make, rejected, rejects
+from tests.lab.column_changes import change_columns
 from tests.lab.lab import ID_AND_NAME, Lab, changelog_schema, local_path, rows_table, sequence_text
-from tests.lab.spoilt import make, rejected, rejects, spoilt
 
 WIDE = changelog_schema(
     ("id", LongType()),
@@ -97,11 +97,11 @@ def test_sequence_of_a_v3_type_is_recorded(tmp_path: Path) -> None:
 
 def test_table_of_an_older_format_is_refused_if_it_lacks_a_type(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options="on_bad_row: quarantine", changelog_version=3)
-    lab.commit(spoilt("X1@1"))
+    lab.commit(bad_events("X1@1"))
     lab.merge()
-    change(lab, lambda to: to.add_column("cdc_at", TimestamptzNanoType()))
+    change_columns(lab, lambda to: to.add_column("cdc_at", TimestamptzNanoType()))
     told = lab.reconfigure("on_bad_row: quarantine\ndelete_column: cdc_at")
-    lab.commit(spoilt("X2@2"))
+    lab.commit(bad_events("X2@2"))
     error = told.try_merge().error
     assert error is not None
     assert "lab.world_rejects: has format version 2" in error.message
@@ -110,13 +110,13 @@ def test_table_of_an_older_format_is_refused_if_it_lacks_a_type(tmp_path: Path) 
 
 def test_added_column_is_recorded(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt("I1@1 X2@1=a"))
+    lab.commit(bad_events("I1@1 X2@1=a"))
     lab.merge()
     with lab.changelog.refresh().update_schema() as update:
         update.add_column("amount", LongType())
     lab.catalog.drop_table("lab.world")
     field = pa.field("amount", pa.int64(), metadata={"PARQUET:field_id": "5"})
-    rows = spoilt("I3@2 X4@2=b")
+    rows = bad_events("I3@2 X4@2=b")
     lab.commit(rows.append_column(field, pa.array([7, 8], pa.int64())))
     lab.merge()
     told = rejects(lab).scan().to_arrow().to_pylist()
@@ -125,13 +125,13 @@ def test_added_column_is_recorded(tmp_path: Path) -> None:
 
 def test_recreated_changelog_continues_with_the_same_columns(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt("I1@1 X2@1=a"))
+    lab.commit(bad_events("I1@1 X2@1=a"))
     lab.merge()
     names = rejects(lab).schema().column_names
     for name in ("lab.world", "lab.world_changelog"):
         lab.catalog.drop_table(name)
     lab.changelog = lab.catalog.create_table("lab.world_changelog", ID_AND_NAME)
-    lab.commit(spoilt("I1@1 X2@1=b"))
+    lab.commit(bad_events("I1@1 X2@1=b"))
     lab.merge()
     assert rejects(lab).schema().column_names == names
     assert rejected(lab) == [("unknown-operation", "a"), ("unknown-operation", "b")]
@@ -139,14 +139,14 @@ def test_recreated_changelog_continues_with_the_same_columns(tmp_path: Path) -> 
 
 def test_old_snapshots_expire_with_new_ones(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt("I1@1 X1@1"))
+    lab.commit(bad_events("I1@1 X1@1"))
     lab.merge()
     with rejects(lab).transaction() as transaction:
         transaction.set_properties(
             {"history.expire.min-snapshots-to-keep": "1", "history.expire.max-snapshot-age-ms": "1"}
         )
     for number in range(2, 6):
-        lab.commit(spoilt(f"I{number}@1 X{number}@1"))
+        lab.commit(bad_events(f"I{number}@1 X{number}@1"))
         lab.merge()
     assert len(rejects(lab).metadata.snapshots) <= 2
     assert len(rejected(lab)) == 5
@@ -155,14 +155,14 @@ def test_old_snapshots_expire_with_new_ones(tmp_path: Path) -> None:
 
 def test_columns_made_required_become_optional_again(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt("X1@1=a"))
+    lab.commit(bad_events("X1@1=a"))
     lab.merge()
     with rejects(lab).update_schema(allow_incompatible_changes=True) as update:
         update.update_column("id", required=True)
         update.add_column("settled", BooleanType(), required=True, default_value=False)
         update.update_column("icemirror_file", required=True)
         update.set_identifier_fields("icemirror_file")
-    lab.commit(spoilt("I?@2=b"))
+    lab.commit(bad_events("I?@2=b"))
     lab.merge()
     assert rejected(lab) == [("null-key", "b"), ("unknown-operation", "a")]
     schema = rejects(lab).schema()
@@ -172,17 +172,17 @@ def test_columns_made_required_become_optional_again(tmp_path: Path) -> None:
 
 def test_settled_rejects_may_be_deleted(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt("I1@1 X1@1=a X2@2=b"))
+    lab.commit(bad_events("I1@1 X1@1=a X2@2=b"))
     lab.merge()
     rejects(lab).delete("id = 1")
-    lab.commit(spoilt("I2@1 X3@1=c"))
+    lab.commit(bad_events("I2@1 X3@1=c"))
     lab.merge()
     assert rejected(lab) == [("unknown-operation", "b"), ("unknown-operation", "c")]
 
 
 def test_maintenance_of_the_mirror_leaves_it_alone(tmp_path: Path) -> None:
     lab = make(tmp_path)
-    lab.commit(spoilt("I1@1 X1@1=a"))
+    lab.commit(bad_events("I1@1 X1@1=a"))
     lab.merge()
     clean_orphans(lambda: lab.mirror, lab.table.name, older_than_seconds=-60)
     assert rejected(lab) == [("unknown-operation", "a")]

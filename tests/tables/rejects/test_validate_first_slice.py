@@ -48,7 +48,7 @@ def test_good_events_pass_whatever_the_key_is(tmp_path: Path, keys: str, shards:
 @pytest.mark.parametrize("name", NARROW)
 def test_validation_raises_the_same_errors_as_the_merge(tmp_path: Path, name: str, shards: int) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I7@1 I8@1")
+    lab.commit_events("I7@1 I8@1")
     BAD[name][0](lab)
     prepared = lab.pipeline.planner.require_plan(lab.table)
     bad = files_of(lab)[-1]
@@ -107,9 +107,9 @@ def test_create_only_checks_do_not_stop_the_plan_of_an_existing_mirror(
     tmp_path: Path,
 ) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
-    lab.tell("U1@2")
+    lab.commit_events("U1@2")
     later = lab.reconfigure("partition_by: [day(name)]")
     assert describe_plan(later.pipeline.planner.require_plan(later.table)).slices == 1
     assert later.merge().live_rows == 1
@@ -117,7 +117,7 @@ def test_create_only_checks_do_not_stop_the_plan_of_an_existing_mirror(
 
 def test_catalog_without_a_default_location_blocks_the_table(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.catalog.properties.pop("warehouse")
     error = lab.try_merge().error
     assert error is not None

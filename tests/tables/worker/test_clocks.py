@@ -49,7 +49,7 @@ def test_a_job_whose_clock_is_behind_leaves_a_table_that_java_reads(
     lab = Lab.make(tmp_path, options=f"format_version: {version}\n{SMALL}")
     for number, ahead in enumerate([AHEAD, 0, 0, -AHEAD, AHEAD, 0, 0, 0, 0], 1):
         clock.ahead = ahead
-        lab.tell(f"U1@{number} I{number + 1}@{number}")
+        lab.commit_events(f"U1@{number} I{number + 1}@{number}")
         lab.merge()
         assert_java_would_read(lab)
     assert len(lab.mirror.metadata.snapshots) <= 6, "those that seem to be of the future go by number"
@@ -57,18 +57,18 @@ def test_a_job_whose_clock_is_behind_leaves_a_table_that_java_reads(
 
 
 def test_a_snapshot_of_another_writer_from_the_future_is_followed(lab: Lab, clock: Clock) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     clock.ahead = AHEAD
     append(lab.mirror, [(9, "foreign")])
     clock.ahead = 0
-    lab.tell("I2@2")
+    lab.commit_events("I2@2")
     lab.merge()
     assert_java_would_read(lab)
 
 
 def test_a_clock_that_is_right_is_gone_by(lab: Lab) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     before = int(time.time() * 1000)
     lab.merge()
     head = lab.mirror.current_snapshot()
@@ -77,7 +77,7 @@ def test_a_clock_that_is_right_is_gone_by(lab: Lab) -> None:
 
 
 def test_expire_on_a_machine_whose_clock_is_behind_removes_nothing(lab: Lab, clock: Clock) -> None:
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     clock.ahead = AHEAD
     lab.merge()
     clock.ahead = 0

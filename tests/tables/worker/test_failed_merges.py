@@ -37,7 +37,7 @@ def test_a_failure_after_a_commit_tells_where_the_mirror_stands(
         return real(*given)
 
     monkeypatch.setattr(Pipeline, "advance", fail_later)
-    lab.tell("I1@1", "I2@2")
+    lab.commit_events("I1@1", "I2@2")
     result = lab.try_merge()
     assert (result.outcome, len(result.slices)) == ("failed", 1)
     assert result.live_rows == 2

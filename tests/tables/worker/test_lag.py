@@ -11,7 +11,7 @@ from tests.lab.lab import Lab
 
 def test_the_lag_counts_from_the_oldest_commit_that_is_not_merged(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
     meter = LagMeter(lab.settings)
     current = meter.measure_backlog(lab.table)
@@ -19,8 +19,8 @@ def test_the_lag_counts_from_the_oldest_commit_that_is_not_merged(tmp_path: Path
     assert (current.snapshots, current.events, current.since) == (0, 0, None)
     assert current.position is not None
     assert current.position.live_rows == 1
-    first = lab.tell("I2@2 I3@3")
-    lab.tell("I4@4")
+    first = lab.commit_events("I2@2 I3@3")
+    lab.commit_events("I4@4")
     lab.changelog.refresh()
     made = lab.changelog.snapshot_by_id(first)
     assert made is not None
@@ -31,9 +31,9 @@ def test_the_lag_counts_from_the_oldest_commit_that_is_not_merged(tmp_path: Path
 
 def test_every_slice_tells_what_its_plan_leaves(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, tail="batch_size: 3\n")
-    lab.tell("I1@1 I2@1", "I3@1 I4@1")
-    lab.tell("I5@1 I6@1", "I7@1", "I8@1 I9@1")
-    lab.tell("I10@1")
+    lab.commit_events("I1@1 I2@1", "I3@1 I4@1")
+    lab.commit_events("I5@1 I6@1", "I7@1", "I8@1 I9@1")
+    lab.commit_events("I10@1")
     meter, lefts = LagMeter(lab.settings), list[Backlog]()
     while isinstance(step := lab.pipeline.advance(lab.table), Merged):
         assert step.left is not None
@@ -51,7 +51,7 @@ def test_every_slice_tells_what_its_plan_leaves(tmp_path: Path) -> None:
 
 def test_a_dropped_mirror_has_no_rows_and_is_behind_by_everything(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1 I2@2")
+    lab.commit_events("I1@1 I2@2")
     lab.merge()
     lab.catalog.drop_table("lab.world")
     gone = LagMeter(lab.settings).measure_backlog(lab.table)

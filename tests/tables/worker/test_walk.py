@@ -23,7 +23,7 @@ def test_at_most_12_frames_lie_between_the_worker_and_collapse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab, bench = Lab.make(tmp_path), Bench(tmp_path)
-    lab.tell("I1@1 I2@2")
+    lab.commit_events("I1@1 I2@2")
     walks = list[list[str]]()
 
     def recorded(events: Any) -> Any:

@@ -42,9 +42,9 @@ TWICE: list[Callable[[Lab], None]] = [in_one_file, in_two_files, after_a_merge_d
 def lab(tmp_path: Path) -> Lab:
     """The first data file has keys 1 to 5 at positions 0 to 4; the first is deleted."""
     lab = Lab.make(tmp_path)
-    lab.tell("I1@10 I2@11 I3@12 I4@13 I5@14")
+    lab.commit_events("I1@10 I2@11 I3@12 I4@13 I5@14")
     lab.merge()
-    lab.tell("D1@20")
+    lab.commit_events("D1@20")
     lab.merge()
     return lab
 
@@ -52,10 +52,10 @@ def lab(tmp_path: Path) -> Lab:
 @pytest.mark.parametrize("twice", TWICE)
 def test_row_deleted_twice_by_other_writers_counts_once(lab: Lab, twice: Callable[[Lab], None]) -> None:
     twice(lab)
-    lab.tell("U2@30")
+    lab.commit_events("U2@30")
     lab.merge()
     assert lab.rows() == {2: "U2@30", 4: "I4@13", 5: "I5@14"}
-    lab.tell("D4@40 U3@11=old I6@41")
+    lab.commit_events("D4@40 U3@11=old I6@41")
     lab.merge()
     assert lab.rows() == {2: "U2@30", 5: "I5@14", 6: "I6@41"}
     assert root_of(lab).live_rows == 3
@@ -68,10 +68,10 @@ def test_the_index_is_rebuilt_with_rows_that_were_deleted_twice(
     twice(lab)
     for path in (lab.folder / "warehouse").rglob("*.puffin"):
         path.unlink()
-    lab.tell("U2@30")
+    lab.commit_events("U2@30")
     lab.merge()
     assert lab.rows() == {2: "U2@30", 4: "I4@13", 5: "I5@14"}
-    lab.tell("U4@40")
+    lab.commit_events("U4@40")
     lab.merge()
     assert lab.rows()[4] == "U4@40"
 
@@ -80,14 +80,14 @@ def test_the_index_is_rebuilt_with_rows_that_were_deleted_twice(
 def test_deletion_vector_includes_rows_deleted_twice(lab: Lab, twice: Callable[[Lab], None]) -> None:
     twice(lab)
     upgrade_like_java(lab.mirror)
-    lab.tell("U2@30")
+    lab.commit_events("U2@30")
     lab.merge()
     assert lab.rows() == {2: "U2@30", 4: "I4@13", 5: "I5@14"}
 
 
 def test_verification_counts_a_row_deleted_twice_once(lab: Lab) -> None:
     in_two_files(lab)
-    lab.tell("U2@30")
+    lab.commit_events("U2@30")
     lab.merge()
     report = verify_table(lab.pipeline, lab.table, VerifyOptions(deep=True))
     assert [one.kind for one in report.findings] == [FindingKind.MISSING_ROW]  # deleted by another writer
@@ -115,9 +115,9 @@ def test_nothing_is_read_if_the_counts_agree(lab: Lab, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(recount, "deleted_positions", noted)
     foreign.delete_rows(lab.mirror, [2])
-    lab.tell("U3@30")
+    lab.commit_events("U3@30")
     lab.merge()
-    lab.tell("U4@31")
+    lab.commit_events("U4@31")
     lab.merge()
     assert asked == []
 
@@ -129,7 +129,7 @@ def test_other_differences_between_index_and_table_are_still_refused(
     root: Root = root_of(lab)
     files = [file.model_copy(update={"live": file.live - 1}) for file in root.files]
     put_root(lab, root.model_copy(update={"files": tuple(files)}))
-    lab.tell("U2@30")
+    lab.commit_events("U2@30")
     error = lab.try_merge().error
     assert error is not None
     assert "live rows in a data file, but the key index counts" in error.message

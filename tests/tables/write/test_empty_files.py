@@ -15,10 +15,10 @@ from tests.referenced import referenced_files, stored_files
 @pytest.mark.parametrize("options", ["format_version: 2", "format_version: 3"])
 def test_repeated_updates_of_one_key_leave_one_file(tmp_path: Path, options: str) -> None:
     lab = Lab.make(tmp_path, options=options)
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
     for number in range(2, 40):
-        lab.tell(f"U1@{number} U2@{number}")
+        lab.commit_events(f"U1@{number} U2@{number}")
         lab.merge()
     head = lab.mirror.current_snapshot()
     assert head is not None
@@ -37,12 +37,12 @@ def test_repeated_updates_of_one_key_leave_one_file(tmp_path: Path, options: str
 def test_mirror_that_lost_all_rows_continues(tmp_path: Path, options: str) -> None:
     """The commit that deletes them adds only deletes; the next one removes the files."""
     lab = Lab.make(tmp_path, options=options)
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
-    lab.tell("D1@2 D2@2")
+    lab.commit_events("D1@2 D2@2")
     lab.merge()
     assert lab.rows() == {}
-    lab.tell("I1@3 U2@1")
+    lab.commit_events("I1@3 U2@1")
     lab.merge()
     assert lab.rows() == {1: "I1@3"}
     assert len(live_files(lab.mirror.io, lab.mirror.current_snapshot())) == 1

@@ -112,9 +112,9 @@ def test_shard_count_follows_a_sample_of_the_slice(tmp_path: Path) -> None:
 
 def test_a_mirror_without_partitions_gets_all_shards(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1")
+    lab.commit_events("I1@1")
     lab.merge()
-    lab.tell("I2@1 I3@1")
+    lab.commit_events("I2@1 I3@1")
     assert next_work(lab).limit_shards(8) == 8
 
 

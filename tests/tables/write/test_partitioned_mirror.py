@@ -181,7 +181,7 @@ def test_partition_by_an_unknown_transform_is_refused(tmp_path: Path) -> None:
     metadata = json.loads(path.read_text())
     metadata["partition-specs"][0]["fields"][0]["transform"] = "zorder"
     path.write_text(json.dumps(metadata))
-    lab.tell()
+    lab.commit_events()
     error = lab.reconfigure().try_merge().error
     assert error is not None
     assert error.kind is Kind.INVALID

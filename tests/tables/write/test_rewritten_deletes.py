@@ -32,7 +32,7 @@ def test_many_small_merges_leave_few_delete_files_and_the_same_rows(
             expected[key] = f"U{key}@{number}"
         gone = keys[number % 9]
         del expected[gone]
-        lab.tell(" ".join(f"{'D' if key == gone else 'U'}{key}@{number}" for key in keys))
+        lab.commit_events(" ".join(f"{'D' if key == gone else 'U'}{key}@{number}" for key in keys))
         lab.merge()
     assert lab.rows() == expected
     head = lab.mirror.current_snapshot()

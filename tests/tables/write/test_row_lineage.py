@@ -70,18 +70,18 @@ def lineage_of(lab: Lab) -> dict[Any, int | None]:
 @pytest.mark.parametrize("shards", [1, 3])
 def test_an_updated_row_keeps_its_id(tmp_path: Path, shards: int) -> None:
     lab = Lab.make(tmp_path, options=V3, engine=InProcessEngine(shards))
-    lab.tell("I3@1 I1@1 I2@1")
+    lab.commit_events("I3@1 I1@1 I2@1")
     lab.merge()
     first = lineage_of(lab)
     assert sorted(first) == [1, 2, 3]
     assert sorted(first.values()) == [0, 1, 2]  # type: ignore[type-var]
-    lab.tell("U2@5 I9@5 D1@5")
+    lab.commit_events("U2@5 I9@5 D1@5")
     lab.merge()
     second = lineage_of(lab)
     assert (second[2], second[3]) == (first[2], first[3])
     assert second[9] is not None
     assert second[9] > 2
-    lab.tell("U2@6 U9@6 I1@6")
+    lab.commit_events("U2@6 U9@6 I1@6")
     lab.merge()
     third = lineage_of(lab)
     assert {key: third[key] for key in (2, 3, 9)} == second
@@ -122,9 +122,9 @@ def test_updated_row_keeps_its_id_with_hashed_keys(tmp_path: Path) -> None:
 
 def test_lineage_columns_are_written_only_for_updated_rows(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path, options=V3)
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
-    lab.tell("U2@2 I3@2")
+    lab.commit_events("U2@2 I3@2")
     lab.merge()
     tables = [
         pq.read_table(local_path(path)) for path in live_files(lab.mirror.io, lab.mirror.current_snapshot())
@@ -141,9 +141,9 @@ def test_lineage_columns_are_written_only_for_updated_rows(tmp_path: Path) -> No
 def test_row_ids_have_no_bounds(tmp_path: Path) -> None:
     """A NULL there is assigned later, and bounds would not cover it."""
     lab = Lab.make(tmp_path, options=V3)
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
-    lab.tell("U2@2 I3@2")
+    lab.commit_events("U2@2 I3@2")
     lab.merge()
     for task in lab.mirror.scan().plan_files():
         footer = pq.read_metadata(local_path(task.file.file_path))
@@ -155,9 +155,9 @@ def test_row_ids_have_no_bounds(tmp_path: Path) -> None:
 
 def test_mirror_of_version_2_has_no_lineage(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
-    lab.tell("U2@2")
+    lab.commit_events("U2@2")
     lab.merge()
     for path, file in live_files(lab.mirror.io, lab.mirror.current_snapshot()).items():
         assert pq.read_table(local_path(path)).column_names == ["id", "name"]
@@ -166,17 +166,17 @@ def test_mirror_of_version_2_has_no_lineage(tmp_path: Path) -> None:
 
 def test_next_merge_assigns_row_ids_of_an_upgraded_table(tmp_path: Path) -> None:
     lab = Lab.make(tmp_path)
-    lab.tell("I1@1 I2@1")
+    lab.commit_events("I1@1 I2@1")
     lab.merge()
-    lab.tell("U2@2")
+    lab.commit_events("U2@2")
     lab.merge()
     upgrade_like_java(lab.mirror)
-    lab.tell("U1@3")
+    lab.commit_events("U1@3")
     lab.merge()
     first = lineage_of(lab)
     assert None not in first.values()
     assert len(set(first.values())) == 2
-    lab.tell("U1@4 U2@4")
+    lab.commit_events("U1@4 U2@4")
     lab.merge()
     assert lineage_of(lab) == first
 

@@ -15,7 +15,7 @@ from tests.lab.lab import Lab, rows_table, sequence_text
 _OPERATION = {"I": "INSERT", "U": "UPDATE", "D": "DELETE"}
 
 
-def change(lab: Lab, *steps: Callable[[UpdateSchema], object]) -> None:
+def change_columns(lab: Lab, *steps: Callable[[UpdateSchema], object]) -> None:
     """Changes the changelog's columns, in one commit."""
     lab.changelog.refresh()
     with lab.changelog.update_schema(allow_incompatible_changes=True) as update:
@@ -23,7 +23,7 @@ def change(lab: Lab, *steps: Callable[[UpdateSchema], object]) -> None:
             step(update)
 
 
-def say(lab: Lab, *words: str, **values: Any) -> int:
+def commit_events(lab: Lab, *words: str, **values: Any) -> int:
     """A commit of one file on the changelog as it is now: `U5@7` updates key 5 with sequence 7, to these values."""
     lab.changelog.refresh()
     rows = []

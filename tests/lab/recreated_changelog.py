@@ -18,14 +18,14 @@ OLD = {1: "c", 3: "c", 5: "I5@1", 6: "I6@3"}
 def make(folder: Path, options: str = "", batch: int = 3) -> Lab:
     """A merged mirror with the rows `OLD`."""
     lab = Lab.make(folder, options=options, tail=f"batch_size: {batch}\n", engine=InProcessEngine(2))
-    lab.tell("I1@1 I2@1 I3@1", "I4@1 I5@1")
-    lab.tell("U1@2=b D2@2")
-    lab.tell("U3@3=c U1@3=c", "D4@3 I6@3")
+    lab.commit_events("I1@1 I2@1 I3@1", "I4@1 I5@1")
+    lab.commit_events("U1@2=b D2@2")
+    lab.commit_events("U3@3=c U1@3=c", "D4@3 I6@3")
     lab.merge()
     return lab
 
 
-def made_anew(lab: Lab, schema: Schema = ID_AND_NAME) -> Lab:
+def recreate_changelog(lab: Lab, schema: Schema = ID_AND_NAME) -> Lab:
     """The changelog was dropped and created again: TRUNCATE, or a re-sync."""
     lab.catalog.drop_table("lab.world_changelog")
     return replace(lab, changelog=lab.catalog.create_table("lab.world_changelog", schema))

@@ -17,7 +17,7 @@ def make(folder: Path, options: str = "", tail: str = "", shards: int = 1) -> La
     return Lab.make(folder, options=f"{SOFT}\n{options}", tail=tail, engine=InProcessEngine(shards))
 
 
-def told(lab: Lab) -> dict[int, tuple[Any, Any]]:
+def flagged_rows(lab: Lab) -> dict[int, tuple[Any, Any]]:
     """Key → name and flag."""
     rows = lab.mirror.scan().to_arrow().to_pylist()
     found = {row["id"]: (row["name"], row[FLAG]) for row in rows}

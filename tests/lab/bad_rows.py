@@ -17,7 +17,7 @@ _WORD = re.compile(r"([IUDX_])(-?\d+|\?)@(\d+|\?|!)(?:=(\S*))?")
 _OPERATION = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "X": "UPSERT", "_": None}
 _NULLABLE = pa.schema([field.with_nullable(True) for field in schema_to_pyarrow(ID_AND_NAME)])
 MIXED = "I1@1 I?@2=a U1@3=b X2@4=c I3@5 U1@?=d"
-ASIDE = [("null-key", "a"), ("null-sequence", "d"), ("unknown-operation", "c")]
+REJECTED = [("null-key", "a"), ("null-sequence", "d"), ("unknown-operation", "c")]
 REASONS = {
     "I?@8": "null-key",
     "_8@8": "null-operation",
@@ -27,7 +27,7 @@ REASONS = {
 }
 
 
-def spoilt(words: str) -> pa.Table:
+def bad_events(words: str) -> pa.Table:
     """A file of events: `U5@7=x` as ever; `I?@7` has no key, `X5@7` an unknown operation and `_5@7` none, `U5@?` no
     sequence and `U5@!` one that cannot be read."""
     told = [match for word in words.split() if (match := _WORD.fullmatch(word))]

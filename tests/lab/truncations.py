@@ -47,7 +47,7 @@ def file_of(words: str) -> pa.Table:
     return pa.concat_tables([part.cast(schema) for part in parts])
 
 
-def tell(lab: Lab, *files: str) -> int:
+def commit_events(lab: Lab, *files: str) -> int:
     """A commit on the changelog, a file for each text."""
     return lab.commit(*(file_of(words) for words in files))
 
@@ -61,8 +61,8 @@ def followed(lab: Lab) -> Truncation | None:
 def filled(folder: Path, options: str = "", batch: int = 3) -> Lab:
     """A mirror of three rows."""
     lab = make(folder, options, batch)
-    tell(lab, "I1@1 I2@1", "I3@1")
-    tell(lab, "U1@2=b D2@2 I4@2")
+    commit_events(lab, "I1@1 I2@1", "I3@1")
+    commit_events(lab, "U1@2=b D2@2 I4@2")
     lab.merge()
     assert lab.rows() == {1: "b", 3: "I3@1", 4: "I4@2"}
     return lab

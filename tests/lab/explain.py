@@ -10,7 +10,7 @@ from spark_job.inspect.explain.report import EventReport, ExplainReport
 from tests.lab.lab import Lab
 
 
-def ask(lab: Lab, key: Any) -> ExplainReport:
+def explain(lab: Lab, key: Any) -> ExplainReport:
     """All that is known of a key."""
     return explain_key(lab.pipeline, lab.table, json.dumps(key))
 
@@ -32,6 +32,6 @@ def kinds(report: ExplainReport) -> list[str]:
     return [one.kind.value for one in report.findings]
 
 
-def noted(report: ExplainReport, words: str) -> bool:
+def has_note(report: ExplainReport, words: str) -> bool:
     """Whether a note has these words."""
     return any(words in note for note in report.notes)
